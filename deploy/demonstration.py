@@ -19,15 +19,14 @@ from pathlib import Path
 from types import FrameType
 
 from confluent_kafka import KafkaException, Message, Producer, ShareConsumer
-from localkafka import jars, java, setting_up
-from localkafka.cluster import SMALL, BrokerError, Cluster
-from localkafka.connection import build
-from localkafka.front import Front, FrontError
-from localkafka.share_client import ACCEPT, RENEW, Record, ShareClient, ShareError
+from kafka_share_proxy.localkafka import jars, java, setting_up
+from kafka_share_proxy.localkafka.cluster import SMALL, BrokerError, Cluster
+from kafka_share_proxy.localkafka.connection import build
+from kafka_share_proxy.localkafka.front import Front, FrontError
+from kafka_share_proxy.localkafka.share_client import ACCEPT, RENEW, Record, ShareClient, ShareError
+from kafka_share_proxy.wire.errors import ProxyError
 from rich.console import Console
 from rich.table import Table
-
-from proxy.wire.errors import ProxyError
 
 RELEASE = "3.9.1"
 LIMIT_S = 85.0

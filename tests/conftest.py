@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parent.parent
-for entry in (str(CHECKOUT), str(CHECKOUT / "deploy")):
+for entry in (str(CHECKOUT), str(CHECKOUT / "proxy")):
     if entry not in sys.path:
         sys.path.insert(0, entry)
 
@@ -32,8 +32,8 @@ pytest.register_assert_rewrite(
     "tests.support.worlds",
 )
 
-from localkafka.cluster import Cluster  # noqa: E402 - found through the path set above
-from localkafka.front import Front  # noqa: E402
+from kafka_share_proxy.localkafka.cluster import Cluster  # noqa: E402 - found through the path set above
+from kafka_share_proxy.localkafka.front import Front  # noqa: E402
 
 from tests.support import leaks  # noqa: E402
 from tests.support.brokers import OLD, QUICK, Running  # noqa: E402

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-
-from proxy.forwarding.pump import new_pump
-from proxy.loop import reactor as reactors
-from proxy.loop.reactor import Reactor
+from kafka_share_proxy.forwarding.pump import new_pump
+from kafka_share_proxy.loop import reactor as reactors
+from kafka_share_proxy.loop.reactor import Reactor
 
 DAYS_S = 24 * 86_400.0
 """The longest MaxWaitMs: 2**31 - 1."""

@@ -1,6 +1,6 @@
 """One broker of three dies, or is lost without a word, and comes back.
 
-The probe names it, the log has a beginning and an end of it, and share groups go on as soon as brokers do.
+The probe names it, the log has a beginning and an end of it, and share groups continue as soon as brokers do.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import time
 from typing import Any
 
 import pytest
-from localkafka.cluster import Cluster
-from localkafka.front import Front
+from kafka_share_proxy.durable.ownership_rules import GROUP
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.front import Front
 
-from proxy.durable.ownership_rules import GROUP
 from tests.support.brokers import OLD, Running
 from tests.support.raw import Raw, Topic, until
 from tests.support.worlds import ACCEPT, RECORD_LIMIT, Member, World

@@ -12,13 +12,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from localkafka.cluster import Cluster
-from localkafka.connection import Connection, build
-from localkafka.front import Front
+from kafka_share_proxy.app.open_files import KEPT
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.connection import Connection, build
+from kafka_share_proxy.localkafka.front import Front
+from kafka_share_proxy.loop.listeners import PAUSE_S
+from kafka_share_proxy.wire.values import Address
 
-from proxy.app.open_files import KEPT
-from proxy.loop.listeners import PAUSE_S
-from proxy.wire.values import Address
 from tests.support.raw import LIMIT_S, Raw, until
 
 pytestmark = pytest.mark.broker
@@ -46,7 +46,7 @@ def is_served(connection: Connection) -> bool:
 
 
 def is_closed(front: Front) -> bool:
-    """One more is closed at once."""
+    """One more is closed immediately."""
     with socket.create_connection(("127.0.0.1", front.port), LIMIT_S) as sock:
         try:
             return sock.recv(1) == b""

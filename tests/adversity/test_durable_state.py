@@ -1,5 +1,5 @@
 """Share state outlives the proxy and bad networks: what was accepted never comes again, nothing else is lost, and
-delivery counts go on from what was stored last (durable/README.md).
+delivery counts continue from what was stored last (durable/README.md).
 
 One broker behind a relay that cuts, stalls and loses answers; one proxy that is killed, suspended and started again.
 """
@@ -17,10 +17,10 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from localkafka.cluster import Cluster
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.front import Front
+from kafka_share_proxy.sharegroups.state_records import TOPIC
 
-from proxy.sharegroups.state_records import TOPIC
 from tests.support.brokers import OLD, QUICK, Running
 from tests.support.java_tools import command, tool
 from tests.support.raw import LIMIT_S, SET, TOPIC_RESOURCE, Raw, until
@@ -367,7 +367,7 @@ def _limit_records(raw: Raw, size: str) -> None:
 
 
 def test_suspended_beyond_its_lease(w: World, front: Front) -> None:
-    """A proxy that slept tells nobody what it believed before: it joins again, reads again, and goes on."""
+    """A proxy that slept tells nobody what it believed before: it joins again, reads again, and continues."""
     t = w.topic()
     w.raw.produce(t, 10)
     a = w.member(w.group(), topics=[t])

@@ -1,7 +1,7 @@
 """Several proxies share the share groups of one cluster: each serves every group, one owns it (fleet/README.md).
 
 One broker that has no share groups, two proxies in processes of their own, clients at the proxy that does not own their
-group. What was accepted never comes again, nothing is lost, delivery counts go on, whichever proxy goes or stalls.
+group. What was accepted never comes again, nothing is lost, delivery counts continue, whichever proxy goes or stalls.
 More proxies, sleep and mixed modes are tried by fleet_at_length.py, beside this.
 """
 
@@ -120,7 +120,7 @@ def test_owner_that_leaves_in_order_is_followed_within_a_second(fleet: Fleet, fr
 
 @pytest.mark.parametrize("trouble", ["cut", "stalled"])
 def test_link_between_proxies_is_cut_or_stalled(trouble: str, fleet: Fleet, fresh: Callable[[str], str]) -> None:
-    """Sessions that came over it end, locks are given back with deliveries counted, and everything goes on."""
+    """Sessions that came over it end, locks are given back with deliveries counted, and everything continues."""
     a = fleet.world("a", fresh("w")[-16:])
     t = a.topic()
     a.raw.produce(t, 10)

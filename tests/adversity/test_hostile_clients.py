@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from localkafka.cluster import Cluster
-from localkafka.connection import Connection, build
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.connection import Connection, build
+from kafka_share_proxy.localkafka.front import Front
+from kafka_share_proxy.wire import frames, registry, specs
+from kafka_share_proxy.wire.values import Address
 
-from proxy.wire import frames, registry, specs
-from proxy.wire.values import Address
 from tests.support.raw import LIMIT_S, until
 from tests.wire.samples import Samples
 
@@ -43,7 +43,7 @@ def steady(proxy_39: Front) -> Iterator[Connection]:
 
 
 def versions(connection: Connection) -> list[tuple[int, int]]:
-    """What is offered, as far as its layout is known (Produce is offered from 0 for old clients' sake)."""
+    """Return what is offered, as far as its layout is known (Produce is offered from 0 for old clients' sake)."""
     request = build("ApiVersionsRequest", client_software_name="t", client_software_version="1")
     offered = connection.ask(18, 3, request).api_keys
     return [

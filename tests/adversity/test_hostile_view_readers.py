@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from localkafka.cluster import Cluster
-from localkafka.connection import Connection, build
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.connection import Connection, build
+from kafka_share_proxy.localkafka.front import Front
+from kafka_share_proxy.views.model.slots import EvenCut
+from kafka_share_proxy.wire import compression, frames, records
+from kafka_share_proxy.wire.records import Record
+from kafka_share_proxy.wire.values import MIB, Address
 
-from proxy.views.model.slots import EvenCut
-from proxy.wire import compression, frames, records
-from proxy.wire.records import Record
-from proxy.wire.values import MIB, Address
 from tests.support.brokers import Running
 from tests.support.raw import Raw, Topic, until
 from tests.support.view_group import produce

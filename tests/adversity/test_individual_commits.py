@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from localkafka.children import Child
-from localkafka.cluster import Cluster
-from localkafka.front import Front, installed_command
+from kafka_share_proxy.localkafka.children import Child
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.front import Front, installed_command
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.wire.errors import ErrorCode
 from tests.support import dying_commit_proxy
 from tests.support.brokers import NEW, OLD, Running
 from tests.support.commit_topic import CommitTopic
@@ -61,8 +61,17 @@ def commit_at_last(bootstrap: str, group: str, topic: str, offset: int, text: st
     until(is_done, f"a commit of {group}")
 
 
+def recreate(bootstrap: str, topic: str) -> None:
+    """Delete a topic and create it again."""
+    with Raw(bootstrap) as raw:
+        found = raw.topic(topic)
+        assert found is not None
+        raw.delete_topic(found)
+        raw.create_topic(topic)
+
+
 def shown(bootstrap: str, group: str, topic: str) -> tuple[int, str]:
-    """What a member is told."""
+    """Return what a member is told."""
 
     def ask() -> tuple[int, str] | None:
         with Raw(bootstrap) as raw:
@@ -163,7 +172,7 @@ def test_t14_each_input_is_once_in_the_output_through_crashes(kafka: Cluster, tm
     with Front(kafka.bootstrap, tmp_path / "proxy") as front:
         worker = [sys.executable, "-m", "tests.support.consume_transform"]
         arguments = [front.bootstrap, topic, output, group, str(records), "14"]
-        found_in = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (CHECKOUT, CHECKOUT / "deploy")))}
+        found_in = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (CHECKOUT, CHECKOUT / "proxy")))}
         work = Child([*worker, *arguments], tmp_path / "worker.log", found_in)
         try:
             for _ in range(3):
@@ -179,7 +188,7 @@ def test_t14_each_input_is_once_in_the_output_through_crashes(kafka: Cluster, tm
 
 
 def test_t15_owner_that_is_killed_is_followed_and_the_union_is_kept(running: Running, fresh: Fresh) -> None:
-    """Groups of both owners, committed at the proxy that lives; what was confirmed is there, and commits go on.
+    """Groups of both owners, committed at the proxy that lives; what was confirmed is there, and commits continue.
 
     A cluster of its own: a fleet does not mix with the single proxies of the other tests.
     """
@@ -212,4 +221,9 @@ def test_t15_owner_that_is_killed_is_followed_and_the_union_is_kept(running: Run
     for group in groups:
         commit_at_last(fleet.fronts["b"].bootstrap, group, topic, 10, "ic/1;10-19")
         assert (oracle.primary(group, topic)[0], oracle.live(group, topic)) == (50, "60-60")
+    recreate(kafka.bootstrap, topic)
+    for number, group in enumerate(groups):  # at the owner, and at the other proxy
+        commit_at_last(fleet.fronts["ab"[number % 2]].bootstrap, group, topic, 2, "ic/1;4-4")
+        assert shown(fleet.fronts["ba"[number % 2]].bootstrap, group, topic) == (2, "ic/1;4-4")
+        assert (oracle.primary(group, topic)[0], oracle.live(group, topic)) == (2, "4-4")
     oracle.close()

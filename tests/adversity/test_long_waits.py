@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.brokers.rights import Right, rights_of
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.brokers.rights import Right, rights_of
-from proxy.wire import registry
-from proxy.wire.api_key import ApiKey
-from proxy.wire.errors import ErrorCode
 from tests.support.ports import World, acquired, entries
 
 RIGHTS_S = 15.0

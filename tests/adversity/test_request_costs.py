@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from localkafka.cluster import Cluster
-from localkafka.connection import Connection, build
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.connection import Connection, build
+from kafka_share_proxy.localkafka.front import Front
+from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.values import MIB, Address
 
-from proxy.wire import frames, registry
-from proxy.wire.values import MIB, Address
 from tests.adversity.test_hostile_clients import rss_kib
 from tests.support.brokers import OLD, USERS, Running
 from tests.support.raw import LIMIT_S, until
@@ -154,7 +154,7 @@ class Bystander:
 
 
 def outcome(port: int, data: bytes) -> bytes:
-    """Send a request; the answer, or nothing where the connection ends instead."""
+    """Send a request; the response, or nothing where the connection ends instead."""
     with socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S) as sock:
         try:
             sock.sendall(data)
@@ -179,7 +179,7 @@ def test_a_bystander_hardly_waits(front: Front, name: str) -> None:
 
 
 def waited(front: Front, name: str, data: bytes) -> float:
-    """What the bystander waits at the 99th percentile, in milliseconds."""
+    """Return what the bystander waits at the 99th percentile, in milliseconds."""
     with Bystander(front.port) as bystander:
         end, count = time.monotonic() + 1.0, 0
         while time.monotonic() < end or count < 2:

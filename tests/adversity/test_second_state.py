@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from localkafka.addresses import HOST, free_ports
-from localkafka.children import Child
-from localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.addresses import HOST, free_ports
+from kafka_share_proxy.localkafka.children import Child
+from kafka_share_proxy.localkafka.cluster import Cluster
 
 from tests.support import state_proxy
 from tests.support.brokers import Running
@@ -33,7 +33,7 @@ FOLLOWED_S = 5.0
 
 
 def tell(port: int, **what: Any) -> dict[str, Any]:
-    """Say a line to such a process; its answer, empty where nobody listens."""
+    """Say a line to such a process; its response, empty where nobody listens."""
     try:
         with socket.create_connection((HOST, port), timeout=20) as sock, sock.makefile("rw") as lines:
             lines.write(json.dumps(what) + "\n")

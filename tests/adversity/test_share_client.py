@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from localkafka.front import Front
-from localkafka.share_client import ACCEPT, Record, ShareClient, ShareError
+from kafka_share_proxy.localkafka.front import Front
+from kafka_share_proxy.localkafka.share_client import ACCEPT, Record, ShareClient, ShareError
 
 from tests.support.raw import Raw, until
 

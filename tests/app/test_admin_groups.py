@@ -9,9 +9,10 @@ from types import SimpleNamespace
 import pytest
 import trio
 import trio.testing
+from kafka_share_proxy.app import admin_groups
+from kafka_share_proxy.app.admin_groups import AdminRequest, GroupPages
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.app import admin_groups
-from proxy.app.admin_groups import AdminRequest, GroupPages
 from tests.app.test_admin_listener import ask, get, running
 from tests.support.ports import SlowJournal, World, acquired
 
@@ -49,6 +50,36 @@ async def test_groups_and_one_group(world):
     assert await answered(world, asked("/groups/a/b/c")) is None
     assert await answered(world, asked("/livez")) is None
     assert (await answered(world, asked("/groups", "POST")))[0] == HTTPStatus.METHOD_NOT_ALLOWED
+
+
+async def test_a_group_whose_state_is_loading_is_not_reported_as_absent(world):
+    """503 with the gate's reason, and the list says that it is not complete."""
+    status, body = await answered(world, asked("/groups"))
+    assert (status, body["complete"]) == (HTTPStatus.OK, True)
+    gate = world.services.gate
+    partition = gate.partition_of("late")
+    gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "share state is being read", [partition])
+    status, body = await answered(world, asked("/groups/late"))
+    assert status == HTTPStatus.SERVICE_UNAVAILABLE
+    assert body["reason"] == 'share group "late" is not known yet: share state is being read; try again soon'
+    status, body = await answered(world, asked("/groups/late/members/m/release", "POST"))
+    assert status == HTTPStatus.SERVICE_UNAVAILABLE
+    status, body = await answered(world, asked("/groups"))
+    assert (body["complete"], body["reason"]) == (False, "share state is being read")
+    gate.open([partition])
+    assert (await answered(world, asked("/groups/late")))[0] == HTTPStatus.NOT_FOUND
+
+
+async def test_a_partition_that_another_proxy_owns_leaves_the_list_complete(world):
+    """Its groups are named under `elsewhere`; a group in none of the lists does not exist."""
+    world.services.fleet = SimpleNamespace(groups={"remote": None})
+    gate = world.services.gate
+    reason = "share state is owned by another proxy"
+    gate.close(ErrorCode.NOT_COORDINATOR, reason, [gate.partition_of("remote"), gate.partition_of("absent")])
+    _, body = await answered(world, asked("/groups"))
+    assert (body["complete"], body["elsewhere"]) == (True, ["remote"])
+    for group in ("remote", "absent"):
+        assert (await answered(world, asked(f"/groups/{group}")))[0] == HTTPStatus.NOT_FOUND
 
 
 async def test_release_is_told_when_it_is_durable(world):

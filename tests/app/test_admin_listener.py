@@ -10,9 +10,8 @@ from functools import partial
 import pytest
 import trio
 import trio.testing
-
-from proxy.app import admin_listener
-from proxy.app.admin_groups import GroupPages
+from kafka_share_proxy.app import admin_listener
+from kafka_share_proxy.app.admin_groups import GroupPages
 
 
 class Heard:

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 import trio
-
-from proxy.app import audit_file
-from proxy.app.audit_file import AuditFile
+from kafka_share_proxy.app import audit_file
+from kafka_share_proxy.app.audit_file import AuditFile
 
 
 class Heard:

@@ -5,21 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from kafka_share_proxy.app import audit_setup
+from kafka_share_proxy.app.audit_file import AuditFile
+from kafka_share_proxy.app.audit_topic import AuditTopic
+from kafka_share_proxy.app.config import Config
+from kafka_share_proxy.app.config_consistency import mistakes
+from kafka_share_proxy.brokers.own_connection import OwnSettings
+from kafka_share_proxy.commits.services import CommitServices
+from kafka_share_proxy.durable.memory_journal import MemoryJournal
+from kafka_share_proxy.forwarding import route_table
+from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions, Offer
+from kafka_share_proxy.forwarding.routes import header
+from kafka_share_proxy.views.model.plans import Plan
+from kafka_share_proxy.views.services import Inline
+from kafka_share_proxy.wire.values import Limits
 
-from proxy.app import audit_setup
-from proxy.app.audit_file import AuditFile
-from proxy.app.audit_topic import AuditTopic
-from proxy.app.config import Config
-from proxy.app.config_consistency import mistakes
-from proxy.brokers.own_connection import OwnSettings
-from proxy.commits.services import CommitServices
-from proxy.durable.memory_journal import MemoryJournal
-from proxy.forwarding import route_table
-from proxy.forwarding.offered_versions import EffectiveVersions, Offer
-from proxy.forwarding.routes import header
-from proxy.views.model.plans import Plan
-from proxy.views.services import Inline
-from proxy.wire.values import Limits
 from tests.support import audit_lines
 from tests.support.ports import World
 from tests.support.view_ports import ViewWorld

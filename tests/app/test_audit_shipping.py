@@ -8,11 +8,11 @@ from typing import Any
 
 import trio
 import trio.testing
+from kafka_share_proxy.app import audit_shipping as shipping
+from kafka_share_proxy.app.audit_shipping import AuditShipping
+from kafka_share_proxy.audit.events import Place
+from kafka_share_proxy.audit.stream import Audit
 
-from proxy.app import audit_shipping as shipping
-from proxy.app.audit_shipping import AuditShipping
-from proxy.audit.events import Place
-from proxy.audit.stream import Audit
 from tests.support.ports import ManualTimers
 
 PLACE = Place(b"t" * 16, 0)

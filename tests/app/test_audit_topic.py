@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import trio
 import trio.testing
+from kafka_share_proxy.app import audit_topic
+from kafka_share_proxy.app.audit_topic import AuditTopic
+from kafka_share_proxy.brokers.own_client import OwnClient
+from kafka_share_proxy.brokers.own_connection import OwnSettings
+from kafka_share_proxy.wire import records
+from kafka_share_proxy.wire.values import Address
 
-from proxy.app import audit_topic
-from proxy.app.audit_topic import AuditTopic
-from proxy.brokers.own_client import OwnClient
-from proxy.brokers.own_connection import OwnSettings
-from proxy.wire import records
-from proxy.wire.values import Address
 from tests.support.small_broker import Broker, Net
 
 BOOTSTRAP, LEADER = Address("boot", 1), Address("b1", 9092)

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-
-from proxy.app import audit_topics
-from proxy.app.audit_topics import RETRY_S, AuditedTopicNames
-from proxy.wire import messages
-from proxy.wire.errors import ErrorCode, UpstreamLost
+from kafka_share_proxy.app import audit_topics
+from kafka_share_proxy.app.audit_topics import RETRY_S, AuditedTopicNames
+from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost
 
 KNOWN, SEEN, GONE = b"k" * 16, b"s" * 16, b"g" * 16
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import trio
+from kafka_share_proxy.app import check
+from kafka_share_proxy.app.check import Found, inspect, judge, show
+from kafka_share_proxy.app.check_listeners import Listening
+from kafka_share_proxy.app.config import Config, ShareGroups
+from kafka_share_proxy.app.hostports import parse_address
+from kafka_share_proxy.app.open_files import Room
+from kafka_share_proxy.brokers.own_connection import Identity, OwnSettings
+from kafka_share_proxy.wire.values import Address
 from rich.console import Console
 
-from proxy.app import check
-from proxy.app.check import Found, inspect, judge, show
-from proxy.app.check_listeners import Listening
-from proxy.app.config import Config
-from proxy.app.hostports import parse_address
-from proxy.app.open_files import Room
-from proxy.brokers.own_connection import Identity, OwnSettings
-from proxy.wire.values import Address
 from tests.support.small_broker import RANGES, Broker, Net
 
 PLAIN = {"mechanism": "PLAIN", "username": "proxy", "password": "s3cret"}
@@ -41,6 +42,17 @@ def printed(settings: Config, found: Found) -> str:
     stream = io.StringIO()
     show(settings, found, judge(settings, found), Console(file=stream, width=120), apis=True)
     return stream.getvalue()
+
+
+async def test_brackets_of_settings_are_printed_as_they_are(autojump_clock: trio.testing.MockClock) -> None:
+    """Not read as markup of the terminal library."""
+    settings = config(advertise="fd00::5", commits={"groups": "[a-z]*", "state": "memory"})
+    broker = Broker(1)
+    found, stream = await found_by({A: broker, B1: broker}, settings), io.StringIO()
+    works = replace(judge(settings, found), obstacles=())
+    show(settings, found, works, Console(file=stream, width=120))
+    assert "Clients bootstrap from [fd00::5]:19092." in stream.getvalue()
+    assert "groups [a-z]*" in stream.getvalue()
 
 
 async def test_a_cluster_that_works_has_no_obstacles(autojump_clock: trio.testing.MockClock) -> None:
@@ -74,7 +86,7 @@ async def test_share_groups_that_are_chosen_one_by_one_are_shown_as_such(
 ) -> None:
     """Brokers that have them, and a rule that keeps some here."""
     broker = Broker(1)
-    settings = config(share_groups={"serve_by_group": [{"groups": "a*", "serve": "local"}]})
+    settings = config(share_groups={"state": "memory", "serve_by_group": [{"groups": "a*", "serve": "local"}]})
     text = printed(settings, await found_by({A: broker, B1: broker}, settings))
     assert "Share groups: served by the proxy or the brokers, by group" in text
 
@@ -134,6 +146,37 @@ async def test_authentication_upstream_needs_an_identity_or_a_list_of_brokers(
     assert bool(verdict.obstacles) == bool(obstacle)
     assert obstacle in " ".join(verdict.obstacles)
     assert remark in " ".join(verdict.remarks)
+
+
+async def test_an_identity_that_is_refused_is_not_followed_by_features_that_work(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """With a wrong password the proxy cannot keep state: no line below the obstacle may promise share groups."""
+    broker = Broker(1, mechanism="PLAIN", ranges={key: versions for key, versions in RANGES.items() if key != 78})
+    settings = config(upstream={"bootstrap": ["a:1"], "sasl": PLAIN | {"password": "wrong"}})
+    identity = Identity(mechanism="PLAIN", username="proxy", password=lambda: "wrong")
+    text = printed(settings, await found_by({A: broker, B1: broker}, settings, identity))
+    assert "the proxy's own identity does not work" in text
+    assert "Share groups: will be off, for the reasons above (not every broker serves them)." in text
+    assert "Share groups: all served" not in text
+    assert "Views: served by the proxy with the limits above" in text
+
+
+def test_without_any_broker_nothing_is_said_about_features() -> None:
+    text = printed(config(), Found(servers={A: ""}))
+    assert "Share groups, individual commits and views: not known, because no broker could be queried." in text
+
+
+async def test_share_groups_without_an_identity_are_shown_as_off(autojump_clock: trio.testing.MockClock) -> None:
+    """The brokers are known from upstream.nodes; state in a topic needs an identity."""
+    broker = Broker(1, mechanism="PLAIN", ranges={key: versions for key, versions in RANGES.items() if key != 78})
+    settings = config(upstream={"bootstrap": ["a:1"], "nodes": {1: "b1:9092"}})
+    text = printed(settings, await found_by({A: broker, B1: broker}, settings))
+    assert "share groups will be off: their state is kept in a topic" in text
+    assert "Share groups: will be off, for the reasons above (not every broker serves them)." in text
+    assert "Individual commits: will be off, for the reasons above." in text
+    text = printed(settings.model_copy(update={"share_groups": ShareGroups(state="memory")}), Found())
+    assert "will be off" not in text
 
 
 def test_mechanisms_that_are_bound_to_the_broker_s_host_cannot_pass() -> None:
@@ -235,7 +278,7 @@ def test_the_summary_comes_first_and_the_apis_last_on_demand() -> None:
     assert "API versions" not in stream.getvalue()
     text = printed(config(), found)
     assert text.startswith("This would")
-    assert text.index("note: broker 3") < text.index("Brokers") < text.index("API versions")
+    assert text.index("note: broker 3") < text.index("Share groups") < text.index("API versions")
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.app import check_commits, check_state
-from proxy.app.check_state import StateRights
-from proxy.app.config import Config
-from proxy.commits.state_records import INDIVIDUAL_COMMITS
+from kafka_share_proxy.app import check_commits, check_state
+from kafka_share_proxy.app.check_state import StateRights
+from kafka_share_proxy.app.config import Config
+from kafka_share_proxy.commits.state_records import INDIVIDUAL_COMMITS
+
 from tests.app.test_check_state import ALL, Client
 from tests.app.test_composition import config as config_of
+
+COMPLETE = StateRights(state=INDIVIDUAL_COMMITS)
+"""An identity that lacks nothing."""
 
 
 def config(**commits: Any) -> Config:
@@ -38,13 +42,29 @@ def test_nothing_is_missing_where_nothing_is_kept() -> None:
 
 
 def test_how_they_are_served_is_told_in_a_line() -> None:
-    assert check_commits.line(config(serve=False)) == "Individual commits: off (commits.serve)."
-    assert check_commits.line(config()) == (
+    assert check_commits.line(config(serve=False), None) == "Individual commits: off (commits.serve)."
+    assert check_commits.line(config(), COMPLETE) == (
         "Individual commits: of every group, up to 10000 ranges of a partition, kept in topic "
         "__individual_commit_offsets."
     )
-    told = check_commits.line(config(groups="etl-*", ranges_max=5, state="memory"))
+    told = check_commits.line(config(groups="etl-*", ranges_max=5, state="memory"), None)
     assert (
         told
         == "Individual commits: of groups etl-*, up to 5 ranges of a partition, kept in memory, until the proxy ends."
     )
+
+
+def test_the_line_does_not_contradict_the_remarks() -> None:
+    lacking = StateRights(missing=("READ",), state=INDIVIDUAL_COMMITS)
+    for found in (lacking, None):
+        assert check_commits.line(config(), found) == "Individual commits: will be off, for the reasons above."
+
+
+def test_topic_that_is_not_compacted_is_an_obstacle_and_no_remark() -> None:
+    found = StateRights(unsafe="the topic is not compacted", risks=("few replicas",), state=INDIVIDUAL_COMMITS)
+    assert list(check_commits.judge(config(), found)) == []
+    assert list(check_commits.obstacles(config(), found)) == [
+        "individual commits would be lost: the topic is not compacted"
+    ]
+    assert check_commits.risks(config(), found) == ("few replicas",)
+    assert list(check_commits.obstacles(config(state="memory"), found)) == []

@@ -6,11 +6,10 @@ import errno
 import os
 import socket
 
-from localkafka.addresses import HOST, free_ports
-
-from proxy.app import check_listeners
-from proxy.app.config import Config
-from proxy.wire.values import Address
+from kafka_share_proxy.app import check_listeners
+from kafka_share_proxy.app.config import Config
+from kafka_share_proxy.localkafka.addresses import HOST, free_ports
+from kafka_share_proxy.wire.values import Address
 
 TAKEN = os.strerror(errno.EADDRINUSE)
 BROKERS = {0: Address("kafka", 9092), 1: Address("kafka", 9093)}

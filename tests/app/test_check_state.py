@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kafka_share_proxy.app import check_state
+from kafka_share_proxy.app.check_state import StateRights
+from kafka_share_proxy.brokers.questions import about_topics
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.app import check_state
-from proxy.app.check_state import StateRights
-from proxy.wire import registry
-from proxy.wire.errors import ErrorCode
+from tests.support.topic_settings import COMPACTED, described
 
 ALL = 3576
 
@@ -19,9 +21,16 @@ class Client:
 
     def __init__(self) -> None:
         self.bits, self.topic_code, self.partitions = ALL, ErrorCode.NONE, 50
+        self.settings: dict[str, str | None] = dict(COMPACTED)
+        self.settings_code = ErrorCode.NONE
         self.heartbeat_code, self.coordinator_code = ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NONE
 
+    async def metadata(self, names: list[str]) -> tuple[Any, None]:
+        return await self.ask(3, about_topics(names))
+
     async def ask(self, key: int, question: Any) -> tuple[Any, None]:
+        if key == 32:
+            return described(question, self.settings, self.settings_code), None
         if key == 12:
             return registry.message("HeartbeatResponse")(error_code=self.heartbeat_code), None
         if key == 10:
@@ -75,3 +84,20 @@ async def test_everything_may_be_missing() -> None:
 def test_wrong_topic_and_missing_identity_are_named() -> None:
     assert "has 3 partitions and must have 50" in next(check_state.judge(StateRights(partitions=3)))
     assert "upstream.sasl" in next(check_state.judge(None))
+
+
+async def test_topic_that_is_not_compacted_is_an_obstacle_with_its_correction() -> None:
+    client = Client()
+    client.settings = {"cleanup.policy": "compact,delete", "retention.ms": "1000"}
+    (text,) = await sentences(client)
+    assert "cleanup.policy=compact,delete" in text
+    assert "--entity-name __proxy_share_state --add-config cleanup.policy=compact" in text
+
+
+async def test_settings_that_may_not_be_read_are_told_as_a_risk() -> None:
+    client = Client()
+    client.settings_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    found = await check_state.ask(client)  # type: ignore[arg-type]
+    assert list(check_state.judge(found)) == []
+    (risk,) = found.risks
+    assert "DESCRIBE_CONFIGS" in risk

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kafka_share_proxy.app import check_views
+from kafka_share_proxy.app.check_views import PROBE, ViewRights
+from kafka_share_proxy.app.config import Config
+from kafka_share_proxy.brokers.questions import about_topics
+from kafka_share_proxy.views.kernel import slicing
+from kafka_share_proxy.views.state_records import TOPIC
+from kafka_share_proxy.wire import registry
 
-from proxy.app import check_views
-from proxy.app.check_views import PROBE, ViewRights
-from proxy.app.config import Config
-from proxy.views.kernel import slicing
-from proxy.views.state_records import TOPIC
-from proxy.wire import registry
+from tests.support.topic_settings import COMPACTED, described
 
 ALL = 3576
 CONFIG = Config()
@@ -24,8 +26,15 @@ class Client:
         self.bits = {TOPIC: topic, PROBE: views}
         self.codes = {TOPIC: code, PROBE: 3}
         self.partitions = partitions
+        self.settings: dict[str, str | None] = dict(COMPACTED)
+        self.settings_code = 0
+
+    async def metadata(self, names: list[str]) -> tuple[Any, None]:
+        return await self.ask(3, about_topics(names))
 
     async def ask(self, key: int, question: Any) -> tuple[Any, None]:
+        if key == 32:
+            return described(question, self.settings, self.settings_code), None
         answer = registry.message("MetadataResponse")
         parts = [answer.MetadataResponsePartition(partition_index=n) for n in range(self.partitions)]
         topics = [
@@ -97,5 +106,16 @@ def test_without_an_identity_one_sentence_says_what_does_not_work() -> None:
 def test_one_line_says_how_views_are_served(monkeypatch: pytest.MonkeyPatch, kernel: str, word: str) -> None:
     """By the C kernel or by its twin; or not at all."""
     monkeypatch.setattr(slicing, "KERNEL", kernel)
-    assert word in check_views.line(CONFIG)
-    assert "off" in check_views.line(Config(views={"serve": False}))
+    assert word in check_views.line(CONFIG, ViewRights())
+    assert "off" in check_views.line(Config(views={"serve": False}), ViewRights())
+    assert "with the limits above" in check_views.line(CONFIG, None)
+
+
+async def test_topic_that_is_not_compacted_is_an_obstacle() -> None:
+    """Plans and bases of views would be lost."""
+    client = Client()
+    client.settings = {"cleanup.policy": "delete"}
+    found = await check_views.ask(client)  # type: ignore[arg-type]
+    (text,) = check_views.obstacles(CONFIG, found)
+    assert f"--entity-name {TOPIC} --add-config cleanup.policy=compact" in text
+    assert list(check_views.obstacles(Config(views={"state": "memory"}), found)) == []

@@ -7,10 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from kafka_share_proxy.app import cli, config
+from kafka_share_proxy.wire import frames, registry
 from typer.testing import CliRunner
-
-from proxy.app import cli, config
-from proxy.wire import frames, registry
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 REQUEST = frames.request(18, 3, 7, "me", registry.message("ApiVersionsRequest")(client_software_name="x"))
@@ -28,9 +27,9 @@ def no_settings_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_python_m_proxy_is_the_command() -> None:
-    """`python -m proxy --version` prints one line and ends with 0."""
+    """`python -m kafka_share_proxy --version` prints one line and ends with 0."""
     done = subprocess.run(
-        [sys.executable, "-m", "proxy", "--version"],
+        [sys.executable, "-m", "kafka_share_proxy", "--version"],
         cwd=CHECKOUT,
         capture_output=True,
         text=True,
@@ -46,7 +45,16 @@ def test_help_names_the_commands() -> None:
     help_text = runner.invoke(cli.app, ["--help"]).output
     assert all(command in help_text for command in ("serve", "check", "decode"))
     flags = runner.invoke(cli.app, ["serve", "--help"], env={"COLUMNS": "200"}).output
-    for flag in ("--upstream", "--listen", "--advertise", "--admin", "--config", "--log-format", "--set"):
+    for flag in (
+        "--bootstrap",
+        "--upstream",
+        "--listen",
+        "--advertise",
+        "--admin",
+        "--config",
+        "--log-format",
+        "--set",
+    ):
         assert flag in flags
 
 
@@ -83,7 +91,7 @@ def test_every_flag_reaches_its_setting(monkeypatch: pytest.MonkeyPatch, tmp_pat
         loaded.append(settings)
         return 0
 
-    monkeypatch.setattr("proxy.app.server.run", run)
+    monkeypatch.setattr("kafka_share_proxy.app.server.run", run)
     arguments = ["--upstream", "a:1,b:2", "--listen", "0.0.0.0:9092", "--advertise", "p", "--admin", "127.0.0.1:9999"]
     arguments += ["--log-format", "json", "--config", str(file), "--set", "drain_s=5", "--set", "limits.connections=7"]
     assert runner.invoke(cli.app, ["serve", *arguments]).exit_code == 0
@@ -145,9 +153,9 @@ def test_commands_import_only_what_they_need() -> None:
     """`serve` idles small: no HTTP clients, no test tools, no second configuration system."""
     code = (
         "import sys; sys.argv[0] = 'x'\n"
-        "from proxy.app import cli, server\n"
+        "from kafka_share_proxy.app import cli, server\n"
         "print(*sorted({'requests', 'urllib3', 'pydantic_settings', 'asyncio', 'prometheus_client', 'scramp',"
-        " 'construct', 'kio'} & set(sys.modules)))"
+        " 'construct', 'kio', 'rich'} & set(sys.modules)))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=CHECKOUT, capture_output=True, text=True, timeout=60, check=True

@@ -6,11 +6,12 @@ from math import inf
 from types import SimpleNamespace
 from typing import Any
 
-from proxy.app import commit_metrics
-from proxy.app.commit_setup import CommitRuntime
-from proxy.app.observe import Metrics
-from proxy.commits.state_records import INDIVIDUAL_COMMITS
-from proxy.durable.journal import TopicJournal
+from kafka_share_proxy.app import commit_metrics
+from kafka_share_proxy.app.commit_setup import CommitRuntime
+from kafka_share_proxy.app.observe import Metrics
+from kafka_share_proxy.commits.state_records import INDIVIDUAL_COMMITS
+from kafka_share_proxy.durable.journal import TopicJournal
+
 from tests.support.commit_world import CommitWorld
 
 

@@ -6,19 +6,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kafka_share_proxy.app import commit_setup
+from kafka_share_proxy.app.commit_setup import CommitRuntime
+from kafka_share_proxy.app.config import Config
+from kafka_share_proxy.durable.hosted_state import BrokerAccess
+from kafka_share_proxy.durable.journal import TopicJournal
+from kafka_share_proxy.durable.memory_journal import MemoryJournal
+from kafka_share_proxy.forwarding import route_table
+from kafka_share_proxy.forwarding.early_looks import ByKnownGroup
+from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions, Offer
+from kafka_share_proxy.forwarding.routes import Kind, Routes, header
+from kafka_share_proxy.sharegroups import share_group_apis
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.app import commit_setup
-from proxy.app.commit_setup import CommitRuntime
-from proxy.app.config import Config
-from proxy.durable.hosted_state import BrokerAccess
-from proxy.durable.journal import TopicJournal
-from proxy.durable.memory_journal import MemoryJournal
-from proxy.forwarding import route_table
-from proxy.forwarding.early_looks import ByKnownGroup
-from proxy.forwarding.offered_versions import EffectiveVersions, Offer
-from proxy.forwarding.routes import Kind, Routes, header
-from proxy.sharegroups import share_group_apis
-from proxy.wire.errors import ErrorCode
 from tests.app.test_composition import config
 from tests.support.ports import World
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
+from kafka_share_proxy.app import cli, commits_command
+from kafka_share_proxy.app.commits_command import CommittedPartition, holes_of, report_of
+from kafka_share_proxy.offsets.ranges import OffsetRanges, OffsetSpan
+from kafka_share_proxy.wire.records import Record, build_batch
+from kafka_share_proxy.wire.values import TopicPartition
 from rich.console import Console
 from typer.testing import CliRunner
-
-from proxy.app import cli, commits_command
-from proxy.app.commits_command import CommittedPartition, holes_of, report_of
-from proxy.offsets.ranges import OffsetRanges, OffsetSpan
-from proxy.wire.records import Record, build_batch
-from proxy.wire.values import TopicPartition
 
 HELD = CommittedPartition(TopicPartition("orders", 3), 43, OffsetRanges([(45, 48), (50, 51)]), "mine", 7.5)
 PLAIN = CommittedPartition(TopicPartition("orders", 4), 9, OffsetRanges(), "")
@@ -49,6 +49,11 @@ def test_json_is_the_one_that_programs_read() -> None:
             {"topic": "orders", "partition": 3, "first": 48, "last": 49},
         ],
     }
+
+
+def test_holes_tell_the_topic_id_by_which_a_backfill_notices_another_topic() -> None:
+    known = replace(HELD, topic_id=bytes([1, *range(14), 255]))
+    assert {each["topic_id"] for each in holes_of("g", [known])["holes"]} == {"AQABAgMEBQYHCAkKCwwN_w"}
 
 
 def test_tables_name_partitions_and_what_keeps_them_back() -> None:

@@ -8,30 +8,35 @@ from typing import Any
 
 import pytest
 import trio
-
-from proxy.app import composition
-from proxy.app.composition import ServingParts, decide_share, keep_alive_question, own_settings, share_options
-from proxy.app.config import Config
-from proxy.brokers.cluster_view import ClusterView
-from proxy.brokers.cluster_watch import SeenCluster
-from proxy.brokers.connection_slots import SlotValues
-from proxy.brokers.own_connection import BrokerVersions
-from proxy.brokers.rights import Right, rights_of
-from proxy.durable.memory_journal import MemoryJournal
-from proxy.forwarding.address_book import AddressBook
-from proxy.forwarding.offered_versions import EffectiveVersions, Offer
-from proxy.forwarding.pump import new_pump
-from proxy.forwarding.routes import Kind, header
-from proxy.loop.reactor import Reactor
-from proxy.sharegroups import services as apis_services
-from proxy.sharegroups import share_group_apis
-from proxy.sharegroups.model.renewal import RenewalBound
-from proxy.sharegroups.services import ShareOptions
-from proxy.views.model.catalog import Binding
-from proxy.wire import registry
-from proxy.wire.api_key import ApiKey
-from proxy.wire.errors import ConfigError
-from proxy.wire.values import UNKNOWN_NODE, Address, Limits
+from kafka_share_proxy.app import composition
+from kafka_share_proxy.app.composition import (
+    ServingParts,
+    decide_share,
+    keep_alive_question,
+    own_settings,
+    share_options,
+)
+from kafka_share_proxy.app.config import Config
+from kafka_share_proxy.brokers.cluster_view import ClusterView
+from kafka_share_proxy.brokers.cluster_watch import SeenCluster
+from kafka_share_proxy.brokers.connection_slots import SlotValues
+from kafka_share_proxy.brokers.own_connection import BrokerVersions
+from kafka_share_proxy.brokers.rights import Right, rights_of
+from kafka_share_proxy.durable.memory_journal import MemoryJournal
+from kafka_share_proxy.forwarding.address_book import AddressBook
+from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions, Offer
+from kafka_share_proxy.forwarding.pump import new_pump
+from kafka_share_proxy.forwarding.routes import Kind, header
+from kafka_share_proxy.loop.reactor import Reactor
+from kafka_share_proxy.sharegroups import services as apis_services
+from kafka_share_proxy.sharegroups import share_group_apis
+from kafka_share_proxy.sharegroups.model.renewal import RenewalBound
+from kafka_share_proxy.sharegroups.services import ShareOptions
+from kafka_share_proxy.views.model.catalog import Binding
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ConfigError
+from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address, Limits
 
 A, B = Address("a", 1), Address("b", 2)
 
@@ -223,7 +228,7 @@ def test_a_broker_that_moves_keeps_its_listener() -> None:
 
 
 def test_a_vanished_broker_keeps_its_listener_for_the_grace_time() -> None:
-    """A broker that restarts in time is not noticed by clients; one that comes back later gets its port again."""
+    """A broker that restarts in time is not noticed by clients; one that returns later gets its port again."""
     made = parts(config(vanished_broker_grace_s=60))
     made.open(sight({0: A, 1: B}))
     timers = made.services.timers
@@ -244,7 +249,7 @@ def test_a_vanished_broker_keeps_its_listener_for_the_grace_time() -> None:
 
 
 def test_a_look_without_identity_lets_no_broker_go() -> None:
-    """Brokers that clients' own answers named are not known to the proxy otherwise."""
+    """Brokers that clients' own responses named are not known to the proxy otherwise."""
     made = parts(config(vanished_broker_grace_s=1))
     made.open(sight({0: A}))
     made.services.timers.time = 100
@@ -273,7 +278,7 @@ def _after_a_silent_broker() -> list[str]:
 
 
 def test_the_planned_routes_are_those_of_a_running_proxy() -> None:
-    """Share requests are answered here, or forwarded, as decided."""
+    """Share requests are served here, or forwarded, as decided."""
     assert composition.planned_routes(config(), local=True)[header(78, 2)].kind is Kind.LOCAL
     upstream = config(views={"serve": False})  # with views, requests that name one are looked for
     assert composition.planned_routes(upstream, local=False)[header(78, 2)].kind is Kind.ANSWER

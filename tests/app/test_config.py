@@ -3,8 +3,7 @@
 from pathlib import Path
 
 import pytest
-
-from proxy.app import config_loading
+from kafka_share_proxy.app import config_loading
 
 REQUIRED = {"upstream.bootstrap": "kafka-1:9092,kafka-2:9093", "listen": "127.0.0.1:19092"}
 

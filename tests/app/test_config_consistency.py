@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from proxy.app import config_consistency
-from proxy.app.config import Config
+from kafka_share_proxy.app import config_consistency
+from kafka_share_proxy.app.config import Config
 
 
 def found(**settings: Any) -> dict[str, str]:

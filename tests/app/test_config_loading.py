@@ -3,11 +3,10 @@
 from pathlib import Path
 
 import pytest
-
-from proxy.app import config_loading
-from proxy.app.config import Config
-from proxy.wire.errors import ConfigError
-from proxy.wire.values import Address, Limits
+from kafka_share_proxy.app import config_loading
+from kafka_share_proxy.app.config import Config
+from kafka_share_proxy.wire.errors import ConfigError
+from kafka_share_proxy.wire.values import Address, Limits
 
 REQUIRED = {"upstream.bootstrap": "kafka-1:9092,kafka-2:9093", "listen": "127.0.0.1:19092"}
 
@@ -107,9 +106,34 @@ cluster: {mode: many}
     assert str(tmp_path / "settings.yaml") in text
 
 
+@pytest.mark.parametrize(
+    ("setting", "advice"),
+    [
+        (
+            "client_tls.enabled",
+            "client_tls (TLS towards the clients: on when cert_file and key_file are set) has cert_file,",
+        ),
+        ("client_tls.cert_fil", "did you mean client_tls.cert_file?"),
+        ("kubernetes", "settings are upstream, listen,"),
+    ],
+)
+def test_an_unknown_setting_is_refused_with_what_there_is(setting: str, advice: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        config_loading.load({**REQUIRED, setting: "true"}, {})
+    assert f"there is no such setting; {advice}" in str(refused.value)
+
+
+def test_an_unknown_setting_in_a_list_is_refused_by_its_path(tmp_path: Path) -> None:
+    yaml = "share_groups: {serve_by_group: [{group: a, serve: local}]}"
+    assert any(
+        "share_groups.serve_by_group.0.group" in line and "did you mean share_groups.serve_by_group.0.groups?" in line
+        for line in mistakes(tmp_path, yaml, REQUIRED)
+    )
+
+
 def test_missing_settings_name_the_flags() -> None:
     """Without anything the message says what to give."""
-    with pytest.raises(ConfigError, match=r"--upstream HOST:PORT(?s:.)*|--listen"):
+    with pytest.raises(ConfigError, match=r"--bootstrap HOST:PORT(?s:.)*|--listen"):
         config_loading.load({}, {})
 
 
@@ -184,3 +208,13 @@ def test_a_scalar_where_a_section_belongs_is_a_mistake(tmp_path: Path) -> None:
     """`upstream: kafka:9092` is not silently dropped."""
     found = mistakes(tmp_path, "upstream: kafka:9092", {"listen": "127.0.0.1:1"})
     assert any(line.startswith("upstream (") for line in found)
+
+
+@pytest.mark.parametrize(
+    "value", ["5", "a", "[5]", "[[]]", "{groups: a}", "[{groups: {a: 1}}]", "[{serve: [x]}, {group: y}]"]
+)
+def test_a_list_of_the_wrong_shape_is_a_mistake_with_its_path(tmp_path: Path, value: str) -> None:
+    """Whatever is wrong inside a list: the settings are refused, by its path."""
+    found = mistakes(tmp_path, f"share_groups: {{serve_by_group: {value}}}", REQUIRED)
+    assert found
+    assert all(line.startswith("share_groups.serve_by_group") for line in found)

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 import pytest
-
-from proxy.app.config_sources import FILE_BYTES_MAX, Sources
+from kafka_share_proxy.app.config_sources import FILE_BYTES_MAX, Sources
 
 
 def test_later_sources_win_leaf_by_leaf(tmp_path: Path) -> None:

@@ -1,10 +1,9 @@
 """The decode command: frames in, trees out."""
 
 import pytest
-
-from proxy.app import decode_command
-from proxy.wire import frames, registry
-from proxy.wire.errors import ConfigError, RemoteProtocolError
+from kafka_share_proxy.app import decode_command
+from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.errors import ConfigError, RemoteProtocolError
 
 REQUEST = frames.request(18, 3, 7, "me", registry.message("ApiVersionsRequest")(client_software_name="x"))
 RESPONSE = frames.response(18, 3, 7, registry.message("ApiVersionsResponse")(error_code=35, api_keys=[]))

@@ -6,11 +6,17 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from localkafka.share_client import ACCEPT, RELEASE, RENEW, Record, ShareError
-
-from proxy.app import demo_traffic
-from proxy.app.demo_traffic import DemoMember, RecordPlace, TrafficFailed, ZipfKeys, shares_of_slots, until_done
-from proxy.wire.errors import ErrorCode
+from kafka_share_proxy.app import demo_traffic
+from kafka_share_proxy.app.demo_traffic import (
+    DemoMember,
+    RecordPlace,
+    TrafficFailed,
+    ZipfKeys,
+    shares_of_slots,
+    until_done,
+)
+from kafka_share_proxy.localkafka.share_client import ACCEPT, RELEASE, RENEW, Record, ShareError
+from kafka_share_proxy.wire.errors import ErrorCode
 
 
 class Acknowledged:

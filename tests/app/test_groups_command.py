@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import io
+import json
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
+from urllib.parse import quote
 
 import pytest
+from kafka_share_proxy.app import cli, groups_command
+from kafka_share_proxy.sharegroups import group_report
+from kafka_share_proxy.wire.values import Address
 from rich.console import Console
 from typer.testing import CliRunner
 
-from proxy.app import cli, groups_command
-from proxy.sharegroups import group_report
-from proxy.wire.values import Address
 from tests.support.ports import World
 from tests.support.share_views import all_groups
 
@@ -60,7 +62,7 @@ def test_partitions_are_written_short():
 
 
 class Listener:
-    """An admin listener that gives the answers of a test."""
+    """An admin listener that gives the responses of a test."""
 
     def __init__(self) -> None:
         self.answers: dict[tuple[str, str], tuple[int, bytes]] = {}
@@ -120,6 +122,31 @@ def test_what_does_not_work_is_told(listener):
     assert run().exit_code == 2
     assert run("--admin", "nonsense").exit_code == 2
     assert run("--release", "m", "--admin", listener.address).exit_code == 2
+
+
+def test_a_list_that_is_not_complete_says_why(listener):
+    body = {"groups": [], "resting_partitions": 0, "complete": False, "reason": "share state is being read"}
+    listener.answers["GET", "/groups"] = (200, json.dumps(body).encode())
+    assert "This list is not complete: share state is being read." in run("--admin", listener.address).output
+
+
+def test_ids_and_reasons_do_not_control_the_terminal(listener):
+    """Clients choose ids: escape sequences are shown as question marks everywhere."""
+    evil = "g\x1b]0;owned\x07\x1b[2J"
+    body = {"group": evil, "state": "Empty", "epoch": 1, "members": [], "partitions": [], "locks": []}
+    body |= {"partitions_left_out": 0, "locks_left_out": 0}
+    path = f"/groups/{quote(evil, safe='')}"
+    listener.answers["GET", path] = (200, json.dumps(body).encode())
+    released = json.dumps({"released_records": 1, "durable": True}).encode()
+    listener.answers["POST", f"{path}/members/m/release"] = (200, released)
+    listener.answers["GET", "/groups"] = (404, json.dumps({"reason": evil}).encode())
+    for done in (
+        run(evil, "--admin", listener.address),
+        run(evil, "--release", "m", "--admin", listener.address),
+        run("--admin", listener.address),
+    ):
+        assert "g?]0;owned??[2J" in done.output
+        assert "\x1b" not in done.output
 
 
 def test_nobody_listens():

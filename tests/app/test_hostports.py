@@ -3,9 +3,8 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from proxy.app.hostports import parse_address, parse_addresses, parse_nodes
-from proxy.wire.values import Address
+from kafka_share_proxy.app.hostports import parse_address, parse_addresses, parse_nodes
+from kafka_share_proxy.wire.values import Address
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from proxy.app import huge_pages
+from kafka_share_proxy.app import huge_pages
 
 SIZE = 0x200000
 
@@ -34,7 +33,7 @@ def blocks(*mappings: str) -> list[int]:
 
 
 def test_aligned_blocks_of_memory_in_use_are_moved() -> None:
-    """What stands before the first boundary and behind the last stays where it is."""
+    """What stands before the first boundary and after the last stays where it is."""
     assert blocks(mapping(SIZE * 10, 4)) == [SIZE * 10, SIZE * 11]
     assert blocks(mapping(SIZE * 10 + 4096, 4)) == [SIZE * 11]
     assert blocks(mapping(SIZE * 10 + 4096, 2)) == []
@@ -88,7 +87,7 @@ def test_what_is_moved_is_in_huge_pages_and_the_process_has_not_grown() -> None:
     program = """
 import re
 from pathlib import Path
-from proxy.app import huge_pages
+from kafka_share_proxy.app import huge_pages
 kept = [[number] for number in range(600_000)]
 def kib(name):
     found = re.search(rf"^{name}:\\s+(\\d+) kB", Path("/proc/self/smaps_rollup").read_text(), re.M)

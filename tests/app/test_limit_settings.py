@@ -1,10 +1,9 @@
 """The settings `limits.*`: names, kinds, defaults."""
 
 import pytest
-
-from proxy.app.limit_settings import mistakes, parse
-from proxy.wire.errors import ConfigError
-from proxy.wire.values import Limits
+from kafka_share_proxy.app.limit_settings import mistakes, parse
+from kafka_share_proxy.wire.errors import ConfigError
+from kafka_share_proxy.wire.values import Limits
 
 
 def test_limits_are_read_by_name() -> None:

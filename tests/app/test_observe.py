@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from proxy.app import observe
-from proxy.app.observe import DEBUG, ERROR, INFO, WARNING, LogNotes, Metrics, log_lines, redact
+from kafka_share_proxy.app import observe
+from kafka_share_proxy.app.observe import DEBUG, ERROR, INFO, WARNING, LogNotes, Metrics, log_lines, redact
 
 PROXY = Path(observe.__file__).parents[1]
 
@@ -106,9 +105,19 @@ def test_an_event_with_ever_new_reasons_is_limited_too() -> None:
     """A peer whose bytes are quoted cannot fill the disk."""
     lines = Lines()
     notes = LogNotes(lines, INFO, Clock())
-    for number in range(10 * observe.EVENT_LINES_MAX):
+    for number in range(10 * observe.KINDS_MAX):
         notes("client-protocol-error", reason=f"frame of {number} bytes")
     assert len(lines.lines) == observe.EVENT_LINES_MAX
+    assert len(notes._kinds) == observe.EVENT_LINES_MAX + 1, "lines that are left out push no others out"
+
+
+def test_one_reason_again_and_again_leaves_room_for_others() -> None:
+    lines = Lines()
+    notes = LogNotes(lines, INFO, Clock())
+    for _ in range(10 * observe.EVENT_LINES_MAX):
+        notes("client-protocol-error", reason="same")
+    notes("client-protocol-error", reason="other")
+    assert [context["reason"] for _, _, context in lines.lines] == ["same"] * observe.LINES_MAX + ["other"]
 
 
 def test_what_is_remembered_about_lines_is_bounded() -> None:

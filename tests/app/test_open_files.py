@@ -5,9 +5,8 @@ from __future__ import annotations
 import resource
 
 import pytest
-
-from proxy.app import open_files
-from proxy.app.open_files import KEPT, Room
+from kafka_share_proxy.app import open_files
+from kafka_share_proxy.app.open_files import KEPT, Room
 
 INFINITE = resource.RLIM_INFINITY
 

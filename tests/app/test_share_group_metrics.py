@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from proxy.app import share_group_metrics
-from proxy.app.observe import Metrics
-from proxy.sharegroups.counters import OTHERS
-from proxy.sharegroups.model.coordinator import ShareKey
-from proxy.wire.values import Limits
+from kafka_share_proxy.app import share_group_metrics
+from kafka_share_proxy.app.observe import Metrics
+from kafka_share_proxy.sharegroups.counters import OTHERS
+from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
+from kafka_share_proxy.wire.values import Limits
+
 from tests.support.ports import World
 
 ACCEPT, RELEASE = 1, 2

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kafka_share_proxy.app import state_setup
+from kafka_share_proxy.app.state_setup import StateSetup
+from kafka_share_proxy.brokers.own_connection import OwnSettings
+from kafka_share_proxy.durable.hosted_state import HostedState
+from kafka_share_proxy.durable.journal import TopicJournal
+from kafka_share_proxy.forwarding.pump import new_pump
+from kafka_share_proxy.loop import boot_clock
+from kafka_share_proxy.loop.reactor import Reactor
+from kafka_share_proxy.sharegroups.state_records import SHARE_STATE, TOPIC
+from kafka_share_proxy.wire.errors import ConfigError, ErrorCode
 
-from proxy.app import state_setup
-from proxy.app.state_setup import StateSetup
-from proxy.brokers.own_connection import OwnSettings
-from proxy.durable import ownership_group
-from proxy.durable.hosted_state import HostedState
-from proxy.durable.journal import TopicJournal
-from proxy.forwarding.pump import new_pump
-from proxy.loop.reactor import Reactor
-from proxy.sharegroups.state_records import SHARE_STATE, TOPIC
-from proxy.wire.errors import ConfigError, ErrorCode
 from tests.app.test_composition import Said, config, parts
 from tests.support.small_state import TEST_STATE, HeldTexts, text_gate
 
@@ -82,6 +82,6 @@ def test_fleet_has_one_set_of_links(reactor: Reactor) -> None:
 
 
 def test_fleet_needs_a_clock_that_counts_sleep(reactor: Reactor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ownership_group, "COUNTS_SLEEP_TOO", False)
+    monkeypatch.setattr(boot_clock, "COUNTS_SUSPENSION", False)
     with pytest.raises(ConfigError, match="CLOCK_BOOTTIME"):
         state_setup.home(setup(reactor, **FLEET))

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 import trustme
-
-from proxy.app import tls_contexts
-from proxy.app.config import ClientTls, PeerTls, UpstreamTls
-from proxy.wire.errors import ConfigError
+from kafka_share_proxy.app import tls_contexts
+from kafka_share_proxy.app.config import ClientTls, PeerTls, UpstreamTls
+from kafka_share_proxy.wire.errors import ConfigError
 
 
 @pytest.fixture(scope="module")

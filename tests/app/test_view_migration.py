@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-
-from proxy.app.view_migration import Sliced, starts
-from proxy.views.model.slots import EvenCut
+from kafka_share_proxy.app.view_migration import Sliced, starts
+from kafka_share_proxy.views.model.slots import EvenCut
 
 R2, R4, BASE = Sliced("__view.r2.t", 2), Sliced("__view.r4.t", 4), Sliced("t", 1)
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.app import view_setup
+from kafka_share_proxy.app.config import Config
+from kafka_share_proxy.brokers.own_connection import OwnSettings
+from kafka_share_proxy.forwarding import route_table
+from kafka_share_proxy.forwarding.address_book import AddressBook
+from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions, Offer
+from kafka_share_proxy.forwarding.routes import Kind, header
+from kafka_share_proxy.views.model.catalog import Binding
+from kafka_share_proxy.views.stored_state import ViewState
+from kafka_share_proxy.wire.values import Limits
 
-from proxy.app import view_setup
-from proxy.app.config import Config
-from proxy.brokers.own_connection import OwnSettings
-from proxy.forwarding import route_table
-from proxy.forwarding.address_book import AddressBook
-from proxy.forwarding.offered_versions import EffectiveVersions, Offer
-from proxy.forwarding.routes import Kind, header
-from proxy.views.model.catalog import Binding
-from proxy.views.stored_state import ViewState
-from proxy.wire.values import Limits
 from tests.support.view_broker import World
 
 CONFIG = Config(listen="h:1", upstream={"bootstrap": ["b:1"]})
@@ -67,7 +67,9 @@ def test_produce_is_only_looked_into_while_a_view_is_known() -> None:
     assert view_setup.routes(None, built)() is built
 
 
-@pytest.mark.parametrize(("setting", "value"), [("slots_max", 16), ("partitions_max", 99), ("create_wait_s", 2.5)])
+@pytest.mark.parametrize(
+    ("setting", "value"), [("slots_max", 16), ("partitions_max", 99), ("views_max", 7), ("create_wait_s", 2.5)]
+)
 def test_settings_reach_their_parts(setting: str, value: float) -> None:
     """By the same name."""
     config = CONFIG.model_copy(update={"views": Config(views={setting: value}).views})

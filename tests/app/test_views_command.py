@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 import trio
+from kafka_share_proxy.app import cli, config_loading, views_command
+from kafka_share_proxy.app.config import Config
+from kafka_share_proxy.app.views_command import Desk, ViewsFailed
+from kafka_share_proxy.views import state_records
+from kafka_share_proxy.views.model.catalog import Binding
+from kafka_share_proxy.views.model.names import BadViewName
+from kafka_share_proxy.views.model.plans import BadPlan, Plan
+from kafka_share_proxy.views.state_records import TOPIC
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import ConfigError
 from typer.testing import CliRunner
 
-from proxy.app import cli, config_loading, views_command
-from proxy.app.config import Config
-from proxy.app.views_command import Desk, ViewsFailed
-from proxy.views import state_records
-from proxy.views.model.catalog import Binding
-from proxy.views.model.names import BadViewName
-from proxy.views.model.plans import BadPlan, Plan
-from proxy.views.state_records import TOPIC
-from proxy.wire import registry
-from proxy.wire.errors import ConfigError
 from tests.support.view_log import ViewsBroker
 
 runner = CliRunner()
@@ -61,6 +61,19 @@ async def test_a_plan_is_checked_and_stored_once(world: World) -> None:
         await views_command.plan(at, "gap", json.dumps(PLAN | {"ranges": [[1, 9]]}).encode(), dry_run=False)
 
 
+async def test_weights_of_a_stored_plan_may_be_stored_again(world: World) -> None:
+    at = await world.desk()
+    ranges = [[0, 77, 0.5], [77, 1 << 32, 0.5]]
+    await views_command.plan(at, "hot", json.dumps(PLAN | {"ranges": ranges}).encode(), dry_run=False)
+    ranges[0][2] = 0.75
+    text = json.dumps(PLAN | {"ranges": ranges, "topic": "other"}).encode()
+    assert "would be stored with these weights" in await views_command.plan(at, "hot", text, dry_run=True)
+    assert "is stored with these weights" in await views_command.plan(at, "hot", text, dry_run=False)
+    assert "stored already" in await views_command.plan(at, "hot", text, dry_run=False)
+    (stored,) = at.catalog.plans
+    assert (stored.weights, len(world.broker.log)) == ((0.75, 0.5), 2)
+
+
 async def test_of_two_plans_stored_at_once_the_first_stays(world: World) -> None:
     """Also behind a compaction, which keeps the last."""
     at = await world.desk()
@@ -98,7 +111,7 @@ async def test_only_views_are_made_and_deleted(world: World) -> None:
 
 
 def test_a_line_says_how_a_view_stands() -> None:
-    """Ready, to grow, to be made anew, or what is wrong."""
+    """Ready, to grow, to be created again, or what is wrong."""
     message = registry.message("MetadataResponse")
 
     def entry(name: str, topic_id: bytes, partitions: int) -> Any:

@@ -7,10 +7,10 @@ import random
 from collections.abc import Callable
 
 import pytest
+from kafka_share_proxy.audit import event_log
+from kafka_share_proxy.audit.event_log import LAYOUTS, EventLog, _TwinEventLog
+from kafka_share_proxy.audit.events import COSTS, FIELDS, Place, as_json
 
-from proxy.audit import event_log
-from proxy.audit.event_log import LAYOUTS, EventLog, _TwinEventLog
-from proxy.audit.events import COSTS, FIELDS, Place, as_json
 from tests.support import audit_lines
 
 PLACE = Place(b"t", 0)
@@ -89,7 +89,7 @@ def test_events_that_find_no_room_leave_a_gap_in_seq() -> None:
 
 def test_few_costly_events_are_taken_at_a_time(log: EventLog) -> None:
     """And the topics of just these are told."""
-    values = (0, 0, 0, 0, 0, 0, 0, {})
+    values = (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {})
     for topic in (b"a", b"b", b"c"):
         log.offer("load", Place(topic, 0), None, None, values)
     assert log.topic_ids(COSTS["load"] + 1) == {b"a", b"b"}
@@ -99,7 +99,7 @@ def test_few_costly_events_are_taken_at_a_time(log: EventLog) -> None:
 
 
 def test_a_value_that_cannot_be_told_fails_once(log: EventLog) -> None:
-    """The event is gone; those behind it are written."""
+    """The event is gone; those after it are written."""
     log.offer("forced_release", PLACE, None, None, (object(), 1))
     log.offer("forced_release", PLACE, None, None, (1, 1))
     with pytest.raises(AttributeError):

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from kafka_share_proxy.audit.events import FIELDS, VERSION, as_json
 
-from proxy.audit.events import FIELDS, VERSION, as_json
 from tests.support.audit_lines import KINDS, SCHEMA
 
 

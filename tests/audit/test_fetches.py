@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from proxy.audit import fetches
-from proxy.audit.events import Place
-from proxy.audit.fetches import Fetches, GivenRecords, Hashes, Reader
+from kafka_share_proxy.audit import fetches
+from kafka_share_proxy.audit.events import Place
+from kafka_share_proxy.audit.fetches import Fetches, GivenRecords, Hashes, Reader
 
 PLACE = Place(b"t", 0)
 

@@ -6,8 +6,7 @@ import random
 from collections import Counter
 
 import pytest
-
-from proxy.audit.heavy_keys import CROWDED, HeavyKeys
+from kafka_share_proxy.audit.heavy_keys import CROWDED, HeavyKeys
 
 
 def zipf(dice: random.Random, records: int, keys: int) -> list[int]:

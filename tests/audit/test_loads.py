@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from proxy.audit import loads
-from proxy.audit.events import Place
-from proxy.audit.loads import Loads
-from proxy.wire.key_samples import ROW, KeySample
+import random
+
+import pytest
+from kafka_share_proxy.audit import loads
+from kafka_share_proxy.audit.events import Place
+from kafka_share_proxy.audit.loads import Loads
+from kafka_share_proxy.wire.key_hash import murmur2
+from kafka_share_proxy.wire.key_samples import ROW, KeySample
 
 PLACE = Place(b"t", 0)
 
@@ -23,12 +27,15 @@ def events(found: Loads, now: float) -> list:
 
 def test_totals_and_samples_of_an_interval() -> None:
     found = Loads(100.0)
+    key = murmur2(b"k")
     load = found.of(PLACE)
     load.rows, load.bytes, load.hold_ms = 50, 5000, 12.6
-    found.add_sample(PLACE, [sample((1 << 20, 10), (1 << 20, 20)), sample((0, 5), null=((7, 1),))])
+    one = KeySample(ROW.pack(key, 10) + ROW.pack(key, 20), b"", b"k")
+    found.add_sample(PLACE, [one, sample((0, 5), null=((7, 1),))], 4)
+    found.add_sample(PLACE, [sample((0, 5))], 3)
     assert events(found, 160.0) == [
-        ("load", PLACE, (60000, 50, 5000, 13, 4, 36, 1, {"0": [2, 6], "1": [2, 30]})),
-        ("hot_keys", PLACE, (60000, 4, 1, 0, [(1 << 20, 2), (0, 1)])),
+        ("load", PLACE, (60000, 50, 5000, 13, 7, 51, 1, 2, 5, 4, {"0": [5, 21], str(key >> 20): [2, 30]})),
+        ("hot_keys", PLACE, (60000, 7, 5, 1, 0, [(0, 4), (key, 2)], {str(key): "k"})),
     ]
     assert events(found, 161.0) == []
 
@@ -37,24 +44,25 @@ def test_of_a_large_sample_a_part_is_counted_by_hash(monkeypatch) -> None:
     """With what it is a part of, so that shares come out right; all of it is counted by bucket."""
     monkeypatch.setattr(loads, "HEAVY_RECORDS", 10)
     found = Loads(0.0)
-    found.add_sample(PLACE, [sample(*[(7, 1), (8, 1), (7, 1), (7, 1)] * 20, null=((9, 1),) * 20)])
+    found.add_sample(PLACE, [sample(*[(7, 1), (8, 1), (7, 1), (7, 1)] * 20, null=((9, 1),) * 20)], 300)
     load, hot = events(found, 1.0)
-    assert load[2][4:] == (100, 100, 20, {"0": [100, 100]})
-    assert hot[2] == (1000, 10, 2, 0, [(7, 6), (8, 2)])
+    assert load[2][4:9] == (300, 300, 60, 1, 100)
+    assert load[2][10] == {"0": [300, 300]}
+    assert hot[2] == (1000, 300, 10, 60, 0, [(7, 180), (8, 60)], {})
 
 
 def test_totals_without_a_sample_have_no_buckets() -> None:
     """As those of the owner of a group, whose member is connected to another proxy."""
     found = Loads(0.0)
     found.of(PLACE).rows = 5
-    assert events(found, 1.0) == [("load", PLACE, (1000, 5, 0, 0, 0, 0, 0, {}))]
+    assert events(found, 1.0) == [("load", PLACE, (1000, 5, 0, 0, 0, 0, 0, 0, 0, 0, {}))]
 
 
 def test_samples_without_totals_are_told() -> None:
     """As those of the proxy that has the bytes, and not the group."""
     found = Loads(0.0)
-    found.add_sample(PLACE, [sample((0, 5))])
-    assert events(found, 1.0)[0] == ("load", PLACE, (1000, 0, 0, 0, 1, 5, 0, {"0": [1, 5]}))
+    found.add_sample(PLACE, [sample((0, 5))], 1)
+    assert events(found, 1.0)[0] == ("load", PLACE, (1000, 0, 0, 0, 1, 5, 0, 1, 1, 1, {"0": [1, 5]}))
 
 
 def test_places_are_bounded(monkeypatch) -> None:
@@ -71,7 +79,7 @@ def test_partitions_with_samples_are_bounded(monkeypatch) -> None:
     found = Loads(0.0)
     for number in range(2):
         found.of(Place(b"t", number)).rows += 1
-        found.add_sample(Place(b"t", number), [sample((0, 5))])
+        found.add_sample(Place(b"t", number), [sample((0, 5))], 1)
     told = events(found, 1.0)
     assert [(kind, place.partition) for kind, place, _ in told] == [("load", 0), ("hot_keys", 0), ("load", 1)]
 
@@ -81,3 +89,41 @@ def test_places_of_ids_and_of_names_are_told_in_one_order() -> None:
     for topic in (b"b", b"a"):
         found.of(Place(topic, 0)).rows += 1
     assert [place.topic for _, place, _ in events(found, 1.0)] == [b"a", b"b"]
+
+
+def test_weights_are_whole_numbers_that_are_right_on_average() -> None:
+    found, dice = Loads(0.0, draw=random.Random(1).random), random.Random(2)
+    for _ in range(400):
+        found.add_sample(PLACE, [sample(*((dice.getrandbits(32), 1) for _ in range(10)))], 25.0)
+    ((_, _, load), _) = events(found, 1.0)
+    assert load[4] == pytest.approx(400 * 25, rel=0.02)
+
+
+@pytest.mark.parametrize(("run", "least", "most"), [(1, 0.7, 1.0), (8, 0.08, 0.2), (64, 0.0, 0.02)])
+def test_keys_that_are_alike_within_a_look_are_a_smaller_sample(run: int, least: float, most: float) -> None:
+    """Looks of 64 keys; each key is there `run` times in a row."""
+    found, dice = Loads(0.0), random.Random(run)
+    for _ in range(200):
+        keys = [dice.getrandbits(32) for _ in range(64 // run)]
+        found.add_sample(PLACE, [sample(*((key, 1) for key in keys for _ in range(run)))], 64)
+    ((_, _, load), _) = events(found, 1.0)
+    assert least <= load[9] / load[8] <= most
+
+
+def test_keys_that_count_unequally_are_a_smaller_sample() -> None:
+    found, dice = Loads(0.0), random.Random(5)
+    for number in range(200):
+        keys = [(dice.getrandbits(32), 1) for _ in range(64)]
+        found.add_sample(PLACE, [sample(*keys)], 64 if number % 2 else 64 * 99)
+    ((_, _, load), _) = events(found, 1.0)
+    assert load[9] / load[8] == pytest.approx(0.5, rel=0.1), "half of the keys count for next to nothing"
+
+
+def test_hot_keys_show_no_more_of_a_key_than_is_allowed() -> None:
+    rows = KeySample(ROW.pack(murmur2(b"secret"), 1), b"", b"secret")
+    shown = []
+    for most in (0, 3, 64):
+        found = Loads(0.0, most)
+        found.add_sample(PLACE, [rows], 1)
+        shown.append(list(events(found, 1.0)[1][2][6].values()))
+    assert shown == [[], ["sec..."], ["secret"]]

@@ -1,23 +1,35 @@
-"""Which keys are looked at: also those of large and of compressed batches, so many times a second."""
+"""Which keys are sampled: in proportion to the rows of every partition, within the budget (audit/README.md rule 7)."""
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
+from math import inf
 from typing import Any
 
 import pytest
+from kafka_share_proxy.audit import sampling
+from kafka_share_proxy.audit.events import Place
+from kafka_share_proxy.audit.sampling import (
+    BURST_S,
+    KEYS_PER_LOOK,
+    LOOK_RECORDS_LEAST,
+    LOOK_RECORDS_MIN,
+    READ_FOR_ONE,
+    READ_RECORDS_MAX,
+    REFILL_S,
+    KeySampling,
+)
+from kafka_share_proxy.loop.interfaces import WorkersBusy
+from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.wire import compression, records
+from kafka_share_proxy.wire.batches import split_complete
+from kafka_share_proxy.wire.key_hash import murmur2
+from kafka_share_proxy.wire.key_samples import ROW, KeySample
+from kafka_share_proxy.wire.records import Record
 
-from proxy.audit import sampling
-from proxy.audit.events import Place
-from proxy.audit.sampling import BURST_LOOKS, LOOK_RECORDS, LOOKS_PER_READ, READ_FOR_ONE, KeySampling
-from proxy.loop.interfaces import WorkersBusy
-from proxy.loop.promise import Promise
-from proxy.wire import compression, records
-from proxy.wire.batches import split_complete
-from proxy.wire.key_hash import murmur2
-from proxy.wire.key_samples import ROW, KeySample
-from proxy.wire.records import Record
 from tests.support.ports import ManualTimers
 
 PLACE = Place(b"t", 0)
@@ -45,24 +57,33 @@ class Later:
 
 
 class World:
-    def __init__(self, looks_per_s: float = 1000.0) -> None:
+    def __init__(self, looks_per_s: float = 1000.0, draw: Callable[[], float] = lambda: 0.0) -> None:
         self.timers, self.workers = ManualTimers(), Later()
-        self.seen: list[tuple[Place, list[KeySample]]] = []
-        self.keys = KeySampling(self.timers, looks_per_s, lambda place, found: self.seen.append((place, list(found))))
+        self.seen: list[tuple[Place, list[KeySample], float]] = []
+        self.keys = KeySampling(
+            self.timers, looks_per_s, lambda place, found, rows: self.seen.append((place, list(found), rows)), draw
+        )
         self.keys.workers = self.workers
 
-    def read(self, *batches: bytes) -> None:
+    def read(self, *batches: bytes, place: Place = PLACE) -> float:
         data = memoryview(b"".join(batches))
-        self.keys.read(PLACE, split_complete(data)[0], data)
+        return self.keys.read(place, split_complete(data)[0], data)
 
     def hashes(self) -> list[int]:
         """Of all looks, in order."""
         return [
             hashed
-            for _, found in self.seen
+            for _, found, _ in self.seen
             for each in found
             for hashed, _ in (*ROW.iter_unpack(each.keyed), *ROW.iter_unpack(each.null))
         ]
+
+    def rows(self, place: Place = PLACE) -> float:
+        """Rows that the looks at a partition represent."""
+        return sum(rows for at, _, rows in self.seen if at == place)
+
+    def keys_seen(self, place: Place = PLACE) -> int:
+        return sum(sample.rows for at, found, _ in self.seen if at == place for sample in found)
 
 
 def keys_of(count: int, first: int = 0) -> list[bytes]:
@@ -74,31 +95,38 @@ def batch(keys: list[bytes], base: int = 0, codec: int = compression.NONE, size:
     return records.build_batch(base, made, codec=codec)
 
 
-def test_a_small_batch_is_seen_whole() -> None:
+def test_while_the_budget_is_full_every_record_is_sampled_once() -> None:
     world = World()
     world.read(batch(keys_of(300)))
-    assert world.hashes() == list(map(murmur2, keys_of(300)))
+    assert sorted(world.hashes()) == sorted(map(murmur2, keys_of(300)))
+    assert world.rows() == 300
 
 
-def test_of_a_large_batch_every_nth_record_is_seen() -> None:
-    """At most LOOK_RECORDS in one look."""
-    world = World(looks_per_s=1.0)
-    world.keys._saved = 1.0
-    count = 3 * LOOK_RECORDS
-    world.read(batch(keys_of(count), size=3))
-    assert world.hashes() == list(map(murmur2, keys_of(count)[1::3]))
+def test_of_a_large_batch_every_nth_record_is_sampled() -> None:
+    """So that a look covers all of a batch: neighbours are more alike."""
+    world = World(looks_per_s=1.0, draw=lambda: 0.5)
+    world.keys._budget = world.keys._budget_max / 4
+    world.read(batch(keys_of(10 * LOOK_RECORDS_MIN), size=3))
+    numbers = sorted(keys_of(10 * LOOK_RECORDS_MIN).index(key) for key in keys_in(world))
+    assert len(numbers) == LOOK_RECORDS_MIN
+    assert {late - early for early, late in pairwise(numbers)} == {10}
+
+
+def keys_in(world: World) -> list[bytes]:
+    by_hash = {murmur2(key): key for key in keys_of(10 * LOOK_RECORDS_MIN)}
+    return [by_hash[hashed] for hashed in world.hashes()]
 
 
 @pytest.mark.parametrize("codec", [compression.GZIP, compression.SNAPPY, compression.LZ4, compression.ZSTD])
 def test_a_compressed_batch_is_opened_by_another_thread(codec: int) -> None:
     """If it is not small; it is seen when the thread has come to an end."""
     world = World()
-    keys = keys_of(LOOK_RECORDS)
+    keys = keys_of(1024)
     world.read(batch(keys, codec=codec, size=200))
     if world.workers.jobs:
         assert world.seen == []
     world.workers.work()
-    assert world.hashes() == list(map(murmur2, keys))
+    assert sorted(world.hashes()) == sorted(map(murmur2, keys))
 
 
 def test_a_batch_above_what_the_loop_takes_goes_to_a_thread(monkeypatch) -> None:
@@ -115,75 +143,123 @@ def test_without_threads_or_with_busy_ones_the_look_is_skipped(monkeypatch) -> N
     monkeypatch.setattr(sampling, "INLINE_BYTES", 1000)
     world = World()
     world.keys.workers = None
-    world.read(batch(keys_of(100)))
+    world.read(batch(keys_of(64)))
     world.keys.workers = world.workers
     world.workers.is_busy = True
-    world.read(batch(keys_of(100)))
+    world.read(batch(keys_of(64)))
     assert world.keys.skipped == 2
     world.workers.is_busy = False
     for _ in range(sampling.LOOKS_IN_THREADS_MAX + 3):
-        world.read(batch(keys_of(100)))
+        world.read(batch(keys_of(64)))
     assert (len(world.workers.jobs), world.keys.skipped) == (sampling.LOOKS_IN_THREADS_MAX, 5)
     world.workers.work()
-    world.read(batch(keys_of(100)))
+    world.read(batch(keys_of(64)))
     assert len(world.workers.jobs) == 1
 
 
-def test_looks_are_bounded_by_time() -> None:
-    """Those that were not needed are saved for a burst, up to BURST_LOOKS."""
-    world = World(looks_per_s=2.0)
-    for _ in range(50):
-        world.read(batch(keys_of(10)))
-    assert len(world.seen) == BURST_LOOKS
-    world.timers.advance(1.0)
-    for _ in range(50):
-        world.read(batch(keys_of(10)))
-    assert len(world.seen) == BURST_LOOKS + 2
-    world.timers.advance(1000.0)
-    for _ in range(50):
-        world.read(batch(keys_of(10)))
-    assert len(world.seen) == 2 * BURST_LOOKS + 2
+def test_keys_are_sampled_in_proportion_to_the_rows_of_each_partition() -> None:
+    """Small reads do not use up the budget of large ones: ten partitions of equal rows, half of them in reads of 8."""
+    world = World(looks_per_s=10.0, draw=random.Random(1).random)
+    small, large = batch(keys_of(8)), b"".join(batch(keys_of(500), 500 * at) for at in range(4))
+    places = [Place(b"t", number) for number in range(10)]
+    for turn in range(2000):
+        world.timers.advance(0.01)
+        for place in places[:5]:
+            world.read(small, place=place)
+            if turn % 250 == 0:
+                world.read(large, place=Place(b"t", 5 + place.partition))
+    shares = [world.rows(place) / 16_000 for place in places]
+    assert shares == pytest.approx([1.0] * 10, abs=0.15)
+    seen = [world.keys_seen(place) for place in places]
+    assert min(seen) * 4 > max(seen)
+    assert min(seen) >= LOOK_RECORDS_LEAST
 
 
-def test_in_the_long_run_a_part_of_what_is_read_is_seen() -> None:
-    """However much time there is; what was read and not shown counts as well."""
+def test_a_partition_of_few_rows_is_not_left_out_in_the_long_run() -> None:
+    """Its first look is due anywhere within the first rows that a look represents."""
+    seen = 0.0
+    for seed in range(300):
+        world = World(looks_per_s=2.0, draw=random.Random(seed).random)
+        world.keys._budget = world.keys._budget_max / 3
+        world.read(batch(keys_of(20)))
+        seen += world.rows()
+    assert seen / 300 == pytest.approx(20, rel=0.5)
+
+
+def test_in_the_long_run_one_key_is_sampled_for_many_rows() -> None:
+    """However large the budget; what was read and not shown counts as well."""
     world = World(looks_per_s=10.0)
-    data = batch(keys_of(2 * LOOK_RECORDS), size=3)
-    world.keys._affordable = 0.0
-    for _ in range(4 * READ_FOR_ONE):
-        world.timers.advance(60.0)
+    data = batch(keys_of(2000), size=3)
+    turns = 2000
+    for _ in range(turns):
+        world.timers.advance(0.02)
         world.read(data)
-    seen = len(world.hashes())
-    assert 7 * LOOK_RECORDS <= seen <= 8 * LOOK_RECORDS
-    assert 0 < world.keys.due_records <= READ_FOR_ONE * LOOK_RECORDS
+    seen, rows = world.keys_seen(), 2000 * turns
+    full = 10 * KEYS_PER_LOOK * BURST_S
+    assert full <= seen <= full * (1 + 0.02 * turns / REFILL_S) + rows / READ_FOR_ONE
+    assert world.rows() == pytest.approx(rows, rel=0.05)
     table, _ = split_complete(memoryview(data))
-    world.keys.read(PLACE, table, memoryview(data), untold=READ_FOR_ONE * LOOK_RECORDS)
-    assert len(world.hashes()) > seen
+    due = world.keys.read(PLACE, table, memoryview(data))
+    assert 0 < due < inf
+    before = world.keys_seen()
+    world.keys.read(PLACE, table, memoryview(data), untold=int(due) + 1)
+    assert world.keys_seen() > before
 
 
-def test_of_a_large_read_several_places_are_seen() -> None:
+def test_what_is_reported_late_counts_as_well() -> None:
+    world = World(looks_per_s=2.0)
+    world.keys.passed(PLACE, LOOK_RECORDS_MIN - 1)
+    world.read(batch(keys_of(100)))
+    assert world.rows() >= LOOK_RECORDS_MIN
+
+
+def test_the_budget_comes_back_with_time() -> None:
+    world = World(looks_per_s=1.0)
+    world.keys._budget = 0.0
+    for _ in range(20):
+        world.read(batch(keys_of(100)))
+    assert world.seen == []
+    world.timers.advance(REFILL_S)
+    world.read(batch(keys_of(100)))
+    assert world.keys_seen() >= LOOK_RECORDS_MIN
+
+
+def test_one_read_is_bounded() -> None:
     world = World()
     world.read(*(batch(keys_of(500, 500 * at), 500 * at, size=0) for at in range(100)))
-    assert len(world.seen) == LOOKS_PER_READ
-    assert len(set(world.hashes())) > 3 * LOOK_RECORDS // 2
+    assert LOOK_RECORDS_MIN <= len(world.hashes()) <= READ_RECORDS_MAX
+    assert len(set(world.hashes())) == len(world.hashes())
 
 
-def test_every_batch_has_its_turn() -> None:
-    """Where looks begin differs from one to the next, so the end of what is read is seen as often as its beginning."""
-    world = World(looks_per_s=10_000.0)
-    parts = [batch([b"%d" % at], at) for at in range(sampling.LOOK_BATCHES * 4)]
-    for _ in range(400):
+def test_partitions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "PLACES_MAX", 3)
+    world = World()
+    for number in range(10):
+        world.read(batch(keys_of(10)), place=Place(b"t", number))
+    assert len(world.keys._partitions) <= 3
+
+
+def test_every_record_has_the_same_chance() -> None:
+    """The chance depends neither on the size of its batch nor on its position in the read."""
+    world = World(looks_per_s=10_000.0, draw=random.Random(3).random)
+    sizes, parts, base = (1, 1, 7, 40, 1, 200, 3), list[bytes](), 0
+    for size in sizes:
+        parts.append(batch([b"%d" % (base + at) for at in range(size)], base))
+        base += size
+    for _ in range(3000):
+        world.keys._budget = world.keys._budget_max / 2
         world.read(*parts)
     seen = Counter(world.hashes())
-    assert len(seen) == len(parts)
-    assert all(80 < count < 120 for count in seen.values())
+    assert len(seen) == base
+    usual = world.keys_seen() / base
+    assert all(0.6 * usual < count < 1.4 * usual for count in seen.values())
 
 
 def test_control_batches_and_broken_ones_tell_nothing() -> None:
     world = World()
     world.read(records.build_batch(0, [Record(key=b"\0\0\0\1", value=b"")], is_control=True))
     assert world.hashes() == []
-    broken = bytearray(batch(keys_of(10)))
+    broken = bytearray(batch(keys_of(100)))
     broken[61] = 0xFF
     world.read(bytes(broken))
     assert (world.hashes(), world.keys.skipped) == ([], 1)
@@ -191,7 +267,7 @@ def test_control_batches_and_broken_ones_tell_nothing() -> None:
 
 def test_none_where_no_looks_are_wanted_or_no_bytes_are_here() -> None:
     world = World(looks_per_s=0.0)
-    world.read(batch(keys_of(10)))
+    assert world.read(batch(keys_of(10))) == inf
     far = World()
     table, _ = split_complete(memoryview(batch(keys_of(10))))
     far.keys.read(PLACE, table, memoryview(b""))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.audit.events import Place
-from proxy.audit.fetches import GivenRecords, Reader
-from proxy.audit.loads import SAMPLED_PLACES_MAX
-from proxy.audit.stream import SCOPE_EVERY_S, Audit
-from proxy.wire.key_samples import ROW, KeySample
+from kafka_share_proxy.audit.events import Place
+from kafka_share_proxy.audit.fetches import GivenRecords, Reader
+from kafka_share_proxy.audit.loads import SAMPLED_PLACES_MAX
+from kafka_share_proxy.audit.stream import SCOPE_EVERY_S, Audit
+from kafka_share_proxy.wire.key_samples import ROW, KeySample
+
 from tests.support import audit_lines
 from tests.support.ports import WALL_MS, ManualTimers
 
@@ -83,7 +84,7 @@ def test_few_heavy_events_are_taken_at_a_time() -> None:
     """A load with all its buckets takes as long to write as many others."""
     audit = Audit(ManualTimers(), 10_000)
     for partition in range(SAMPLED_PLACES_MAX):
-        audit.loads.add_sample(Place("t", partition), [KeySample(ROW.pack(1, 1), b"")])
+        audit.loads.add_sample(Place("t", partition), [KeySample(ROW.pack(1, 1), b"")], 1)
     audit.tell_load()
     assert len(audit.log) == 2 * SAMPLED_PLACES_MAX
     assert 1 <= len(audit.log.take(200, "p", "c", bytes.hex)) <= 10
@@ -92,6 +93,6 @@ def test_few_heavy_events_are_taken_at_a_time() -> None:
 
 def test_samples_come_to_the_load_of_their_partition() -> None:
     audit = Audit(ManualTimers(), 100)
-    audit.keys._seen(PLACE, [KeySample(ROW.pack(1, 1), b"")])
+    audit.keys._seen(PLACE, [KeySample(ROW.pack(1, 1), b"")], 1)
     audit.tell_load()
     assert kinds(audit) == ["load", "hot_keys"]

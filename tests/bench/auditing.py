@@ -26,8 +26,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from proxy.wire import compression, records
-from proxy.wire.records import Record
+from kafka_share_proxy.wire import compression, records
+from kafka_share_proxy.wire.records import Record
+
 from tests.bench.measuring import cpu_seconds
 from tests.support.brokers import NEW, OLD, Running
 from tests.support.raw import Raw, Topic
@@ -144,7 +145,7 @@ def sides(running: Running, release: str, folder: Path, wanted: int) -> dict[str
         front = running.front(kafka.bootstrap, PLAIN | audit)
         worlds = [World(name, front.bootstrap, f"bench-{name}-{number}") for number in range(MEMBERS)]
         for base in ("large", "packed"):
-            worlds[0].raw.topic(f"__view.r{SLOTS}.{base}", may_create=True)
+            worlds[0].raw.view(f"__view.r{SLOTS}.{base}")
         assert front.child is not None
         found[name] = Side(worlds, front.child.pid, topics)
     return found

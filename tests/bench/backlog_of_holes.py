@@ -2,7 +2,7 @@
 
 100,000 records of one partition are finished out of order, and one in 18 is not finished at all, so that ranges of done
 offsets would take 64 KiB as text. The consumer is killed with -9 between two commits, and a second one of its group
-goes on. Counted is what the second one processed although the first one had finished it.
+continues. Counted is what the second one processed although the first one had finished it.
 
 - *ranges*: each commit says which offsets were finished since the last one (`ic/1;...`), and the proxy keeps them all.
   OffsetFetch shows what a string of Kafka's protocol holds; the second consumer asks again when it has come so far.
@@ -29,11 +29,11 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from confluent_kafka import Consumer, TopicPartition
+from kafka_share_proxy.offsets.commit_text import parse_commit_text, write_commit_text
+from kafka_share_proxy.offsets.ranges import OffsetRanges
 from rich.console import Console
 from rich.table import Table
 
-from proxy.offsets.commit_text import parse_commit_text, write_commit_text
-from proxy.offsets.ranges import OffsetRanges
 from tests.support.brokers import NEW, OLD, Running
 from tests.support.raw import Raw, until
 
@@ -65,7 +65,7 @@ class Remembers(Protocol):
         """What was committed."""
 
     def is_all(self, offset: int) -> bool:
-        """Whether it is known if this offset is done."""
+        """True if it is known whether this offset is done."""
 
 
 class Ranges:
@@ -94,7 +94,7 @@ class Ranges:
 
 
 class Metadata:
-    """All that is done behind the committed offset, in the metadata of the broker."""
+    """All that is done after the committed offset, in the metadata of the broker."""
 
     def __init__(self) -> None:
         self.done = OffsetRanges()
@@ -230,7 +230,7 @@ class Worker:
 
 
 def is_hole(offset: int) -> bool:
-    """Whether the first consumer does not get done with it."""
+    """True if the first consumer does not get done with it."""
     return offset in HOLES
 
 
@@ -249,7 +249,7 @@ class Outcome(NamedTuple):
 
 
 def run(way: str, bootstrap: str, topic: str, folder: Path) -> Outcome:
-    """A consumer that is killed, and one that goes on."""
+    """A consumer that is killed, and one that continues."""
     logs = [folder / f"{way}-{name}" for name in ("first", "second")]
     command = [sys.executable, "-m", "tests.bench.backlog_of_holes", "--worker", way, bootstrap, topic, f"{way}-group"]
     enough = KILLED_AT * sum(not is_hole(offset) for offset in range(RECORDS))
@@ -268,7 +268,7 @@ def run(way: str, bootstrap: str, topic: str, folder: Path) -> Outcome:
 
 
 def offsets_in(log: Path) -> set[int]:
-    """What was finished; a last line that is cut off does not count."""
+    """Return what was finished; a last line that is cut off does not count."""
     return set(map(int, log.read_bytes().split(b"\n")[:-1]))
 
 

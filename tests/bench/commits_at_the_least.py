@@ -14,10 +14,11 @@ import time
 from collections.abc import Sequence
 from functools import lru_cache
 
-from proxy.commits.state_records import RangeKey, RangeValue, encode_key, range_value
-from proxy.durable.state_partitions import state_partition
-from proxy.wire import frames, registry
-from proxy.wire.records import Record, build_batch
+from kafka_share_proxy.commits.state_records import RangeKey, RangeValue, encode_key, range_value
+from kafka_share_proxy.durable.state_partitions import state_partition
+from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.records import Record, build_batch
+
 from tests.support.raw import Raw, Topic
 
 PRODUCE, PRODUCE_VERSION = 0, 9
@@ -66,14 +67,14 @@ class Appends:
 
 
 class Waiting:
-    """An answer that comes in pieces."""
+    """A response that comes in pieces."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
         self._received = b""
 
     def whole(self) -> bytes | None:
-        """The answer, once all of it is here."""
+        """The response, once all of it is here."""
         self._received += self._socket.recv(ANSWER_MAX)
         received = self._received
         if len(received) < 4 or len(received) < 4 + int.from_bytes(received[:4], "big"):
@@ -83,7 +84,7 @@ class Waiting:
 
 
 class CommitsAndAppends:
-    """Clients in one thread; each commits, has it appended, and goes on."""
+    """Clients in one thread; each commits, has it appended, and continues."""
 
     def __init__(self, sockets: Sequence[socket.socket], appends: Appends, work: Sequence[Sequence[bytes]]) -> None:
         self._sockets, self._appends = sockets, appends
@@ -139,7 +140,7 @@ def one_after_the_other(commit: socket.socket, appends: Appends, requests: Seque
 
 
 def answer(sock: socket.socket) -> None:
-    """Wait for one answer, whatever it says."""
+    """Wait for one response, whatever it says."""
     waiting = Waiting(sock)
     while waiting.whole() is None:
         pass

@@ -7,6 +7,7 @@ decompresses and decodes in threads of its own. Clients as they come, but for ch
 
     ours            `poll`, 500 records at most
     ours, of        the same records, read by `records.of(partition)`
+    ours, looped    `poll`, with the loop of `ours, iterated` around its records: what `async for` is compared with
     ours, iterated  `async for record in consumer`
     aiokafka        `getmany(max_records=500)`, with its extensions in C
     kafka-python    `poll`, 500 records at most
@@ -111,7 +112,7 @@ def ours(sizes: Callable[[Any], int]) -> Callable[[str, str, Meter], None]:
     """With `poll`."""
 
     async def read(bootstrap: str, topic: str, meter: Meter) -> None:
-        from proxy.client.opening import open_consumer
+        from kafka_share_proxy.client.opening import open_consumer
 
         partitions = [(topic, number) for number in range(PARTITIONS)]
         async with open_consumer(bootstrap, partitions=partitions, auto_offset_reset="earliest") as consumer:
@@ -123,11 +124,32 @@ def ours(sizes: Callable[[Any], int]) -> Callable[[str, str, Meter], None]:
     return lambda bootstrap, topic, meter: trio.run(read, bootstrap, topic, meter)
 
 
+def ours_looped(bootstrap: str, topic: str, meter: Meter) -> None:
+    """With `poll`, record by record in the loop of `ours_iterated`."""
+
+    async def read() -> None:
+        from proxy.client.opening import open_consumer
+
+        partitions = [(topic, number) for number in range(PARTITIONS)]
+        async with open_consumer(bootstrap, partitions=partitions, auto_offset_reset="earliest") as consumer:
+            count = size = 0
+            while True:
+                for record in (await consumer.poll(1)).records:
+                    count += 1
+                    size += len(record.value)
+                    if count == POLL_MAX or meter.seen + count == meter.wanted:
+                        if meter.came(count, size):
+                            return
+                        count = size = 0
+
+    trio.run(read)
+
+
 def ours_iterated(bootstrap: str, topic: str, meter: Meter) -> None:
     """With `async for`."""
 
     async def read() -> None:
-        from proxy.client.opening import open_consumer
+        from kafka_share_proxy.client.opening import open_consumer
 
         partitions = [(topic, number) for number in range(PARTITIONS)]
         async with open_consumer(bootstrap, partitions=partitions, auto_offset_reset="earliest") as consumer:
@@ -213,6 +235,7 @@ def confluent_poll(bootstrap: str, topic: str, meter: Meter) -> None:
 CLIENTS: dict[str, Callable[[str, str, Meter], None]] = {
     "ours": ours(of_poll),
     "ours, of": ours(of_partitions),
+    "ours, looped": ours_looped,
     "ours, iterated": ours_iterated,
     "aiokafka": aiokafka,
     "kafka-python": kafka_python,

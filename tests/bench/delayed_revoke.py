@@ -24,13 +24,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import trio
+from kafka_share_proxy.client.consumer import Consumer
+from kafka_share_proxy.client.opening import open_consumer
+from kafka_share_proxy.consumer.partitions import Partitions
+from kafka_share_proxy.wire.values import TopicPartition
 from rich.console import Console
 from rich.table import Table
 
-from proxy.client.consumer import Consumer
-from proxy.client.opening import open_consumer
-from proxy.consumer.partitions import Partitions
-from proxy.wire.values import TopicPartition
 from tests.bench.consumers import PARTITIONS, Topic, fill
 from tests.bench.measuring import spread
 from tests.support.brokers import NEW, Running

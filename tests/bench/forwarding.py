@@ -27,12 +27,12 @@ from rich.console import Console
 from rich.table import Table
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[1] / "deploy"))
+sys.path.insert(0, str(HERE.parents[1] / "proxy"))
 
-from localkafka.addresses import free_ports  # noqa: E402  # found through the path set above
-from localkafka.children import Child  # noqa: E402
-from localkafka.cluster import Cluster  # noqa: E402
-from localkafka.front import Front  # noqa: E402
+from kafka_share_proxy.localkafka.addresses import free_ports  # noqa: E402  # found through the path set above
+from kafka_share_proxy.localkafka.children import Child  # noqa: E402
+from kafka_share_proxy.localkafka.cluster import Cluster  # noqa: E402
+from kafka_share_proxy.localkafka.front import Front  # noqa: E402
 
 from tests.bench.measuring import Case, LoadError, Way, forget, load, measure, middle, pinned, rss_mib, spread  # noqa: E402
 
@@ -184,7 +184,7 @@ class Bench:
         self.connection_kib = each_kib
 
     def report(self, console: Console) -> int:
-        """What is resident, what fell short; the exit status."""
+        """Return what is resident, what fell short; the exit status."""
         idle = _judged(self.idle_mib, MUST_IDLE_MIB, AIM_IDLE_MIB)
         console.print(f"resident: idle {idle} MiB (must {MUST_IDLE_MIB:g}, aim {AIM_IDLE_MIB:g})", end="")
         if self.connection_kib is not None:

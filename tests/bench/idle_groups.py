@@ -13,7 +13,8 @@ import os
 import statistics
 import time
 
-from proxy.sharegroups.model.coordinator import ShareKey
+from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
+
 from tests.bench.share_engine import resident_bytes
 from tests.support.ports import Member, Topic, World, acquired
 

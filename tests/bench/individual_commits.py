@@ -30,8 +30,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from proxy.commits.state_records import PARTITIONS
-from proxy.wire import frames, registry
+from kafka_share_proxy.commits.state_records import PARTITIONS
+from kafka_share_proxy.wire import frames, registry
+
 from tests.bench.commits_at_the_least import Appends, CommitsAndAppends, answer, one_after_the_other
 from tests.bench.measuring import cpu_seconds, middle
 from tests.support.brokers import COORDINATORS, FULL_SPEED, Front, Running
@@ -228,7 +229,7 @@ def rounds_of(side: Side, rounds: int, count: int, kinds: Sequence[str]) -> None
 
 
 def line(side: Side, kind: str) -> str:
-    """What is printed of one kind."""
+    """Return what is printed of one kind."""
     median_ms, rate = side.median(side.latency_ms, kind), side.median(side.per_second, kind)
     times_ms = median_ms / side.median(side.latency_ms, "plain")
     times = rate / side.median(side.per_second, "plain")

@@ -28,9 +28,9 @@ from rich.console import Console
 from rich.table import Table
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[1] / "deploy"))
+sys.path.insert(0, str(HERE.parents[1] / "proxy"))
 
-from localkafka.cluster import Cluster  # noqa: E402  # found through the path set above
+from kafka_share_proxy.localkafka.cluster import Cluster  # noqa: E402  # found through the path set above
 
 from tests.bench import forwarding  # noqa: E402
 from tests.bench.measuring import GIB, load  # noqa: E402

@@ -14,12 +14,11 @@ from collections.abc import Iterator
 from functools import partial
 
 import trio
-
-from proxy.commits.held_state import HeldCommits
-from proxy.commits.state_records import INDIVIDUAL_COMMITS, RangeKey, RangeValue, encode_key, range_value
-from proxy.durable.partition_log import ENDLESS, Replay
-from proxy.wire import compression
-from proxy.wire.records import Record, build_batch, decode_records, iter_batches
+from kafka_share_proxy.commits.held_state import HeldCommits
+from kafka_share_proxy.commits.state_records import INDIVIDUAL_COMMITS, RangeKey, RangeValue, encode_key, range_value
+from kafka_share_proxy.durable.partition_log import ENDLESS, Replay
+from kafka_share_proxy.wire import compression
+from kafka_share_proxy.wire.records import Record, build_batch, decode_records, iter_batches
 
 RANGES, OF_A_PARTITION, OF_A_COMMIT = 1_000_000, 10_000, 1_000
 MUST_S, MUST_MIB = 15.0, 300.0
@@ -45,7 +44,7 @@ def commits() -> Iterator[tuple[int, bytes]]:
 
 
 def replayed(batches: list[tuple[int, bytes]]) -> dict[int, Replay]:
-    """What a takeover has read when all is there."""
+    """Return what a takeover has read when all is there."""
     first = build_batch(0, [INDIVIDUAL_COMMITS.takeover("o:1", 0, 7, 0)], **PRODUCER)
     found: dict[int, Replay] = {}
     for partition, data in batches:

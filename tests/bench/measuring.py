@@ -52,7 +52,7 @@ class Way:
 
 
 class LoadError(Exception):
-    """The load generator did not get the answers it should have; the text says why."""
+    """The load generator did not get the responses it should have; the text says why."""
 
 
 def cpu_seconds(pid: int) -> float:
@@ -120,7 +120,7 @@ def load(
     """Run the load generator; `look` is called when it is connected and when it is done but still connected.
 
     Raises:
-        LoadError: it did not get the answers it should have.
+        LoadError: it did not get the responses it should have.
     """
     command = [str(kload), str(port), *arguments]
     with subprocess.Popen(

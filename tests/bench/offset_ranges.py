@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from proxy.offsets.commit_text import RANGES_MAX, parse_commit_text, write_commit_text
-from proxy.offsets.ledger import OffsetLedger
-from proxy.offsets.partition_commits import after_individual_commit
-from proxy.offsets.ranges import OffsetRanges
+from kafka_share_proxy.offsets.commit_text import RANGES_MAX, parse_commit_text, write_commit_text
+from kafka_share_proxy.offsets.ledger import OffsetLedger
+from kafka_share_proxy.offsets.partition_commits import after_individual_commit
+from kafka_share_proxy.offsets.ranges import OffsetRanges
 
 ROUNDS = 15
 MERGES = 1000

@@ -1,6 +1,6 @@
 """Newest records after a crash: `python -m tests.bench.parallel_catch_up [RECORDS]`. Two minutes; needs a broker.
 
-A million records of 100 B lie behind the committed offset while one record is written every 20 ms. Measured from the
+A million records of 100 B lie after the committed offset while one record is written every 20 ms. Measured from the
 opening of the consumer: until the first record that was written after that ("newest"), and until everything that lay
 behind is read ("all"), with `enable_parallel_rebalance` and without. Rounds are interleaved; medians; ratios in one run
 are what counts. Ends with status 1 where the newest record does not come sooner with the mode.
@@ -20,10 +20,10 @@ from typing import NamedTuple
 import confluent_kafka
 import trio
 from confluent_kafka.admin import AdminClient, NewTopic
+from kafka_share_proxy.client.opening import open_consumer
 from rich.console import Console
 from rich.table import Table
 
-from proxy.client.opening import open_consumer
 from tests.support.brokers import NEW, Running
 
 RECORDS = 1_000_000

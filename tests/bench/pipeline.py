@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(CHECKOUT), str(CHECKOUT / "deploy")]
+sys.path[:0] = [str(CHECKOUT), str(CHECKOUT / "proxy")]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(CHECKOUT), os.environ.get("PYTHONPATH"))))
 
 from confluent_kafka import Producer  # noqa: E402 - found through the path set above
-from localkafka.front import Front  # noqa: E402
+from kafka_share_proxy.localkafka.front import Front  # noqa: E402
+from kafka_share_proxy.pipeline import session  # noqa: E402
 
-from proxy.pipeline import session  # noqa: E402
 from tests.bench import pipeline_audit, pipeline_plans, pipeline_proxy  # noqa: E402
 from tests.bench.pipeline_goals import Figure, show  # noqa: E402
 from tests.bench.pipeline_reads import TOPIC, Reads, Scene  # noqa: E402
@@ -99,7 +99,7 @@ def figures(wanted: set[str], folder: Path, options: argparse.Namespace) -> Iter
 
 
 def of_topic(wanted: set[str], running: Running, folder: Path, options: argparse.Namespace) -> Iterator[Figure]:
-    """Those for which records are read."""
+    """Yield those for which records are read."""
     kafka = running.cluster(NEW)
     produce(kafka.bootstrap, options.records)
     front = running.front(kafka.bootstrap, VIEWS)

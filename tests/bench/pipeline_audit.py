@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from proxy.audit.event_log import event_log
-from proxy.audit.events import PROXY, Place
-from proxy.pipeline import audit_job
-from proxy.pipeline.lake import Lake
+from kafka_share_proxy.audit.event_log import event_log
+from kafka_share_proxy.audit.events import PROXY, Place
+from kafka_share_proxy.pipeline import audit_job
+from kafka_share_proxy.pipeline.lake import Lake
+
 from tests.bench.pipeline_goals import Figure, cpu_of_tree
 
 TIMES = 16

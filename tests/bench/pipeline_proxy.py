@@ -7,15 +7,16 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 
-from proxy.pipeline.cluster import ClusterClient
-from proxy.pipeline.columns import BatchMaker
-from proxy.pipeline.log_reader import LogReader
-from proxy.pipeline.options import SourceOptions, read_options
-from proxy.pipeline.planning import PlannedRead
-from proxy.pipeline.splits import Split
-from proxy.wire import records
-from proxy.wire.records import HEADER, Record
-from proxy.wire.varints import read_varlong
+from kafka_share_proxy.pipeline.cluster import ClusterClient
+from kafka_share_proxy.pipeline.columns import BatchMaker
+from kafka_share_proxy.pipeline.log_reader import LogReader
+from kafka_share_proxy.pipeline.options import SourceOptions, read_options
+from kafka_share_proxy.pipeline.planning import PlannedRead
+from kafka_share_proxy.pipeline.splits import Split
+from kafka_share_proxy.wire import records
+from kafka_share_proxy.wire.records import HEADER, Record
+from kafka_share_proxy.wire.varints import read_varlong
+
 from tests.bench.measuring import cpu_seconds
 from tests.bench.pipeline_goals import Figure
 from tests.bench.pipeline_reads import COLUMNS, TOPIC, Scene

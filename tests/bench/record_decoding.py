@@ -15,13 +15,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from kafka_share_proxy.wire import record_positions, records
+from kafka_share_proxy.wire.fetched_records import fetched_records
+from kafka_share_proxy.wire.record_positions import RecordPositions
+from kafka_share_proxy.wire.records import Record
 from rich.console import Console
 from rich.table import Table
 
-from proxy.wire import record_positions, records
-from proxy.wire.fetched_records import fetched_records
-from proxy.wire.record_positions import RecordPositions
-from proxy.wire.records import Record
 from tests.bench.slicing import COUNT, Work, batch, medians, ratio
 from tests.wire.clients import MEMORY_RECORDS
 

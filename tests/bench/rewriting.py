@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from proxy.forwarding import address_rewriting, route_table
-from proxy.forwarding.address_book import AddressBook
-from proxy.forwarding.apis import k03_metadata
-from proxy.forwarding.offered_versions import EffectiveVersions, Offer
-from proxy.forwarding.routes import Context, Rewrite, header
-from proxy.wire import frames, registry
-from proxy.wire.values import Limits
+from kafka_share_proxy.forwarding import address_rewriting, route_table
+from kafka_share_proxy.forwarding.address_book import AddressBook
+from kafka_share_proxy.forwarding.apis import k03_metadata
+from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions, Offer
+from kafka_share_proxy.forwarding.routes import Context, Rewrite, header
+from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.values import Limits
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "4.3.0"
 ROUNDS, CALLS = 7, 10_000
@@ -31,7 +31,7 @@ def best(work: Callable[[], object], calls: int = CALLS) -> float:
 
 
 def metadata(brokers: int) -> memoryview:
-    """An answer that names so many brokers and one topic."""
+    """A response that names so many brokers and one topic."""
     message = registry.message("MetadataResponse")
     broker = message.MetadataResponseBroker
     named = [broker(node_id=node_id, host=f"kafka-{node_id}.internal", port=9092) for node_id in range(brokers)]
@@ -40,7 +40,7 @@ def metadata(brokers: int) -> memoryview:
 
 
 def produce() -> memoryview:
-    """An answer without new leaders."""
+    """A response without new leaders."""
     message = registry.message("ProduceResponse")
     partition = message.PartitionProduceResponse(index=0, base_offset=5)
     topic = message.TopicProduceResponse(name="orders", partition_responses=[partition])
@@ -48,7 +48,7 @@ def produce() -> memoryview:
 
 
 def answers() -> Iterator[tuple[str, Rewrite | None, memoryview, int]]:
-    """(what, its rewriter, the answer, how often to call)."""
+    """(what, its rewriter, the response, how often to call)."""
     book = AddressBook(20000, "proxy.example.org", lambda *_: True)
     routes = route_table.build(book, EffectiveVersions(Offer()), Limits(), {})
     for name, key, version in KNOWN:

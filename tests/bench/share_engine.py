@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
-from proxy.sharegroups.model import locks
-from proxy.sharegroups.model.acquiring import ReadRecords
-from proxy.sharegroups.model.locks import LockIndex
-from proxy.sharegroups.model.offset_runs import OffsetRun
-from proxy.sharegroups.model.partition import SharePartition, Transition
+from kafka_share_proxy.sharegroups.model import locks
+from kafka_share_proxy.sharegroups.model.acquiring import ReadRecords
+from kafka_share_proxy.sharegroups.model.locks import LockIndex
+from kafka_share_proxy.sharegroups.model.offset_runs import OffsetRun
+from kafka_share_proxy.sharegroups.model.partition import SharePartition, Transition
 
 ROUNDS = 5
 RECORDS = 500

@@ -18,18 +18,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from confluent_kafka import Producer
+from kafka_share_proxy.offsets.ranges import OffsetSpan
+from kafka_share_proxy.pipeline.columns import BatchMaker
+from kafka_share_proxy.pipeline.log_reader import LogReader
+from kafka_share_proxy.pipeline.share_locks import count_of
+from kafka_share_proxy.pipeline.share_member import ShareMember
+from kafka_share_proxy.pipeline.share_offsets import merged
+from kafka_share_proxy.pipeline.share_options import ShareSourceOptions, read_share_options
+from kafka_share_proxy.pipeline.splits import make_splits
+from kafka_share_proxy.wire.values import TopicPartition
 from rich.console import Console
 from rich.table import Table
 
-from proxy.offsets.ranges import OffsetSpan
-from proxy.pipeline.columns import BatchMaker
-from proxy.pipeline.log_reader import LogReader
-from proxy.pipeline.share_locks import count_of
-from proxy.pipeline.share_member import ShareMember
-from proxy.pipeline.share_offsets import merged
-from proxy.pipeline.share_options import ShareSourceOptions, read_share_options
-from proxy.pipeline.splits import make_splits
-from proxy.wire.values import TopicPartition
 from tests.bench.measuring import cpu_seconds
 from tests.support.brokers import OLD, Running
 from tests.support.raw import Raw, Topic
@@ -66,7 +66,7 @@ def filled(bootstrap: str, records: int) -> Topic:
 
 
 def measured(pid: int, work: Callable[[], int]) -> Cost:
-    """What the work costs here, and the proxy of that process id."""
+    """Return what the work costs here, and the proxy of that process id."""
     proxy, own = cpu_seconds(pid), time.process_time()
     rounds = work()
     return Cost(time.process_time() - own, cpu_seconds(pid) - proxy, rounds)

@@ -43,14 +43,14 @@ from rich.console import Console
 from rich.table import Table
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[1] / "deploy"))
+sys.path.insert(0, str(HERE.parents[1] / "proxy"))
 
-from localkafka.addresses import HOST, free_ports  # noqa: E402  # found through the path set above
-from localkafka.children import Child  # noqa: E402
-from localkafka.cluster import Cluster  # noqa: E402
-from localkafka.front import Front  # noqa: E402
-from localkafka.jars import class_path  # noqa: E402
-from localkafka.java import FULL_SPEED, find_java  # noqa: E402
+from kafka_share_proxy.localkafka.addresses import HOST, free_ports  # noqa: E402  # found through the path set above
+from kafka_share_proxy.localkafka.children import Child  # noqa: E402
+from kafka_share_proxy.localkafka.cluster import Cluster  # noqa: E402
+from kafka_share_proxy.localkafka.front import Front  # noqa: E402
+from kafka_share_proxy.localkafka.jars import class_path  # noqa: E402
+from kafka_share_proxy.localkafka.java import FULL_SPEED, find_java  # noqa: E402
 
 from tests.bench.forwarding import build, wait_for  # noqa: E402
 from tests.bench.measuring import cpu_seconds  # noqa: E402
@@ -159,7 +159,7 @@ def consume(bootstrap: str, records: int, consumers: int) -> Run:
 
 
 def read_rows(shown: str, consumers: int) -> Run:
-    """What the tool's detailed rows say; consumers that join later have consumed all they have since then."""
+    """Return what the tool's detailed rows say; consumers that join later have consumed all they have since then."""
     first: dict[str, tuple[float, int]] = {}
     last: dict[str, int] = {}
     end, total = 0.0, 0
@@ -226,7 +226,7 @@ def report(native: World, ours: World, relays: list[World], size: int) -> bool:
 
 
 def relaying(stack: ExitStack, name: str, command: list[str], port: int, log: Path) -> World:
-    """Whoever passes on to the native broker what comes to this port."""
+    """Start a proxy that passes what this port receives to the native broker, and return it."""
     child = Child(command, log)
     stack.callback(child.kill)
     wait_for(port)

@@ -32,11 +32,11 @@ from rich.table import Table
 
 HERE = Path(__file__).resolve().parent
 CHECKOUT = HERE.parents[1]
-sys.path.insert(0, str(CHECKOUT / "deploy"))
+sys.path.insert(0, str(CHECKOUT / "proxy"))
 
-from localkafka.cluster import Cluster  # noqa: E402  # found through the path set above
-from localkafka.front import Front  # noqa: E402
-from localkafka.java import FULL_SPEED  # noqa: E402
+from kafka_share_proxy.localkafka.cluster import Cluster  # noqa: E402  # found through the path set above
+from kafka_share_proxy.localkafka.front import Front  # noqa: E402
+from kafka_share_proxy.localkafka.java import FULL_SPEED  # noqa: E402
 
 from tests.bench.measuring import GIB, cpu_seconds  # noqa: E402
 from tests.support.relay import Relay  # noqa: E402
@@ -152,6 +152,9 @@ def create(bootstrap: str, *names: str) -> None:
             time.sleep(0.1)
         else:
             raise SystemExit(f"error: {view} is not there")
+        reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "-", "log_level": 0})
+        reader.get_watermark_offsets(TopicPartition(view, 0), 30)  # the first request that needs it creates it
+        reader.close()
 
 
 def produce(bootstrap: str, topic: str, records: int, per_s: int = 0) -> None:
@@ -206,7 +209,7 @@ def measure(front: Front, side: Side, records: int) -> None:
 
 
 def live_bytes(front: Front, relay: Relay, broker: str, readers: int) -> int:
-    """What so many readers at the live end cost the broker."""
+    """Return what so many readers at the live end cost the broker."""
     places = [(f"__view.r{SLOTS}.{LIVE}", slot) for slot in range(readers)]
     before = 0
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 import trio
+from kafka_share_proxy.brokers import channel as channels
+from kafka_share_proxy.brokers.channel import Channel, open_channel
+from kafka_share_proxy.brokers.own_connection import Identity, OwnSettings
+from kafka_share_proxy.forwarding.pump import new_pump
+from kafka_share_proxy.loop.reactor import Reactor
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import RemoteProtocolError, UpstreamLost
+from kafka_share_proxy.wire.values import Address
 
-from proxy.brokers import channel as channels
-from proxy.brokers.channel import Channel, open_channel
-from proxy.brokers.own_connection import Identity, OwnSettings
-from proxy.forwarding.pump import new_pump
-from proxy.loop.reactor import Reactor
-from proxy.wire import registry
-from proxy.wire.errors import RemoteProtocolError, UpstreamLost
-from proxy.wire.values import Address
 from tests.support.small_broker import Broker
 
 METADATA = 3
@@ -39,7 +39,7 @@ def run(test: Callable[[Reactor, Broker, Address], Awaitable[None]], **options: 
 
 
 async def answer_of(channel: Channel) -> Any:
-    """One Metadata, waited for; None when no answer comes."""
+    """One Metadata, waited for; None when no response comes."""
     came, answers = trio.Event(), []
 
     def done(answer: Any) -> None:
@@ -88,7 +88,7 @@ def test_whoever_waits_is_told_that_it_was_cut() -> None:
     async def test(reactor: Reactor, broker: Broker, address: Address) -> None:
         channel = await open_channel(reactor, address, OwnSettings())
         reasons: list[str] = []
-        channel.on_close = reasons.append
+        channel.on_close = lambda reason, unanswered: reasons.append((reason, unanswered))
         broker.silent = True
         with trio.move_on_after(0.2):
             await answer_of(channel)

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
+from kafka_share_proxy.brokers import channels as links_module
+from kafka_share_proxy.brokers.channel import Channel
+from kafka_share_proxy.brokers.channels import RETRY_MAX_S, BrokerChannels
+from kafka_share_proxy.brokers.own_connection import OwnSettings
+from kafka_share_proxy.brokers.replaced import SILENT_S
+from kafka_share_proxy.forwarding.pump import new_pump
+from kafka_share_proxy.loop.reactor import Reactor
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import UpstreamLost
+from kafka_share_proxy.wire.values import Address
 
-from proxy.brokers import channels as links_module
-from proxy.brokers.channel import Channel
-from proxy.brokers.channels import RETRY_MAX_S, BrokerChannels
-from proxy.brokers.own_connection import OwnSettings
-from proxy.brokers.replaced import SILENT_S
-from proxy.forwarding.pump import new_pump
-from proxy.loop.reactor import Reactor
-from proxy.wire import registry
-from proxy.wire.errors import UpstreamLost
-from proxy.wire.values import Address
 from tests.support.small_broker import Broker
 
 
@@ -62,7 +62,7 @@ def test_a_link_is_opened_and_opened_again() -> None:
                 assert links.get(1, "a") not in (None, first)
                 assert links.get(2, "a") is None
                 await wait()
-                assert notes == ["state-link-lost", "state-link-failed"]
+                assert notes == ["state-link-closed-idle", "state-link-failed"]
                 assert unreachable == [1, 2]
                 links.close()
                 nursery.cancel_scope.cancel()
@@ -110,12 +110,12 @@ class Scripted:
 
     def __init__(self, expires: float) -> None:
         self.expires, self.waiting = expires, 0
-        self.on_close = lambda _reason: None
+        self.on_close = lambda _reason, _unanswered: None
         self.reasons: list[str] = []
 
     def close(self, reason: str) -> None:
         self.reasons.append(reason)
-        self.on_close(reason)
+        self.on_close(reason, self.waiting)
 
 
 async def scripted(
@@ -165,7 +165,20 @@ async def test_channel_whose_session_ends_is_replaced_once_nothing_waits(
     assert opened[0].reasons == ["the session ends"]
     await trio.sleep(1)
     assert links.get(1, "a") is opened[1]
-    assert notes == ["state-link-lost"]
+    assert notes == ["state-link-closed-idle"]
+
+
+async def test_only_a_channel_with_unanswered_requests_is_reported_as_lost(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers close idle connections (connections.max.idle.ms): that is no trouble."""
+    links, opened, notes = await scripted(nursery, monkeypatch, inf)
+    for waiting in (0, 2):
+        links.get(1, "a")
+        await trio.sleep(1)
+        opened[-1].waiting = waiting
+        opened[-1].close("the broker closed the connection")
+    assert notes == ["state-link-closed-idle", "state-link-lost"]
 
 
 async def test_channel_is_late_that_is_long_in_coming_or_was_refused(
@@ -192,7 +205,7 @@ async def test_channel_is_late_that_is_long_in_coming_or_was_refused(
 
 
 def test_channel_is_late_that_does_not_answer_and_is_given_up() -> None:
-    """Whoever waits for the answer is told that none comes; the next one who asks gets a channel of its own."""
+    """Whoever waits for the response is told that none comes; the next one who asks gets a channel of its own."""
     reactor = Reactor(new_pump)
 
     async def main() -> None:

@@ -4,10 +4,9 @@ from math import inf
 from pathlib import Path
 
 import pytest
-
-from proxy.brokers.cluster_view import ClusterView, Leader
-from proxy.wire import frames, registry
-from proxy.wire.values import UNKNOWN_NODE, ZERO_UUID, Address
+from kafka_share_proxy.brokers.cluster_view import ClusterView, Leader
+from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.values import UNKNOWN_NODE, ZERO_UUID, Address
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 METADATA = registry.message("MetadataResponse")

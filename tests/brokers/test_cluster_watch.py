@@ -7,12 +7,12 @@ from typing import Any
 
 import trio
 import trio.testing
+from kafka_share_proxy.brokers import cluster_watch
+from kafka_share_proxy.brokers.cluster_watch import ClusterWatch, SeenCluster
+from kafka_share_proxy.brokers.own_client import OwnClient
+from kafka_share_proxy.brokers.own_connection import Identity, OwnSettings
+from kafka_share_proxy.wire.values import Address
 
-from proxy.brokers import cluster_watch
-from proxy.brokers.cluster_watch import ClusterWatch, SeenCluster
-from proxy.brokers.own_client import OwnClient
-from proxy.brokers.own_connection import Identity, OwnSettings
-from proxy.wire.values import Address
 from tests.support.small_broker import Broker, Net
 
 A, B1, B2 = Address("a", 1), Address("b1", 9092), Address("b2", 9092)

@@ -6,8 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-
-from proxy.brokers.connection_slots import ConnectionSlot, OptionalSlot, SlotValues
+from kafka_share_proxy.brokers.connection_slots import ConnectionSlot, OptionalSlot, SlotValues
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -55,7 +54,7 @@ def test_nobody_else_reads_the_values() -> None:
     touches = re.compile(r"\.slot_values\b(?!: SlotValues = \{\}| = \{\})")
     found = [
         str(path.relative_to(CHECKOUT))
-        for path in sorted((CHECKOUT / "proxy").rglob("*.py"))
+        for path in sorted((CHECKOUT / "proxy" / "kafka_share_proxy").rglob("*.py"))
         if any(touches.search(line) for line in path.read_text().splitlines())
     ]
-    assert found == ["proxy/brokers/connection_slots.py"]
+    assert found == ["proxy/kafka_share_proxy/brokers/connection_slots.py"]

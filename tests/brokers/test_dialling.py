@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import trio
-
-from proxy.brokers.dialling import Dialled, Dialler, connect
-from proxy.loop import first_success
-from proxy.wire.values import Address
+from kafka_share_proxy.brokers.dialling import Dialled, Dialler, connect
+from kafka_share_proxy.loop import first_success
+from kafka_share_proxy.wire.values import Address
 
 
 @pytest.fixture

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.brokers.internal_topics import COMPACTED, OFFSETS_TOPIC, InternalTopic, TopicRefused
+from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost
+from kafka_share_proxy.wire.values import Address
 
-from proxy.brokers.internal_topics import COMPACTED, OFFSETS_TOPIC, InternalTopic, TopicRefused
-from proxy.wire.errors import ErrorCode, UpstreamLost
-from proxy.wire.values import Address
 from tests.support.topic_client import TopicClient
 
 NAME = "__own"

@@ -4,14 +4,14 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 import trio
+from kafka_share_proxy.brokers import own_client
+from kafka_share_proxy.brokers.own_client import OwnClient
+from kafka_share_proxy.brokers.own_connection import AuthenticationFailed, Identity, OwnSettings
+from kafka_share_proxy.brokers.replaced import SILENT_S
+from kafka_share_proxy.loop.first_success import STAGGER_S
+from kafka_share_proxy.wire.errors import UpstreamLost
+from kafka_share_proxy.wire.values import Address
 
-from proxy.brokers import own_client
-from proxy.brokers.own_client import OwnClient
-from proxy.brokers.own_connection import AuthenticationFailed, Identity, OwnSettings
-from proxy.brokers.replaced import SILENT_S
-from proxy.loop.first_success import STAGGER_S
-from proxy.wire.errors import UpstreamLost
-from proxy.wire.values import Address
 from tests.support.small_broker import Broker, Net
 
 A, B, C = Address("a", 1), Address("b", 2), Address("c", 3)

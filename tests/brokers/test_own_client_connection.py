@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 import trio
+from kafka_share_proxy.brokers.own_client_connection import QUESTIONS_MAX, OwnPort, drive
+from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.views import broker_requests
+from kafka_share_proxy.wire.errors import LocalProtocolError, UpstreamLost
 
-from proxy.brokers.own_client_connection import QUESTIONS_MAX, OwnPort, drive
-from proxy.loop.promise import Promise
-from proxy.views import broker_requests
-from proxy.wire.errors import LocalProtocolError, UpstreamLost
 from tests.support.view_log import ViewsBroker, client
 
 

@@ -6,13 +6,13 @@ from functools import partial
 import pytest
 import trio
 import trustme
+from kafka_share_proxy.brokers import own_connection
+from kafka_share_proxy.brokers.own_connection import OwnSettings
+from kafka_share_proxy.wire import frames, headers, registry
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import RemoteProtocolError, UpstreamLost
+from kafka_share_proxy.wire.values import Address, Limits
 
-from proxy.brokers import own_connection
-from proxy.brokers.own_connection import OwnSettings
-from proxy.wire import frames, headers, registry
-from proxy.wire.api_key import ApiKey
-from proxy.wire.errors import RemoteProtocolError, UpstreamLost
-from proxy.wire.values import Address, Limits
 from tests.support.small_broker import RANGES, Broker, Net
 
 A, B = Address("a", 1), Address("b", 2)
@@ -65,6 +65,25 @@ async def test_tls_is_verified_by_the_name_that_is_dialled(autojump_clock: trio.
         with pytest.raises(UpstreamLost, match="certificate is not accepted"):
             await own_connection.open_connection(A, settings)
         nursery.cancel_scope.cancel()
+
+
+async def no_tls_stream(data: bytes) -> trio.abc.Stream:
+    """A stream whose peer reads the ClientHello, replies with `data` and closes, as a listener without TLS does."""
+    ours, theirs = trio.testing.memory_stream_pair()
+    if data:
+        await theirs.send_all(data)
+    await theirs.send_eof()
+    return ours
+
+
+@pytest.mark.parametrize(
+    "reply", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x00\x00\x00\x0a\x00\x00\x00\x01\x00\x23"]
+)
+async def test_a_listener_without_tls_is_named_as_such(reply: bytes, autojump_clock: trio.testing.MockClock) -> None:
+    """The error names the setting to check instead of OpenSSL's reason."""
+    settings = OwnSettings(connect=lambda host, port: no_tls_stream(reply), tls=ssl.create_default_context())
+    with pytest.raises(UpstreamLost, match=r"^a:1: the TLS handshake failed.* without TLS \(see upstream.tls\)$"):
+        await own_connection.open_connection(A, settings)
 
 
 async def test_an_answer_above_the_limit_is_refused(autojump_clock: trio.testing.MockClock) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kafka_share_proxy.brokers.own_coordinator import TRIES, CoordinatorRefused, coordinator_of
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import Address
 from trio.testing import MockClock
-
-from proxy.brokers.own_coordinator import TRIES, CoordinatorRefused, coordinator_of
-from proxy.wire import registry
-from proxy.wire.errors import ErrorCode
-from proxy.wire.values import Address
 
 
 class Client:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.brokers.own_log import EARLIEST, ask_offsets, fetch
-from proxy.wire import registry
+from kafka_share_proxy.brokers.own_log import EARLIEST, ask_offsets, fetch
+from kafka_share_proxy.wire import registry
 
 
 class Opened:
@@ -45,7 +45,7 @@ async def test_fetch_goes_by_name_without_a_session() -> None:
 
 
 async def test_fetch_goes_by_topic_id_where_it_is_known() -> None:
-    """So that a topic made anew under the same name is not taken for the old one."""
+    """So that a topic created again under the same name is not taken for the old one."""
     opened = Opened(registry.message("FetchResponse")(responses=[]))
     limits = {"wait_ms": 20, "max_bytes": 300, "partition_bytes": 100}
     assert await fetch(opened, "t", {3: 10}, topic_id=b"i" * 16, **limits) == []  # type: ignore[arg-type]

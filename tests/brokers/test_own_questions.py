@@ -4,14 +4,14 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 import trio
+from kafka_share_proxy.brokers import own_questions
+from kafka_share_proxy.brokers.own_connection import OwnSettings
+from kafka_share_proxy.brokers.own_questions import OwnIdentityQuestions
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import UpstreamLost
+from kafka_share_proxy.wire.values import Address
 
-from proxy.brokers import own_questions
-from proxy.brokers.own_connection import OwnSettings
-from proxy.brokers.own_questions import OwnIdentityQuestions
-from proxy.wire import registry
-from proxy.wire.api_key import ApiKey
-from proxy.wire.errors import UpstreamLost
-from proxy.wire.values import Address
 from tests.support.small_broker import Broker, Net
 
 A, B = Address("a", 1), Address("b", 2)

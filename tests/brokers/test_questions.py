@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.brokers.questions import (
+from kafka_share_proxy.brokers.questions import (
     CoordinatorOf,
     Resource,
     about_all_topics,
@@ -12,8 +12,8 @@ from proxy.brokers.questions import (
     about_settings,
     about_topics,
 )
-from proxy.wire import registry
-from proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.api_key import ApiKey
 
 
 def read(key: int, version: int, question: Any) -> Any:

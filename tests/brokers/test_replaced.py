@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 import trio
+from kafka_share_proxy.brokers.replaced import LOOK_S, SILENT_S, Replaced, unless_replaced
+from kafka_share_proxy.wire.errors import UpstreamLost
 from trio.testing import MockClock
-
-from proxy.brokers.replaced import LOOK_S, SILENT_S, Replaced, unless_replaced
-from proxy.wire.errors import UpstreamLost
 
 
 class Place:

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from kafka_share_proxy.brokers import rights
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost
 
-from proxy.brokers import rights
-from proxy.wire import registry
-from proxy.wire.errors import ErrorCode, UpstreamLost
 from tests.support.ports import Connection, World, acquired, entries
 from tests.support.share_steps import from_the_start
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.wire.errors import ErrorCode
 from tests.support.ports import World, acquired, entries
 from tests.support.share_steps import from_the_start
 
@@ -36,7 +36,7 @@ def test_topic_created_later_is_found(world):
 
 
 def test_records_of_a_deleted_topic_are_not_acknowledged(world):
-    """[40] Nobody reads it any more, so the acknowledgement itself looks: at most once per view age."""
+    """[40] Nobody reads it any longer, so the acknowledgement itself looks: at most once per view age."""
     topic = world.cluster.create("t")
     for _ in range(9):
         world.cluster.produce(topic, 1)
@@ -68,7 +68,7 @@ def test_bootstrap_connection_leads_nothing(world):
 
 
 def test_deleted_topic(world):
-    """[40] The topic's partitions are 100; the rest of the session goes on."""
+    """[40] The topic's partitions are 100; the rest of the session continues."""
     gone, kept = world.cluster.create("gone"), world.cluster.create("kept")
     member = world.member()
     member.fetch(gone, kept, wait_ms=0)

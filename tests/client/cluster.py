@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import trio
+from kafka_share_proxy.client.opening import open_consumer
+from kafka_share_proxy.consumer.requests import Lane, RequestFailure, UnsentRequest
+from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.values import Address
 
-from proxy.client.opening import open_consumer
-from proxy.consumer.requests import Lane, RequestFailure, UnsentRequest
-from proxy.wire import frames, registry
-from proxy.wire.values import Address
 from tests.client.fake_broker import FakeBroker, FakeNet
 from tests.consumer.world import FakeKafka
 
@@ -37,7 +37,7 @@ class KafkaNode(FakeBroker):
         self.kafka = kafka
         self.node_id = node_id
         self.fetch_s = 0.0
-        """How long an answer to Fetch takes, as one of very many bytes does."""
+        """How long a response to Fetch takes, as one of very many bytes does."""
 
     async def _answer(self, stream: trio.abc.Stream, frame: bytes) -> None:
         header, request = frames.decode_request(frame)

@@ -9,11 +9,10 @@ from typing import Any
 
 import trio
 import trio.testing
-
-from proxy.brokers.own_connection import OwnSettings
-from proxy.wire import frames, registry
-from proxy.wire.headers import RequestHeader
-from proxy.wire.values import Address
+from kafka_share_proxy.brokers.own_connection import OwnSettings
+from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.headers import RequestHeader
+from kafka_share_proxy.wire.values import Address
 
 VERSIONS = {key: registry.versions(key) for key in registry.API_KEYS}
 HERE = Address("broker", 9092)
@@ -32,20 +31,20 @@ class FakeBroker:
         """(API, request) of all that came but ApiVersions."""
         self.connections = 0
         self.stalled = False
-        """Answers are kept until `flow`."""
+        """Responses are kept until `flow`."""
         self.trickle = 0
         """Bytes that are written at a time, one second after the other."""
         self.cut_after: int | None = None
-        """Bytes of the next answer after which the connection ends."""
+        """Bytes of the next response after which the connection ends."""
         self.id_shift = 0
         """Added to correlation ids."""
         self.raw: bytes | None = None
-        """Sent in place of the next answer."""
+        """Sent in place of the next response."""
         self._flows = trio.Event()
         self._scopes: list[trio.CancelScope] = []
 
     def flow(self) -> None:
-        """Give the answers that were kept, and go on."""
+        """Give the responses that were kept, and continue."""
         self.stalled = False
         self._flows.set()
         self._flows = trio.Event()

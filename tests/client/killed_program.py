@@ -12,10 +12,9 @@ import sys
 from typing import Any
 
 import trio
-
-from proxy.client.consumer import Consumer
-from proxy.client.opening import open_consumer
-from proxy.wire.values import TopicPartition
+from kafka_share_proxy.client.consumer import Consumer
+from kafka_share_proxy.client.opening import open_consumer
+from kafka_share_proxy.wire.values import TopicPartition
 
 READ_S = 60.0
 

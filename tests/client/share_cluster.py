@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from proxy.client.share_opening import open_share_consumer
+from kafka_share_proxy.client.share_opening import open_share_consumer
+
 from tests.client.cluster import ScriptedCluster, cluster
 from tests.consumer.share_world import ShareKafka
 

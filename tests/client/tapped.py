@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import trio
-
-from proxy.wire import registry
+from kafka_share_proxy.wire import registry
 
 
 class Tap:

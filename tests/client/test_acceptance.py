@@ -10,16 +10,17 @@ from typing import Any
 import pytest
 import trio
 import trio.lowlevel
-from localkafka.cluster import Cluster
+from kafka_share_proxy.client.consumer import Consumer
+from kafka_share_proxy.client.network_task import WokenUp
+from kafka_share_proxy.client.notes import COORDINATOR_STATE, PARTITIONS_LOST, ConsumerNote
+from kafka_share_proxy.client.opening import open_consumer
+from kafka_share_proxy.client.rebalance_listener import RebalanceListener
+from kafka_share_proxy.consumer.events import PartitionLostError
+from kafka_share_proxy.consumer.partitions import OffsetAndMetadata, Partitions
+from kafka_share_proxy.consumer.states import CoordinatorState
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.client.consumer import Consumer, WokenUp
-from proxy.client.notes import COORDINATOR_STATE, PARTITIONS_LOST, ConsumerNote
-from proxy.client.opening import open_consumer
-from proxy.client.rebalance_listener import RebalanceListener
-from proxy.consumer.events import PartitionLostError
-from proxy.consumer.partitions import OffsetAndMetadata, Partitions
-from proxy.consumer.states import CoordinatorState
-from proxy.wire.values import TopicPartition
 from tests.client.tapped import Tap
 from tests.client.test_real_brokers import EARLIEST, Fresh, create, kafka, produce, read
 
@@ -91,6 +92,39 @@ async def test_a000_4_at_the_deadline_a_delayed_partition_is_lost_and_the_other_
             with pytest.raises(PartitionLostError):
                 await first.commit({**dict.fromkeys(going, 3), kept: 4})
             assert await first.committed(world.partitions) == {kept: OffsetAndMetadata(4), **dict.fromkeys(going)}
+            nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("kafka", "protocol"),
+    [("3.9.1", "eager"), ("4.3.0", "eager"), ("3.9.1", "cooperative"), ("4.3.0", "consumer")],
+    indirect=["kafka"],
+)
+async def test_a_short_limit_of_delays_is_granted_in_full_beside_a_long_poll_interval(
+    world: World, protocol: str
+) -> None:
+    """Issue 25.19: the margin of max.poll.interval (30 s) was subtracted from the application's own limit (3 s)."""
+    options = {"eager": EAGER, "cooperative": COOPERATIVE, "consumer": {"group_protocol": "consumer"}}[protocol]
+    async with world.member(**options, max_revoke_delay_s=3.0) as first:
+        await read(first, 20)
+        async with world.member(**options) as second, trio.open_nursery() as nursery:
+            nursery.start_soon(polling, second)
+            going = await until_going(first)
+            returned = trio.current_time()
+            await trio.sleep(1.0)
+            assert first.delay_revoke(going)
+            assert (await first.poll(0)).lost == frozenset()
+            await first.commit(dict.fromkeys(going, 7))
+            lost: Partitions = frozenset()
+            with trio.fail_after(30):
+                while not lost and first.delay_revoke(going):
+                    lost = (await first.poll(0.1)).lost
+                lost |= (await first.poll(0)).lost
+                assert lost == going
+                assert trio.current_time() - returned > 2.0, "granted until the limit"
+                while len(first.assignment) != 1 or len(second.assignment) != 1:
+                    await first.poll(0.1)
+            assert await first.committed(going) == dict.fromkeys(going, OffsetAndMetadata(7)), "nothing is lost"
             nursery.cancel_scope.cancel()
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 import trio
-from localkafka.cluster import Cluster
+from kafka_share_proxy.client.notes import REBALANCE_STATE, ConsumerNote
+from kafka_share_proxy.client.opening import open_consumer
+from kafka_share_proxy.consumer.offset_requests import NoOffsetForPartition
+from kafka_share_proxy.consumer.partitions import OffsetAndMetadata
+from kafka_share_proxy.localkafka.cluster import Cluster
 
-from proxy.client.notes import REBALANCE_STATE, ConsumerNote
-from proxy.client.opening import open_consumer
-from proxy.consumer.offset_requests import NoOffsetForPartition
-from proxy.consumer.partitions import OffsetAndMetadata
 from tests.client.tapped import Tap
 from tests.client.test_acceptance import (
     COOPERATIVE,

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 import trio
+from kafka_share_proxy.client.rebalance_listener import RebalanceListener
+from kafka_share_proxy.consumer.partitions import Partitions
+from kafka_share_proxy.consumer.states import RebalanceState
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.client.rebalance_listener import RebalanceListener
-from proxy.consumer.partitions import Partitions
-from proxy.consumer.states import RebalanceState
-from proxy.wire.values import TopicPartition
 from tests.client.cluster import cluster
 from tests.client.test_consumer import Told, read, until
 from tests.consumer.world import FakeKafka

@@ -5,10 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
-from proxy.client.arguments import check_pattern, checked_offsets, named_partition, named_partitions, named_topics
-from proxy.consumer.partitions import OffsetAndMetadata
-from proxy.wire.values import TopicPartition
+from kafka_share_proxy.client.arguments import (
+    check_pattern,
+    checked_offsets,
+    named_partition,
+    named_partitions,
+    named_topics,
+)
+from kafka_share_proxy.consumer.partitions import OffsetAndMetadata
+from kafka_share_proxy.wire.values import TopicPartition
 
 
 def test_a_partition_goes_by_its_tuple() -> None:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import trio
+from kafka_share_proxy.brokers.own_connection import BrokerVersions, OwnSettings
+from kafka_share_proxy.client.broker_connection import READ_BYTES, BrokerConnection
+from kafka_share_proxy.consumer.partitions import OffsetAndMetadata
+from kafka_share_proxy.consumer.requests import FailureKind, Outcome, RequestFailure
+from kafka_share_proxy.wire import frames, messages
+from kafka_share_proxy.wire.values import Address, TopicPartition
 
-from proxy.brokers.own_connection import BrokerVersions, OwnSettings
-from proxy.client.broker_connection import READ_BYTES, BrokerConnection
-from proxy.consumer.partitions import OffsetAndMetadata
-from proxy.consumer.requests import FailureKind, Outcome, RequestFailure
-from proxy.wire import frames, messages
-from proxy.wire.values import Address, TopicPartition
 from tests.client.cluster import ScriptedCluster, cluster
 from tests.client.test_consumer import offsets
 from tests.consumer.world import FakeKafka
@@ -109,7 +109,7 @@ class Opened:
 
 @pytest.mark.parametrize("pieces", [(1 << 20,), (4, 1 << 20), (1, 2, 3, 5000, 1 << 20), (70_000, 3, 1 << 20)])
 async def test_a_large_answer_is_put_together_whatever_it_comes_in(pieces: tuple[int, ...]) -> None:
-    """And the one behind it, whose first bytes come with its last ones."""
+    """And the one after it, whose first bytes come with its last ones."""
     ours, theirs = trio.socket.socketpair()
     connection = BrokerConnection(Opened(trio.SocketStream(ours)), OwnSettings())  # type: ignore[arg-type]
     sizes = [3 * READ_BYTES + 5, 10, READ_BYTES + 1]

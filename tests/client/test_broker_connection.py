@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 import trio
+from kafka_share_proxy.brokers.own_connection import open_connection
+from kafka_share_proxy.client import broker_connection
+from kafka_share_proxy.client.broker_connection import BrokerConnection
+from kafka_share_proxy.consumer.requests import FailureKind, Outcome, RequestFailure
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.headers import RequestHeader
 
-from proxy.brokers.own_connection import open_connection
-from proxy.client import broker_connection
-from proxy.client.broker_connection import BrokerConnection
-from proxy.consumer.requests import FailureKind, Outcome, RequestFailure
-from proxy.wire import registry
-from proxy.wire.headers import RequestHeader
 from tests.client.fake_broker import HERE, FakeBroker, FakeNet
 
 VERSIONS = (12, 13)
@@ -90,7 +90,7 @@ async def test_an_answer_that_trickles_is_put_together(autojump_clock: trio.test
 async def test_a_request_that_is_not_answered_in_time_ends_the_connection(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """Answers come in order: what was asked behind it would be late as well, and its own answer would come later."""
+    """Responses come in order: what was asked after it would be late as well, and its own response would come later."""
     broker = FakeBroker(echo)
     broker.stalled = True
     async with connected(broker) as opened:

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import trio
 import trustme
+from kafka_share_proxy.brokers.own_connection import Identity
+from kafka_share_proxy.client import broker_connection, broker_connections
+from kafka_share_proxy.client.broker_connections import BrokerConnections
+from kafka_share_proxy.consumer.requests import ANY_NODE, FailureKind, Lane, Outcome, RequestFailure, UnsentRequest
+from kafka_share_proxy.wire.values import Address
 
-from proxy.brokers.own_connection import Identity
-from proxy.client import broker_connection, broker_connections
-from proxy.client.broker_connections import BrokerConnections
-from proxy.consumer.requests import ANY_NODE, FailureKind, Lane, Outcome, RequestFailure, UnsentRequest
-from proxy.wire.values import Address
 from tests.client.fake_broker import FakeBroker, FakeNet
 from tests.client.test_broker_connection import echo, question
 from tests.support.small_broker import Broker
@@ -189,7 +189,7 @@ async def test_a_connection_that_is_closed_before_its_first_answer_is_made_again
 async def test_a_session_that_ends_is_renewed_on_its_connection_before_it_does(
     mechanism: str, autojump_clock: Clock
 ) -> None:
-    """KIP-368: what a broker keeps by connection, a share session for one, goes on."""
+    """KIP-368: what a broker keeps by connection, a share session for one, continues."""
     async with expiring(mechanism) as (world, broker, _):
         await trio.sleep(7.5)
         assert await world.ask("a", 1) == "c"

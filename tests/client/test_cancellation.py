@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import trio
+from kafka_share_proxy.client.consumer import Consumer
+from kafka_share_proxy.client.rebalance_listener import RebalanceListener
+from kafka_share_proxy.consumer.partitions import OffsetAndMetadata, Partitions
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.client.consumer import Consumer
-from proxy.client.rebalance_listener import RebalanceListener
-from proxy.consumer.partitions import OffsetAndMetadata, Partitions
-from proxy.wire.values import TopicPartition
 from tests.client.cluster import ScriptedCluster, cluster
 from tests.client.test_consumer import offsets, until
 from tests.consumer.world import FakeKafka

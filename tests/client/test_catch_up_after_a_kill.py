@@ -14,13 +14,13 @@ import confluent_kafka
 import pytest
 import trio
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
-from localkafka.cluster import Cluster
+from kafka_share_proxy.client.consumer import Consumer
+from kafka_share_proxy.client.notes import CATCH_UP, REBALANCE_STATE, ConsumerNote
+from kafka_share_proxy.client.opening import open_consumer
+from kafka_share_proxy.consumer.partitions import Flow, OffsetAndMetadata
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.client.consumer import Consumer
-from proxy.client.notes import CATCH_UP, REBALANCE_STATE, ConsumerNote
-from proxy.client.opening import open_consumer
-from proxy.consumer.partitions import Flow, OffsetAndMetadata
-from proxy.wire.values import TopicPartition
 from tests.client.test_real_brokers import QUIET, Dialler, Fresh, produce
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
@@ -133,7 +133,7 @@ def test_a002_1_2_and_5_the_newest_at_once_and_the_rest_beside_it(group: Group) 
 def test_a002_3_and_4_what_both_flows_had_committed_when_they_were_killed_does_not_come_again(group: Group) -> None:
     """A002-4: 90 and 128 were committed, and the log ends at 150. A002-3: 160 was, and the log ends at 190.
 
-    R002-6 and 7: a second crash adds a range, and each flow goes on at its own last commit.
+    R002-6 and 7: a second crash adds a range, and each flow continues at its own last commit.
     """
     group.crashed_at_100()
     second = group.start(**MODE)

@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 import trio
+from kafka_share_proxy.client.consumer import Consumer
+from kafka_share_proxy.client.network_task import ConsumerClosed, WokenUp
+from kafka_share_proxy.client.rebalance_listener import RebalanceListener
+from kafka_share_proxy.consumer.events import CallTimedOut, ConsumerError, PartitionLostError
+from kafka_share_proxy.consumer.offset_requests import NoOffsetForPartition
+from kafka_share_proxy.consumer.partitions import OffsetAndMetadata, Partitions
+from kafka_share_proxy.consumer.states import CoordinatorState, RebalanceState
+from kafka_share_proxy.loop.boot_clock import SuspensionClock
+from kafka_share_proxy.wire.values import Address, TopicPartition
 
-from proxy.client.consumer import Consumer, WokenUp
-from proxy.client.network_task import ConsumerClosed
-from proxy.client.rebalance_listener import RebalanceListener
-from proxy.consumer.events import ConsumerError, PartitionLostError
-from proxy.consumer.offset_requests import NoOffsetForPartition
-from proxy.consumer.partitions import OffsetAndMetadata, Partitions
-from proxy.consumer.states import CoordinatorState, RebalanceState
-from proxy.wire.values import Address, TopicPartition
 from tests.client.cluster import cluster
 from tests.consumer.world import FakeKafka
 
@@ -215,7 +216,8 @@ async def test_the_first_commit_looks_for_the_coordinator_once(autojump_clock: C
 async def test_a_commit_waits_until_the_coordinator_is_back_and_nobody_is_hammered(autojump_clock: Clock) -> None:
     """A001-3"""
     kafka = FakeKafka(a=1)
-    async with cluster(kafka) as brokers, brokers.consumer(group="g", partitions=[A0]) as reader:
+    patient = {"group": "g", "partitions": [A0], "api_timeout_s": 90.0}
+    async with cluster(kafka) as brokers, brokers.consumer(**patient) as reader:
         await reader.commit({A0: 1})
         address = Address("kafka", 9091)
         coordinator = brokers.net.brokers.pop(address)
@@ -228,6 +230,26 @@ async def test_a_commit_waits_until_the_coordinator_is_back_and_nobody_is_hammer
             assert 30 < len(brokers.net.dialled) - dialled < 200, "at least reconnect.backoff.max.ms / 2 between two"
             brokers.net.brokers[address] = coordinator
         assert [offset for _, _, offset in kafka.commits] == [1, 2]
+
+
+async def test_a_commit_that_timed_out_is_made_once_the_coordinator_is_back(autojump_clock: Clock) -> None:
+    kafka = FakeKafka(a=1)
+    async with cluster(kafka) as brokers, brokers.consumer(group="g", partitions=[A0], api_timeout_s=5.0) as reader:
+        await reader.commit({A0: 1})
+        address = Address("kafka", 9091)
+        coordinator = brokers.net.brokers.pop(address)
+        brokers.nodes[1].cut()
+        for _ in range(3):
+            began = trio.current_time()
+            with pytest.raises(CallTimedOut, match="commit: no result within 5 s; cannot use node 1: kafka:9091"):
+                await reader.commit({A0: 2})
+            assert trio.current_time() - began == pytest.approx(5)
+        with pytest.raises(CallTimedOut, match="looking up committed offsets: no result within 5 s"):
+            await reader.committed([A0])
+        brokers.net.brokers[address] = coordinator
+        await trio.sleep(2)
+        assert kafka.committed == {A0: 2}
+        assert await reader.committed([A0]) == {A0: OffsetAndMetadata(2)}
 
 
 async def test_a_fetch_of_many_bytes_delays_no_heartbeat(autojump_clock: Clock) -> None:
@@ -345,10 +367,11 @@ async def test_a_partition_lost_at_the_deadline_is_reported_once_and_cannot_be_c
                 going = (await first.poll(1)).to_be_revoked
             (kept,) = frozenset({A0, A1}) - going
             began = trio.current_time()
-            while first.delay_revoke(going):
+            lost: Partitions = frozenset()
+            while not lost and first.delay_revoke(going):
                 lost = (await first.poll(0.5)).lost
-                if lost:
-                    break
+            if not lost:  # the deadline passed between two polls: the next one reports it
+                lost = (await first.poll(0.1)).lost
             assert 4.9 < trio.current_time() - began < 5.6
             assert (lost, first.delay_revoke(going)) == (going, False)
             assert (await first.poll(0)).lost == frozenset()
@@ -563,3 +586,39 @@ async def test_an_offset_out_of_range_is_an_error_without_a_reset_policy(autojum
         with trio.fail_after(60), pytest.raises(NoOffsetForPartition, match=r"a-0: offset 77 is out of range"):
             await reader.poll()
         assert await reader.position(A0) == 77
+
+
+async def test_the_next_poll_after_a_suspension_beyond_the_session_reports_the_loss_and_no_records(
+    autojump_clock: Clock,
+) -> None:
+    kafka = FakeKafka(a=1)
+    kafka.produce(A0, 10)
+    suspended = [0.0]
+    async with (
+        cluster(kafka) as brokers,
+        brokers.consumer(group="g", topics=["a"], auto_offset_reset="earliest") as one,
+    ):
+        one._network.clock = SuspensionClock(lambda: suspended[0])
+        assert len((await one.poll(10, max_records=1)).records) == 1
+        suspended[0] = 60.0
+        result = await one.poll(0)
+        assert (len(result.records), result.lost) == (0, {A0})
+
+
+async def test_a_delay_after_a_suspension_beyond_its_deadline_is_refused(autojump_clock: Clock) -> None:
+    kafka = FakeKafka(a=2)
+    suspended = [0.0]
+    both = {"group": "g", "topics": ["a"], "assignors": ("cooperative-sticky",), "session_timeout_s": 600.0}
+    async with cluster(kafka) as brokers, brokers.consumer(max_revoke_delay_s=20.0, **both) as first:
+        first._network.clock = SuspensionClock(lambda: suspended[0])
+        await until(first, lambda: first.assignment == {A0, A1})
+        async with brokers.consumer(client_id="b", **both) as second, trio.open_nursery() as nursery:
+            nursery.start_soon(until, second, lambda: len(second.assignment) == 1, 300)
+            going: Partitions = frozenset()
+            while not going:
+                going = (await first.poll(1)).to_be_revoked
+            assert first.delay_revoke(going)
+            suspended[0] = 21.0
+            assert first.delay_revoke(going) is False
+            assert (await first.poll(0)).lost == going
+            nursery.cancel_scope.cancel()

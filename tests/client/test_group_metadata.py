@@ -5,11 +5,11 @@ from __future__ import annotations
 import confluent_kafka
 import pytest
 import trio
+from kafka_share_proxy.client.group_metadata import group_metadata
+from kafka_share_proxy.consumer.classic_messages import MemberIdentity
+from kafka_share_proxy.consumer.options import ConfigurationError
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.client.group_metadata import group_metadata
-from proxy.consumer.classic_messages import MemberIdentity
-from proxy.consumer.options import ConfigurationError
-from proxy.wire.values import TopicPartition
 from tests.client.cluster import cluster
 from tests.client.test_consumer import until
 from tests.consumer.world import FakeKafka

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 import trio
+from kafka_share_proxy.client.individual_commits import IndividualCommits
+from kafka_share_proxy.client.polled_records import PartitionRecords, PolledRecords, opened
+from kafka_share_proxy.consumer.events import PositionFound
+from kafka_share_proxy.consumer.options import ConfigurationError
+from kafka_share_proxy.consumer.partitions import OffsetAndMetadata
+from kafka_share_proxy.consumer.positions import Positions
+from kafka_share_proxy.offsets.commit_text import CommitTextError
 
-from proxy.client.individual_commits import IndividualCommits
-from proxy.client.polled_records import PartitionRecords, PolledRecords, opened
-from proxy.consumer.events import PositionFound
-from proxy.consumer.options import ConfigurationError
-from proxy.consumer.partitions import OffsetAndMetadata
-from proxy.consumer.positions import Positions
-from proxy.offsets.commit_text import CommitTextError
 from tests.client.cluster import cluster
 from tests.client.test_polled_records import A0, A1, batch, chunk
 from tests.consumer.world import FakeKafka
@@ -26,7 +26,7 @@ def assigned() -> Positions:
 
 
 def parts(first: int, count: int) -> list[PartitionRecords]:
-    return list(opened(chunk(batch(first, count), first, first + count), read_committed=False).parts)
+    return list(opened(chunk(batch(first, count), first, first + count), read_committed=False))
 
 
 def offsets(found: list[PartitionRecords]) -> list[int]:

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import trio
+from kafka_share_proxy.client.interceptors import ConsumerInterceptor, Interceptors
+from kafka_share_proxy.client.notes import INTERCEPTOR_FAILED, ConsumerNote
+from kafka_share_proxy.client.polled_records import ConsumerRecord
+from kafka_share_proxy.consumer.partitions import OffsetAndMetadata
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.client.interceptors import ConsumerInterceptor, Interceptors
-from proxy.client.notes import INTERCEPTOR_FAILED, ConsumerNote
-from proxy.client.polled_records import ConsumerRecord
-from proxy.consumer.partitions import OffsetAndMetadata
-from proxy.wire.values import TopicPartition
 from tests.client.cluster import cluster
 from tests.consumer.world import FakeKafka
 

@@ -1,16 +1,16 @@
-"""`async for` over a consumer: what is handed out, what is not any more, and where positions and commits stand."""
+"""`async for` over a consumer: what is handed out, what is not any longer, and where positions and commits stand."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import trio
+from kafka_share_proxy.client.consumer import Consumer
+from kafka_share_proxy.client.interceptors import ConsumerInterceptor
+from kafka_share_proxy.client.polled_records import ConsumerRecord
+from kafka_share_proxy.consumer.partitions import OffsetAndMetadata
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.client.consumer import Consumer
-from proxy.client.interceptors import ConsumerInterceptor
-from proxy.client.polled_records import ConsumerRecord
-from proxy.consumer.partitions import OffsetAndMetadata
-from proxy.wire.values import TopicPartition
 from tests.client.cluster import cluster
 from tests.consumer.world import FakeKafka
 

@@ -8,23 +8,22 @@ import confluent_kafka
 import pytest
 import trio
 from confluent_kafka.admin import AdminClient
-from localkafka.cluster import Cluster
-from localkafka.front import Front
+from kafka_share_proxy.client.consumer import Consumer
+from kafka_share_proxy.client.opening import open_consumer
+from kafka_share_proxy.consumer.fetch_requests import FetchedChunk
+from kafka_share_proxy.consumer.key_filter import KeyFilter, slots_of
+from kafka_share_proxy.consumer.options import ConfigurationError
+from kafka_share_proxy.consumer.partitions import OffsetAndMetadata
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.front import Front
+from kafka_share_proxy.wire.key_hash import murmur2
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.client.consumer import Consumer
-from proxy.client.opening import open_consumer
-from proxy.consumer.fetch_requests import FetchedChunk
-from proxy.consumer.key_filter import KeyFilter, slots_of
-from proxy.consumer.options import ConfigurationError
-from proxy.consumer.partitions import OffsetAndMetadata
-from proxy.wire.key_hash import murmur2
-from proxy.wire.values import TopicPartition
 from tests.client.test_real_brokers import EARLIEST, QUIET, Dialler, Fresh, create, produce
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
 
 RECORDS = 2000
-MADE = {"allow_auto_create_topics": True}
 """The view, where somebody names it first."""
 
 
@@ -101,7 +100,7 @@ async def test_slots_are_read_in_one_fetch_and_committed_in_one_request(
     produce(kafka_39, partition, range(RECORDS))
     group, got = fresh("group"), []
     for slots in ((0, 1, 2), (3, 4, 5, 6, 7)):
-        options = {"group": group, "partitions": [partition], **MADE, "key_filter": slots_of(8, slots), **EARLIEST}
+        options = {"group": group, "partitions": [partition], "key_filter": slots_of(8, slots), **EARLIEST}
         async with open_consumer(viewed.bootstrap, **options) as consumer:
             mine = await read(consumer, partition)
             assert mine == [n for n in range(RECORDS) if murmur2(b"k%d" % n) * 8 >> 32 in slots]
@@ -117,7 +116,7 @@ async def test_slots_are_read_in_one_fetch_and_committed_in_one_request(
     finally:
         tool.close()
     produce(kafka_39, partition, range(RECORDS, RECORDS + 100))
-    options = {"group": group, "partitions": [partition], **MADE, "key_filter": slots_of(8, range(8)), **EARLIEST}
+    options = {"group": group, "partitions": [partition], "key_filter": slots_of(8, range(8)), **EARLIEST}
     async with open_consumer(viewed.bootstrap, **options) as consumer:
         assert await read(consumer, partition) == list(range(RECORDS, RECORDS + 100))
 
@@ -127,7 +126,7 @@ async def test_views_are_subscribed_to_by_name(kafka_39: Cluster, viewed: Front,
     (partition,) = create(kafka_39, fresh("topic"))
     produce(kafka_39, partition, range(RECORDS))
     view, dialler = f"__view.r4.{partition.topic}", Dialler()
-    options = {"group": fresh("group"), "topics": [view], **MADE, "assignors": ("cooperative-sticky",), **EARLIEST}
+    options = {"group": fresh("group"), "topics": [view], "assignors": ("cooperative-sticky",), **EARLIEST}
     got: list[bytes] = []
 
     async def member() -> None:
@@ -144,6 +143,23 @@ async def test_views_are_subscribed_to_by_name(kafka_39: Cluster, viewed: Front,
     assert sorted(map(int, got)) == list(range(RECORDS))
     admin = AdminClient({"bootstrap.servers": viewed.bootstrap, **QUIET})
     assert len(admin.list_topics(view, 30).topics[view].partitions) == 4
+
+
+async def test_a_partition_of_a_view_that_does_not_exist_yet_is_read_from_an_offset(
+    kafka_39: Cluster, viewed: Front, fresh: Fresh
+) -> None:
+    """Nothing before the Fetch needs the view then, and Metadata has no id to fetch by."""
+    (partition,) = create(kafka_39, fresh("topic"))
+    produce(kafka_39, partition, range(RECORDS))
+    slot = TopicPartition(f"__view.r2.{partition.topic}", 1)
+    wanted = [n for n in range(RECORDS) if murmur2(b"k%d" % n) * 2 >> 32 == 1]
+    got: list[int] = []
+    async with open_consumer(viewed.bootstrap, partitions=[slot]) as consumer:
+        consumer.seek(slot, 0)
+        with trio.fail_after(60):
+            while len(got) < len(wanted):
+                got += [record.offset for record in (await consumer.poll(1)).records]
+    assert got == wanted
 
 
 async def test_slots_are_not_subscribed_to() -> None:

@@ -8,11 +8,10 @@ from functools import partial
 
 import pytest
 import trio
-
-from proxy.client import network_task
-from proxy.client.network_task import ConsumerClosed, NetworkTask, jitter
-from proxy.consumer.core import ConsumerCore
-from proxy.consumer.events import (
+from kafka_share_proxy.client import network_task
+from kafka_share_proxy.client.network_task import ConsumerClosed, NetworkTask, jitter
+from kafka_share_proxy.consumer.core import ConsumerCore
+from kafka_share_proxy.consumer.events import (
     BackgroundError,
     Commit,
     ConsumerError,
@@ -21,9 +20,10 @@ from proxy.consumer.events import (
     ListOffsets,
     Subscribe,
 )
-from proxy.consumer.options import ConsumerOptions
-from proxy.consumer.partitions import OffsetAndMetadata
-from proxy.wire.values import Address, TopicPartition
+from kafka_share_proxy.consumer.options import ConsumerOptions
+from kafka_share_proxy.consumer.partitions import OffsetAndMetadata
+from kafka_share_proxy.wire.values import Address, TopicPartition
+
 from tests.client.cluster import ScriptedCluster, cluster
 from tests.consumer.world import FakeKafka
 

@@ -6,12 +6,12 @@ import math
 
 import pytest
 import trio
+from kafka_share_proxy.client import notes
+from kafka_share_proxy.client.notes import ConsumerNote
+from kafka_share_proxy.consumer.events import PartitionLostError
+from kafka_share_proxy.consumer.partitions import Partitions
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.client import notes
-from proxy.client.notes import ConsumerNote
-from proxy.consumer.events import PartitionLostError
-from proxy.consumer.partitions import Partitions
-from proxy.wire.values import TopicPartition
 from tests.client.cluster import cluster
 from tests.client.test_consumer import until
 from tests.consumer.world import FakeKafka

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 import trio
-
-from proxy.client import open_block
-from proxy.client.open_block import OpenBlock
+from kafka_share_proxy.client import open_block
+from kafka_share_proxy.client.open_block import OpenBlock
 
 Clock = trio.testing.MockClock
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import trio
+from kafka_share_proxy.client.network_task import ConsumerClosed
+from kafka_share_proxy.consumer.core import ConsumerCore
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.client.network_task import ConsumerClosed
-from proxy.consumer.core import ConsumerCore
-from proxy.wire.values import TopicPartition
 from tests.client.cluster import cluster
 from tests.client.test_consumer import Told, until
 from tests.consumer.world import FakeKafka

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Any, NamedTuple
 
-from proxy.client.polled_records import ConsumerRecord, PolledRecords, opened
-from proxy.consumer.fetch_requests import FetchedChunk
-from proxy.consumer.partitions import OffsetAndMetadata
-from proxy.wire.records import Record, build_batch
-from proxy.wire.values import TopicPartition
+import pytest
+from kafka_share_proxy.client import polled_records
+from kafka_share_proxy.client.polled_records import ConsumerRecord, PartitionRecords, PolledRecords, RecordsUnreadable
+from kafka_share_proxy.consumer.fetch_requests import FetchedChunk
+from kafka_share_proxy.consumer.partitions import OffsetAndMetadata
+from kafka_share_proxy.wire.records import Record, build_batch
+from kafka_share_proxy.wire.values import TopicPartition
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 
@@ -28,6 +30,22 @@ def chunk(data: bytes, first: int, next_offset: int, partition: TopicPartition =
         last_stable_offset=next_offset,
         moves=0,
     )
+
+
+class Opened(NamedTuple):
+    """All parts of a chunk, and what is wrong behind them."""
+
+    parts: list[PartitionRecords]
+    error: RecordsUnreadable | None
+
+
+def opened(source: FetchedChunk, **settings: Any) -> Opened:
+    parts: list[PartitionRecords] = []
+    try:
+        parts.extend(polled_records.opened(source, **settings))
+    except RecordsUnreadable as error:
+        return Opened(parts, error)
+    return Opened(parts, None)
 
 
 def test_records_begin_at_the_offset_that_was_asked_for() -> None:

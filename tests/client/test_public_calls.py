@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 import trio
+from kafka_share_proxy.client.consumer import Consumer
+from kafka_share_proxy.client.polled_records import ConsumerRecord
+from kafka_share_proxy.client.share_consumer import ShareConsumer
+from kafka_share_proxy.client.share_records import ShareRecord
+from kafka_share_proxy.consumer.options import ConfigurationError
+from kafka_share_proxy.consumer.partitions import OffsetAndMetadata
+from kafka_share_proxy.consumer.share_acknowledgements import AcknowledgeType
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.client.consumer import Consumer
-from proxy.client.polled_records import ConsumerRecord
-from proxy.client.share_consumer import ShareConsumer
-from proxy.client.share_records import ShareRecord
-from proxy.consumer.options import ConfigurationError
-from proxy.consumer.partitions import OffsetAndMetadata
-from proxy.consumer.share_acknowledgements import AcknowledgeType
-from proxy.wire.values import TopicPartition
 from tests.client.cluster import cluster
 from tests.client.share_cluster import share_cluster
 from tests.client.test_cancellation import CancelledAt
@@ -38,14 +38,19 @@ AWAITED: Mapping[str, Callable[[Consumer], Awaitable[Any]]] = {
     "beginning_offsets": lambda reader: reader.beginning_offsets([A0]),
     "end_offsets": lambda reader: reader.end_offsets([A0], processed=True),
     "offsets_for_times": lambda reader: reader.offsets_for_times({A0: 0}),
+    "seek_to_beginning": lambda reader: reader.seek_to_beginning(),
+    "list_topics": lambda reader: reader.list_topics(),
+    "partitions_for": lambda reader: reader.partitions_for("a"),
 }
 SHARE_AWAITED: Mapping[str, Callable[[ShareConsumer], Awaitable[Any]]] = {
     "poll": lambda consumer: consumer.poll(5),
     "__anext__": lambda consumer: consumer.__anext__(),
     "commit": lambda consumer: consumer.commit(),
+    "list_topics": lambda consumer: consumer.list_topics(),
+    "partitions_for": lambda consumer: consumer.partitions_for("a"),
 }
-ELSEWHERE = {"work", "unsubscribe", "close"}
-"""Their effects are other ones: test_cancellation.py and below."""
+ELSEWHERE = {"work", "unsubscribe", "close", "seek_to_end"}
+"""Their effects are other ones: test_cancellation.py and below; seek_to_end is seek_to_beginning at the other end."""
 SHARE_ELSEWHERE = {"work", "renew", "unsubscribe", "close"}
 """test_share_consumer.py, and below."""
 
@@ -71,6 +76,11 @@ MISUSE: Mapping[str, list[Misuse]] = {
         (lambda reader: reader.seek(A1, 0), ValueError, "a-1 is not assigned: a-0"),
         (lambda reader: reader.seek(A0, -1), ValueError, "negative"),
     ],
+    "seek_to_beginning": [(lambda reader: reader.seek_to_beginning([A1]), ValueError, "a-1 is not assigned")],
+    "seek_to_end": [(lambda reader: reader.seek_to_end(["a"]), ValueError, "is no partition")],
+    "lag": [(lambda reader: reader.lag(A1), ValueError, "a-1 is not assigned")],
+    "high_watermark": [(lambda reader: reader.high_watermark(A1), ValueError, "a-1 is not assigned")],
+    "partitions_for": [(lambda reader: reader.partitions_for(""), ValueError, "a topic has a name")],
     "pause": [(lambda reader: reader.pause([("b", 0)]), ValueError, "b-0 is not assigned")],
     "resume": [(lambda reader: reader.resume([A0, A1]), ValueError, "a-1 is not assigned")],
     "position": [(lambda reader: reader.position(A1), ValueError, "not assigned")],
@@ -105,6 +115,7 @@ SHARE_MISUSE: Mapping[str, list[Misuse]] = {
         (lambda consumer: consumer.acknowledge(STRANGER), ValueError, "is not held"),
         (lambda consumer: consumer.acknowledge(STRANGER, AcknowledgeType.GAP), ValueError, "one of ACCEPT"),
     ],
+    "partitions_for": [(lambda consumer: consumer.partitions_for(""), ValueError, "a topic has a name")],
     "renew": [(lambda consumer: consumer.renew(STRANGER), ValueError, "is not held")],
     "work": [(lambda consumer: consumer.work(STRANGER), ValueError, "is not held")],
 }
@@ -121,7 +132,7 @@ def calls_of(kind: type) -> dict[str, Any]:
 
 
 def waiting(kind: type) -> set[str]:
-    """Those that are awaited, or entered with `async with`."""
+    """Return those that are awaited, or entered with `async with`."""
     return {name for name, method in calls_of(kind).items() if inspect.iscoroutinefunction(inspect.unwrap(method))} | {
         name for name, method in calls_of(kind).items() if inspect.isasyncgenfunction(inspect.unwrap(method))
     }

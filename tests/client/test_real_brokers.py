@@ -10,14 +10,14 @@ import confluent_kafka
 import pytest
 import trio
 from confluent_kafka.admin import AdminClient, NewTopic
-from localkafka.cluster import Cluster
+from kafka_share_proxy.client.consumer import Consumer
+from kafka_share_proxy.client.opening import open_consumer
+from kafka_share_proxy.consumer.events import BrokerRefused
+from kafka_share_proxy.consumer.partitions import OffsetAndMetadata, Partitions
+from kafka_share_proxy.consumer.states import CoordinatorState
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.client.consumer import Consumer
-from proxy.client.opening import open_consumer
-from proxy.consumer.events import BrokerRefused
-from proxy.consumer.partitions import OffsetAndMetadata, Partitions
-from proxy.consumer.states import CoordinatorState
-from proxy.wire.values import TopicPartition
 from tests.support.brokers import OLD, USERS, Running
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]

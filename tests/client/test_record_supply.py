@@ -5,13 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kafka_share_proxy.client import record_supply
+from kafka_share_proxy.client.polled_records import PartitionRecords, RecordsUnreadable
+from kafka_share_proxy.client.record_supply import RecordSupply
+from kafka_share_proxy.consumer.core import ConsumerCore
+from kafka_share_proxy.consumer.options import ConsumerOptions
+from kafka_share_proxy.wire import compression
+from kafka_share_proxy.wire.records import Record, build_batch
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.client.polled_records import PartitionRecords, RecordsUnreadable
-from proxy.client.record_supply import RecordSupply
-from proxy.consumer.core import ConsumerCore
-from proxy.consumer.options import ConsumerOptions
-from proxy.wire.values import TopicPartition
 from tests.client.test_polled_records import A0, A1, batch, chunk
+
+KIB = 1024
 
 
 class Buffered:
@@ -123,3 +128,87 @@ def test_what_was_kept_is_forgotten_when_its_partition_comes_back() -> None:
     world.core.positions.assign([A0])
     world.core.positions.seek(A0, 4)
     assert (world.take(), world.position()) == ([], 4)
+
+
+# Memory
+
+
+def packed(first: int, count: int) -> bytes:
+    """A batch that opens to more than KIB for each record."""
+    return build_batch(first, [Record(value=bytes(KIB)) for _ in range(count)], codec=compression.GZIP)
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Sizes of opened batches, with a budget of 10 KiB for one poll."""
+    monkeypatch.setattr(record_supply, "OPENED_BYTES_MAX", 10 * KIB)
+    sizes: list[int] = []
+    real = compression.opened
+
+    def counted(codec: int, data: bytes, limit: int) -> bytes | memoryview:
+        found = real(codec, data, limit)
+        sizes.append(len(found))
+        return found
+
+    monkeypatch.setattr(compression, "opened", counted)
+    return sizes
+
+
+def test_a_batch_is_opened_when_its_turn_comes_and_once(opened: list[int]) -> None:
+    """Issue 25.23: poll(max_records=1) opened a whole fetched chunk."""
+    world = Buffered(A0)
+    world.add(packed(0, 4) + packed(4, 4) + packed(8, 4), 0, 12)
+    for number in range(12):
+        assert world.take(1) == [(0, number)]
+        assert len(opened) == number // 4 + 1
+    assert world.take() == []
+
+
+def test_a_poll_opens_no_further_batch_once_its_budget_is_spent(opened: list[int]) -> None:
+    world = Buffered(A0, A1)
+    world.add(b"".join(packed(4 * number, 4) for number in range(6)), 0, 24)
+    world.add(packed(0, 4), 0, 4, A1)
+    assert len(world.take()) == 12, "three batches of 4 KiB are above 10 KiB"
+    assert len(opened) == 3
+    assert len(world.take()) == 12
+    assert world.take() == [(1, number) for number in range(4)]
+    assert len(opened) == 7
+
+
+def test_opened_batches_of_paused_partitions_are_closed_beyond_the_budget_and_nothing_is_lost(
+    opened: list[int],
+) -> None:
+    places = [TopicPartition("a", number) for number in range(5)]
+    world = Buffered(*places)
+    for each in places:
+        world.add(packed(0, 4), 0, 4, each)
+        assert world.take(1) == [(each.partition, 0)]
+        world.core.positions.pause([each])
+    assert world.take() == []
+    held = sum(reading.held_bytes for reading in world.supply._ready)
+    assert 0 < held <= 10 * KIB
+    world.core.positions.resume(places)
+    found = [each for _ in range(5) for each in world.take()]
+    assert sorted(found) == [(each.partition, number) for each in places for number in range(1, 4)]
+
+
+def test_a_partition_without_room_keeps_no_opened_batch_beyond_the_budget(opened: list[int]) -> None:
+    world = Buffered(A0, A1)
+    world.add(packed(0, 12), 0, 12)
+    world.add(packed(0, 4), 0, 4, A1)
+    rooms = {A0: 2, A1: 9}
+    assert shown(world.supply.take(100, rooms.__getitem__)) == [(0, 0), (0, 1)]
+    rooms[A0] = 0
+    assert len(world.supply.take(100, rooms.__getitem__)) > 0
+    assert sum(reading.held_bytes for reading in world.supply._ready) == 0
+    rooms[A0] = 9
+    assert shown(world.supply.take(100, rooms.__getitem__)) == [(0, offset) for offset in range(2, 11)]
+
+
+def test_a_batch_beyond_the_limit_of_one_batch_is_an_error_that_names_it() -> None:
+    huge = build_batch(3, [Record(value=bytes(65 << 20))], codec=compression.ZSTD)
+    world = Buffered(A0)
+    world.add(packed(0, 3) + huge, 0, 4)
+    assert len(world.take()) == 3
+    with pytest.raises(RecordsUnreadable, match=r"a-0 at offset 3: .*more than 67108864 bytes when decompressed"):
+        world.take()

@@ -21,15 +21,16 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
-from localkafka.addresses import HOST
-from localkafka.cluster import Cluster
+from kafka_share_proxy.client.opening import open_consumer
+from kafka_share_proxy.client.settings import SaslLogin
+from kafka_share_proxy.client.share_consumer import ShareConsumer
+from kafka_share_proxy.client.share_opening import open_share_consumer
+from kafka_share_proxy.consumer.events import ConsumerError
+from kafka_share_proxy.consumer.partitions import OffsetAndMetadata
+from kafka_share_proxy.localkafka.addresses import HOST
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.client.opening import open_consumer
-from proxy.client.settings import SaslLogin
-from proxy.client.share_consumer import ShareConsumer
-from proxy.client.share_opening import open_share_consumer
-from proxy.consumer.partitions import OffsetAndMetadata
-from proxy.wire.values import TopicPartition
 from tests.client.test_real_brokers import Dialler
 from tests.support.brokers import NEW, OLD, Running
 from tests.support.worlds import warm_up
@@ -148,7 +149,7 @@ async def read(consumer: Any, count: int) -> list[Any]:
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 async def test_a_member_reads_and_commits_over_tls_with_sasl(secure: Secure, fresh: Fresh, mechanism: str) -> None:
-    """Answers of several MiB come through TLS as they were sent; every connection proves who it is."""
+    """Responses of several MiB come through TLS as they were sent; every connection proves who it is."""
     partitions = filled(secure, fresh("topic"), 5000)
     tls = ssl.create_default_context(cadata=secure.authority)
     login = SaslLogin(mechanism, USER, lambda: PASSWORD)
@@ -244,7 +245,7 @@ async def test_what_a_share_consumer_holds_outlives_the_sessions_of_sasl(secure:
 
 
 async def test_a_member_goes_on_over_its_connections_when_sessions_of_sasl_end(secure: Secure, fresh: Fresh) -> None:
-    """No connection is made anew, and no broker ends one."""
+    """No connection is created again, and no broker ends one."""
     partitions = filled(secure, fresh("topic"), 100)
     dialler = Dialler()
     tls = ssl.create_default_context(cadata=secure.authority)
@@ -259,3 +260,24 @@ async def test_a_member_goes_on_over_its_connections_when_sessions_of_sasl_end(s
             assert (await consumer.poll(0.2)).lost == frozenset()
         assert len(dialler.streams) == connections
         assert consumer.state().troubles == {}
+
+
+async def test_what_a_secure_listener_refuses_is_an_error_or_a_log_line_that_names_the_cause(
+    secure: Secure, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Issue 25.24: no TLS, no credentials, another authority, a wrong password."""
+    trusted = ssl.create_default_context(cadata=secure.authority)
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({}, "This port speaks TLS: open the consumer with tls=True"),
+        ({"tls": trusted}, "Brokers that want SASL or TLS do that: check sasl= and tls="),
+        ({"tls": True}, "the certificate is not accepted"),
+        ({"tls": trusted, "sasl": ("PLAIN", USER, "wrong")}, "refuses 'alice'"),
+        ({"tls": trusted, "sasl": ("SCRAM-SHA-256", USER, "wrong")}, "refuses 'alice'"),
+    ]
+    for options, words in cases:
+        caplog.clear()
+        async with open_consumer(secure.bootstrap, group="g", topics=["a"], api_timeout_s=1.0, **options) as consumer:
+            with trio.fail_after(20), pytest.raises(ConsumerError) as caught:
+                await consumer.end_offsets([("a", 0)])
+        assert words in str(caught.value), options
+        assert words in caplog.text, options

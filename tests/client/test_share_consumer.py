@@ -7,18 +7,19 @@ from typing import Any
 
 import pytest
 import trio
+from kafka_share_proxy.client.network_task import WokenUp
+from kafka_share_proxy.client.share_consumer import ShareConsumer
+from kafka_share_proxy.client.share_records import ShareRecord
+from kafka_share_proxy.consumer.events import ConsumerError
+from kafka_share_proxy.consumer.options import ConfigurationError
+from kafka_share_proxy.consumer.requests import FailureKind, RequestFailure
+from kafka_share_proxy.consumer.share_acknowledgements import AcknowledgeType
+from kafka_share_proxy.consumer.share_holds import AcknowledgementResult, LockLostError
+from kafka_share_proxy.consumer.share_membership import ShareMemberState
+from kafka_share_proxy.loop.boot_clock import SuspensionClock
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.client.consumer import WokenUp
-from proxy.client.share_consumer import ShareConsumer
-from proxy.client.share_records import ShareRecord
-from proxy.consumer.events import ConsumerError
-from proxy.consumer.options import ConfigurationError
-from proxy.consumer.requests import FailureKind, RequestFailure
-from proxy.consumer.share_acknowledgements import AcknowledgeType
-from proxy.consumer.share_holds import AcknowledgementResult, LockLostError
-from proxy.consumer.share_membership import ShareMemberState
-from proxy.wire import registry
-from proxy.wire.values import TopicPartition
 from tests.client.share_cluster import share_cluster
 from tests.consumer.share_world import ShareKafka
 
@@ -407,3 +408,28 @@ async def test_connections_that_end_are_made_again(autojump_clock: Clock) -> Non
     kafka.faults["ShareFetch"] = [lambda _: RequestFailure(FailureKind.DISCONNECTED)] * 2
     async with share_cluster(kafka) as brokers, brokers.consumer() as consumer:
         assert len(await consumer.poll()) == 2
+
+
+# Suspension
+
+
+async def test_work_learns_within_seconds_that_the_machine_was_suspended_beyond_its_lock(autojump_clock: Clock) -> None:
+    """Trio's clock does not count a suspension, and no broker reports it."""
+    kafka = kafka_with(1, lock_s=30.0)
+    suspended = [0.0]
+    async with share_cluster(kafka) as brokers, brokers.consumer() as consumer:
+        consumer._network.clock = SuspensionClock(lambda: suspended[0])
+        (record,) = await consumer.poll()
+        began = trio.current_time()
+
+        async def work() -> None:
+            async with consumer.work(record):
+                await trio.sleep(1)
+                suspended[0] = 31.0
+                await trio.sleep_forever()
+
+        with pytest.raises(LockLostError):
+            await work()
+        assert trio.current_time() - began < 3
+        with pytest.raises(LockLostError):
+            await consumer.renew(record)

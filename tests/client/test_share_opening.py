@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 import trio
+from kafka_share_proxy.client.notes import COORDINATOR_STATE, ConsumerNote
+from kafka_share_proxy.client.share_notes import RECORDS_ACKNOWLEDGED, SHARE_MEMBER_STATE
+from kafka_share_proxy.client.share_opening import open_share_consumer
+from kafka_share_proxy.consumer.options import ConfigurationError
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.client.notes import COORDINATOR_STATE, ConsumerNote
-from proxy.client.share_notes import RECORDS_ACKNOWLEDGED, SHARE_MEMBER_STATE
-from proxy.client.share_opening import open_share_consumer
-from proxy.consumer.options import ConfigurationError
-from proxy.wire.values import TopicPartition
 from tests.client.share_cluster import share_cluster
 from tests.consumer.share_world import ShareKafka
 

@@ -12,20 +12,20 @@ import pytest
 import trio
 from confluent_kafka import AcknowledgeType as StockType
 from confluent_kafka import ShareConsumer as StockShareConsumer
-from localkafka.cluster import Cluster
-from localkafka.front import Front
+from kafka_share_proxy.client.notes import ConsumerNote
+from kafka_share_proxy.client.share_consumer import ShareConsumer
+from kafka_share_proxy.client.share_notes import RECORDS_ACKNOWLEDGED, RECORDS_RENEWED
+from kafka_share_proxy.client.share_opening import open_share_consumer
+from kafka_share_proxy.client.share_records import ShareRecord
+from kafka_share_proxy.consumer.events import BrokerRefused, ConsumerError
+from kafka_share_proxy.consumer.options import ConfigurationError
+from kafka_share_proxy.consumer.share_acknowledgements import AcknowledgeType
+from kafka_share_proxy.consumer.share_holds import AcknowledgementResult, LockLostError
+from kafka_share_proxy.consumer.share_membership import ShareMemberState
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.front import Front
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.client.notes import ConsumerNote
-from proxy.client.share_consumer import ShareConsumer
-from proxy.client.share_notes import RECORDS_ACKNOWLEDGED, RECORDS_RENEWED
-from proxy.client.share_opening import open_share_consumer
-from proxy.client.share_records import ShareRecord
-from proxy.consumer.events import BrokerRefused, ConsumerError
-from proxy.consumer.options import ConfigurationError
-from proxy.consumer.share_acknowledgements import AcknowledgeType
-from proxy.consumer.share_holds import AcknowledgementResult, LockLostError
-from proxy.consumer.share_membership import ShareMemberState
-from proxy.wire.errors import ErrorCode
 from tests.client.test_real_brokers import QUIET, Dialler
 from tests.support.raw import Raw
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import trio
+from kafka_share_proxy.client.consumer import Consumer
+from kafka_share_proxy.client.notes import CATCH_UP, ConsumerNote
+from kafka_share_proxy.consumer.options import ConfigurationError
+from kafka_share_proxy.consumer.partitions import Flow, OffsetAndMetadata
+from kafka_share_proxy.offsets.ranges import OffsetSpan
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.client.consumer import Consumer
-from proxy.client.notes import CATCH_UP, ConsumerNote
-from proxy.consumer.options import ConfigurationError
-from proxy.consumer.partitions import Flow, OffsetAndMetadata
-from proxy.offsets.ranges import OffsetSpan
-from proxy.wire.values import TopicPartition
 from tests.client.cluster import ScriptedCluster, cluster
 from tests.consumer.world import FakeKafka
 
@@ -211,7 +211,7 @@ async def test_without_a_committed_offset_the_reset_policy_says(autojump_clock: 
 
 @pytest.mark.parametrize("auto", [None, 1.0])
 async def test_who_gets_the_partition_goes_on_with_both_flows(auto: float | None, autojump_clock: Clock) -> None:
-    """A rebalance in the midst: both flows are committed with what goes, and the other member goes on with both."""
+    """A rebalance in the midst: both flows are committed with what goes, and the other member continues with both."""
     kafka = behind(partitions=2)
     options = {**MODE, "assignors": ("cooperative-sticky",), "auto_commit_interval_s": auto}
     got: list[int] = []
@@ -352,5 +352,5 @@ async def test_text_of_a_newer_version_is_an_error_and_nothing_is_left_behind(au
 async def test_the_mode_needs_a_group() -> None:
     cluster_of_nobody = FakeKafka(a=1)
     async with cluster(cluster_of_nobody) as brokers:
-        with pytest.raises(ConfigurationError, match=r"enable\.parallel\.rebalance needs a group"):
+        with pytest.raises(ConfigurationError, match=r"enable_parallel_rebalance needs a group"):
             brokers.consumer(partitions=[A0], enable_parallel_rebalance=True)

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 import trio
+from kafka_share_proxy.client.consumer import Consumer
+from kafka_share_proxy.client.polled_records import ConsumerRecord
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.client.consumer import Consumer
-from proxy.client.polled_records import ConsumerRecord
-from proxy.wire.values import TopicPartition
 from tests.client.cluster import ScriptedCluster, cluster
 from tests.consumer.world import FakeKafka
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kafka_share_proxy.commits.asked_commits import AskedCommit, asked_commits, final_nul, kept_metadata
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.loop.promise import on_its_own
+from kafka_share_proxy.offsets.commit_text import parse_commit_text
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.commits.asked_commits import AskedCommit, asked_commits, final_nul, kept_metadata
-from proxy.forwarding.interfaces import Call
-from proxy.loop.promise import on_its_own
-from proxy.offsets.commit_text import parse_commit_text
-from proxy.wire import registry
-from proxy.wire.errors import ErrorCode
 from tests.support.commit_world import CommitWorld
 
 METADATA = 3

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kafka_share_proxy.audit.stream import Audit
+from kafka_share_proxy.commits import audit_events
+from kafka_share_proxy.commits.audit_events import CommitAudit
+from kafka_share_proxy.loop.promise import PROCESS
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.audit.stream import Audit
-from proxy.commits import audit_events
-from proxy.commits.audit_events import CommitAudit
-from proxy.loop.promise import PROCESS
-from proxy.wire.errors import ErrorCode
 from tests.support import audit_lines
 from tests.support.commit_world import CommitWorld
 

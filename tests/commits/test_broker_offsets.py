@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from proxy.commits.broker_offsets import BrokerOffset, ask_committed
-from proxy.loop.promise import on_its_own
-from proxy.wire import registry
-from proxy.wire.errors import ErrorCode
-from proxy.wire.values import TopicPartition
+from kafka_share_proxy.commits.broker_offsets import BrokerOffset, ask_committed
+from kafka_share_proxy.loop.promise import on_its_own
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import TopicPartition
+
 from tests.support.commit_world import CommitWorld
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -6,15 +6,15 @@ import itertools
 from typing import Any
 
 import pytest
+from kafka_share_proxy.commits import commit_apis
+from kafka_share_proxy.commits.carried_requests import CarriedCommits
+from kafka_share_proxy.commits.services import FEATURE, CommitServices
+from kafka_share_proxy.fleet.carried import CarriedFeatures, CarriedRequests, NothingKept
+from kafka_share_proxy.fleet.edge import PeerEdge
+from kafka_share_proxy.fleet.group_owners import PeerLost
+from kafka_share_proxy.fleet.owner import PeerOwner
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.commits import commit_apis
-from proxy.commits.carried_requests import CarriedCommits
-from proxy.commits.services import FEATURE, CommitServices
-from proxy.fleet.carried import CarriedFeatures, CarriedRequests, NothingKept
-from proxy.fleet.edge import PeerEdge
-from proxy.fleet.group_owners import PeerLost
-from proxy.fleet.owner import PeerOwner
-from proxy.wire.errors import ErrorCode
 from tests.support.commit_world import Committed, CommitWorld
 from tests.support.far import One, Wire
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.commits import commit_apis
+from kafka_share_proxy.forwarding.declared_api import Needs
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.loop.promise import on_its_own
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.messages import Message
 
-from proxy.commits import commit_apis
-from proxy.forwarding.declared_api import Needs
-from proxy.forwarding.interfaces import Call
-from proxy.loop.promise import on_its_own
-from proxy.wire import registry
-from proxy.wire.errors import ErrorCode
-from proxy.wire.messages import Message
 from tests.support.commit_world import CommitWorld
 
 APIS = (*commit_apis.COMMITS, *commit_apis.DELETIONS)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from proxy.commits.counters import OTHERS, CommitFigures, GroupCommits, HeldSurvey, survey
-from proxy.commits.held_state import HeldCommits
-from proxy.wire.errors import ErrorCode
-from proxy.wire.values import TopicPartition
+from kafka_share_proxy.commits.counters import OTHERS, CommitFigures, GroupCommits, HeldSurvey, survey
+from kafka_share_proxy.commits.held_state import HeldCommits
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import TopicPartition
+
 from tests.support.commit_world import CommitWorld
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kafka_share_proxy.commits.early_looks import WORDS, wanted
+from kafka_share_proxy.forwarding.early_looks import ByKnownGroup
+from kafka_share_proxy.forwarding.request_inspection import GroupLook
+from kafka_share_proxy.forwarding.walking import Pending, RequestWalk, Table
+from kafka_share_proxy.wire import frames, registry
 
-from proxy.commits.early_looks import WORDS, wanted
-from proxy.forwarding.early_looks import ByKnownGroup
-from proxy.forwarding.request_inspection import GroupLook
-from proxy.forwarding.walking import Pending, RequestWalk, Table
-from proxy.wire import frames, registry
 from tests.support.commit_world import CommitWorld
 
 ALL = [(key, version) for key in WORDS for version in range(registry.versions(key)[0], registry.versions(key)[1] + 1)]

@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 import trio
-from trio.testing import MockClock
-
-from proxy.brokers.own_client import AuthenticationNeeded
-from proxy.commits import followed_groups
-from proxy.commits.followed_groups import PASS_AFTER_S, FollowedGroups
-from proxy.commits.state_records import (
+from kafka_share_proxy.brokers.own_client import AuthenticationNeeded
+from kafka_share_proxy.commits import followed_groups
+from kafka_share_proxy.commits.followed_groups import PASS_AFTER_S, FollowedGroups
+from kafka_share_proxy.commits.state_records import (
     INDIVIDUAL_COMMITS,
     TOPIC,
     GroupKey,
@@ -22,10 +20,12 @@ from proxy.commits.state_records import (
     group_value,
     range_value,
 )
-from proxy.durable import tail as tail_module
-from proxy.durable.state_partitions import state_partition
-from proxy.durable.tail import Tail
-from proxy.wire.records import Record
+from kafka_share_proxy.durable import tail as tail_module
+from kafka_share_proxy.durable.state_partitions import state_partition
+from kafka_share_proxy.durable.tail import Tail
+from kafka_share_proxy.wire.records import Record
+from trio.testing import MockClock
+
 from tests.support import state_cluster
 from tests.support.state_cluster import StateCluster
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from proxy.commits.held_state import HeldCommits
-from proxy.commits.state_records import INDIVIDUAL_COMMITS, GroupKey, RangeKey, RangeValue, encode_key, group_value
-from proxy.commits.state_records import range_value as stored
-from proxy.durable.described_state import HeldState
-from proxy.durable.state_partitions import state_partition
-from proxy.wire.values import TopicPartition
+from kafka_share_proxy.commits.held_state import HeldCommits
+from kafka_share_proxy.commits.state_records import (
+    INDIVIDUAL_COMMITS,
+    GroupKey,
+    RangeKey,
+    RangeValue,
+    encode_key,
+    group_value,
+)
+from kafka_share_proxy.commits.state_records import range_value as stored
+from kafka_share_proxy.durable.described_state import HeldState
+from kafka_share_proxy.durable.state_partitions import state_partition
+from kafka_share_proxy.wire.values import TopicPartition
 
 ID = bytes(range(16))
 
@@ -51,3 +58,16 @@ async def test_groups_of_partitions_that_others_own_are_forgotten() -> None:
     assert state_partition("g") != state_partition("other")
     await held.forget({state_partition("g")})
     assert set(held.groups) == {"other"}
+
+
+async def test_everything_held_of_some_partitions_can_be_stored_again() -> None:
+    """Groups, and each range with its topic id and mark; what belongs to other owners is left out."""
+    held, again = HeldCommits(), HeldCommits()
+    groups = ["g", next(name for name in map(str, range(99)) if state_partition(name) != state_partition("g"))]
+    for name in groups:
+        mark = (encode_key(GroupKey(name)), group_value(5))
+        await held.load([mark, record(45, 47, 43, name), record(50, 50, 44, name), record(7, 7, 3, name, partition=1)])
+    wanted = {state_partition("g")}
+    await again.load([(encode_key(key), value) for key, value in held.stored(wanted, time_ms=9)])
+    assert again.groups == {"g": held.groups["g"]}
+    assert list(again.stored(wanted, time_ms=9)) == list(held.stored(wanted, time_ms=9))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.commits.locked_partitions import text_of, with_locks, with_whole_group
+from kafka_share_proxy.loop.promise import Promise, on_its_own
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.commits.locked_partitions import text_of, with_locks, with_whole_group
-from proxy.loop.promise import Promise, on_its_own
-from proxy.wire.values import TopicPartition
 from tests.support.commit_world import CommitWorld
 
 PLACES = [TopicPartition("t", 1), TopicPartition("t", 0)]

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import pytest
+from kafka_share_proxy.commits.marking import ASKED_AGAIN_S, SEEN_MAX_S
+from kafka_share_proxy.commits.services import FEATURE
+from kafka_share_proxy.fleet.group_owners import Peer, PeerLost
+from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.commits.marking import ASKED_AGAIN_S, SEEN_MAX_S
-from proxy.commits.services import FEATURE
-from proxy.fleet.group_owners import Peer, PeerLost
-from proxy.loop.promise import Promise
-from proxy.wire.errors import ErrorCode
 from tests.support.commit_world import OFFSET_COMMIT, CommitWorld
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.durable.gate import HOLD_MAX_S
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.durable.gate import HOLD_MAX_S
-from proxy.wire.errors import ErrorCode
 from tests.support.commit_world import OFFSET_FETCH, CommitWorld
 
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from proxy.commits.partition_locks import PartitionLocks
+from kafka_share_proxy.commits.partition_locks import PartitionLocks
 
 
 class Asker:

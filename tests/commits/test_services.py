@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from proxy.commits.services import FEATURE
-from proxy.durable.owner_routing import OwnedServices
+from kafka_share_proxy.commits.services import FEATURE
+from kafka_share_proxy.durable.owner_routing import OwnedServices
+
 from tests.support.commit_world import CommitWorld
 
 

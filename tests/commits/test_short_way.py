@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
+from kafka_share_proxy.wire import frames, messages
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.wire import frames, messages
-from proxy.wire.errors import ErrorCode
 from tests.support.commit_world import OFFSET_COMMIT, Api, Committed, CommitWorld
 
 VERSION = 9

@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from proxy.commits import state_records
-from proxy.commits.state_records import INDIVIDUAL_COMMITS, GroupKey, RangeKey, RangePlace, RangeValue
-from proxy.durable.partition_log import Reign
-from proxy.durable.state_partitions import state_partition
-from proxy.wire import registry
-from proxy.wire.errors import RemoteProtocolError
-from proxy.wire.records import Record
+from kafka_share_proxy.commits import state_records
+from kafka_share_proxy.commits.state_records import INDIVIDUAL_COMMITS, GroupKey, RangeKey, RangePlace, RangeValue
+from kafka_share_proxy.durable.partition_log import Reign
+from kafka_share_proxy.durable.state_partitions import state_partition
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.wire.records import Record
 
 ID = bytes(range(16))
 KEY = RangeKey("gruppe-ü", "orders", 3, 43, 45)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from proxy.commits.state_records import RangeKey
-from proxy.commits.storing import RECORD_BYTES, StoredChange, store, stored
-from proxy.loop.promise import on_its_own
-from proxy.offsets.ranges import OffsetSpan, RangeChange
-from proxy.wire.errors import ErrorCode
-from proxy.wire.values import TopicPartition
+from kafka_share_proxy.commits.state_records import RangeKey
+from kafka_share_proxy.commits.storing import RECORD_BYTES, StoredChange, store, stored
+from kafka_share_proxy.loop.promise import on_its_own
+from kafka_share_proxy.offsets.ranges import OffsetSpan, RangeChange
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import TopicPartition
+
 from tests.support.commit_world import CommitWorld
 
 PLACE = TopicPartition("t", 0)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import gc
 
 import pytest
+from kafka_share_proxy.commits.usual_commits import UsualCommit
+from kafka_share_proxy.durable.gate import HOLD_MAX_S
+from kafka_share_proxy.durable.interfaces import ANSWER_MAX_S
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.commits.usual_commits import UsualCommit
-from proxy.durable.gate import HOLD_MAX_S
-from proxy.durable.interfaces import ANSWER_MAX_S
-from proxy.wire.errors import ErrorCode
 from tests.support.commit_world import OFFSET_COMMIT, CommitWorld
 
 NOT_AVAILABLE = [ErrorCode.COORDINATOR_NOT_AVAILABLE]

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxy.wire import registry
-from proxy.wire.errors import ErrorCode
-from proxy.wire.values import TopicPartition
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import TopicPartition
 
 Reply = Callable[[Any], None]
 EMPTY, PREPARING, COMPLETING, STABLE = "Empty", "PreparingRebalance", "CompletingRebalance", "Stable"

@@ -9,9 +9,10 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from proxy.consumer.requests import ANY_NODE, FailureKind, Lane, RequestFailure, UnsentRequest
-from proxy.wire import frames, registry
-from proxy.wire.frames import FrameReader
+from kafka_share_proxy.consumer.requests import ANY_NODE, FailureKind, Lane, RequestFailure, UnsentRequest
+from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.frames import FrameReader
+
 from tests.consumer.world import Member
 
 KEYS = {name: key for key, name in registry.API_KEYS.items()}

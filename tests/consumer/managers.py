@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.consumer.coordinator_requests import CoordinatorRequests
-from proxy.consumer.metadata_requests import MetadataRequests
-from proxy.consumer.options import ConsumerOptions
-from proxy.consumer.requests import FailureKind, RequestFailure, RetryBackoff, UnsentRequest
-from proxy.consumer.states import coordinator_trace
-from proxy.wire import registry
+from kafka_share_proxy.consumer.coordinator_requests import CoordinatorRequests
+from kafka_share_proxy.consumer.metadata_requests import MetadataRequests
+from kafka_share_proxy.consumer.options import ConsumerOptions
+from kafka_share_proxy.consumer.requests import FailureKind, RequestFailure, RetryBackoff, UnsentRequest
+from kafka_share_proxy.consumer.states import coordinator_trace
+from kafka_share_proxy.wire import registry
+
 from tests.consumer.messages import crossed
 
 NOW = 1000.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.wire import registry
+from kafka_share_proxy.wire import registry
 
 
 def crossed(message: Any, version: int) -> Any:

@@ -10,13 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxy.consumer.events import Subscribe
-from proxy.consumer.share_core import ShareCore, Taken
-from proxy.consumer.share_options import ShareConsumerOptions
-from proxy.wire import registry
-from proxy.wire.errors import ErrorCode
-from proxy.wire.records import iter_batches
-from proxy.wire.values import TopicPartition
+from kafka_share_proxy.consumer.events import Subscribe
+from kafka_share_proxy.consumer.share_core import ShareCore, Taken
+from kafka_share_proxy.consumer.share_options import ShareConsumerOptions
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.records import iter_batches
+from kafka_share_proxy.wire.values import TopicPartition
+
 from tests.consumer.world import FakeKafka, World
 
 HEARTBEAT_MS = 1000

@@ -8,10 +8,17 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
+from kafka_share_proxy.consumer.events import (
+    AssignPartitions,
+    Commit,
+    FetchArrived,
+    LeaveGroup,
+    PartitionsLost,
+    RevokePartitions,
+)
+from kafka_share_proxy.consumer.partitions import OffsetAndMetadata
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.consumer.events import AssignPartitions, Commit, FetchArrived, LeaveGroup, PartitionsLost, RevokePartitions
-from proxy.consumer.partitions import OffsetAndMetadata
-from proxy.wire.values import TopicPartition
 from tests.consumer.live import LiveWorld
 from tests.consumer.test_core import COOPERATIVE, EAGER, JOINED, PROTOCOLS, QUIET
 from tests.consumer.world import Member
@@ -130,7 +137,7 @@ def test_a000_2_what_is_delayed_goes_to_a_stock_member_only_when_it_is_released(
         live.world.until(lambda: bool(a.core.ledger.next), [a, stock])
         delayed = a.core.ledger.next
         for _ in range(DELAYED_POLLS):
-            assert a.core.delay_revoke(delayed)
+            assert a.core.delay_revoke(delayed, live.world.now)
             a.poll()
             live.world.run(0.1, [stock])
             assert not stock.has() & delayed
@@ -152,7 +159,7 @@ def commit_while_delaying(live: Live, a: Member, stock: Stock) -> None:
     for _ in range(200):
         if 1 in a.results():
             break
-        a.core.delay_revoke(a.core.ledger.next)
+        a.core.delay_revoke(a.core.ledger.next, live.world.now)
         a.poll()
         live.world.run(0.05, [stock])
     assert a.results()[1].value is None

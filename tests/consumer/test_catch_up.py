@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kafka_share_proxy.consumer.events import CatchUpChanged, Commit
+from kafka_share_proxy.consumer.offset_requests import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from kafka_share_proxy.consumer.partitions import Flow
+from kafka_share_proxy.consumer.requests import FailureKind, Lane, RequestFailure
+from kafka_share_proxy.offsets.ranges import OffsetSpan
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.consumer.events import CatchUpChanged, Commit
-from proxy.consumer.offset_requests import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from proxy.consumer.partitions import Flow
-from proxy.consumer.requests import FailureKind, Lane, RequestFailure
-from proxy.offsets.ranges import OffsetSpan
-from proxy.wire.values import TopicPartition
 from tests.consumer.world import FakeKafka, Member, World
 
 P = TopicPartition("a", 0)
@@ -63,7 +63,7 @@ def test_nothing_between_two_ranges_comes_again() -> None:
 
 
 def test_one_flow_that_fails_does_not_keep_the_other() -> None:
-    """A node that does not answer the child answers the main flow; the child goes on where it was."""
+    """A node that does not answer the child answers the main flow; the child continues where it was."""
     world, member = behind()
     refused = [0]
 

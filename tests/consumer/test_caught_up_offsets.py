@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-
-from proxy.consumer.caught_up_offsets import CaughtUpOffsets
-from proxy.consumer.partitions import Flow, OffsetAndMetadata
-from proxy.offsets.commit_text import parse_commit_text
-from proxy.offsets.ranges import OffsetRanges, OffsetSpan
+from kafka_share_proxy.consumer.caught_up_offsets import CaughtUpOffsets
+from kafka_share_proxy.consumer.partitions import Flow, OffsetAndMetadata
+from kafka_share_proxy.offsets.commit_text import parse_commit_text
+from kafka_share_proxy.offsets.ranges import OffsetRanges, OffsetSpan
 
 MAIN, CHILD = Flow.MAIN, Flow.CHILD
 

@@ -1,24 +1,24 @@
-"""A member of a classic group alone: what it asks, and what each answer does to it."""
+"""A member of a classic group alone: what it asks, and what each response does to it."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from kafka_share_proxy.consumer.assignors.range_assignor import RangeAssignor
+from kafka_share_proxy.consumer.assignors.sticky_assignor import CooperativeStickyAssignor
+from kafka_share_proxy.consumer.classic_membership import ClassicMembership
+from kafka_share_proxy.consumer.classic_messages import MemberIdentity
+from kafka_share_proxy.consumer.events import AssignPartitions, BackgroundError, PartitionsLost, RevokePartitions
+from kafka_share_proxy.consumer.group_protocol import GroupAssignment, read_subscription, write_assignment
+from kafka_share_proxy.consumer.options import ConsumerOptions
+from kafka_share_proxy.consumer.partitions import NOTHING
+from kafka_share_proxy.consumer.rebalance_flow import RebalanceFlow
+from kafka_share_proxy.consumer.requests import Lane, UnsentRequest
+from kafka_share_proxy.consumer.states import RebalanceState, rebalance_trace
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.consumer.assignors.range_assignor import RangeAssignor
-from proxy.consumer.assignors.sticky_assignor import CooperativeStickyAssignor
-from proxy.consumer.classic_membership import ClassicMembership
-from proxy.consumer.classic_messages import MemberIdentity
-from proxy.consumer.events import AssignPartitions, BackgroundError, PartitionsLost, RevokePartitions
-from proxy.consumer.group_protocol import GroupAssignment, read_subscription, write_assignment
-from proxy.consumer.options import ConsumerOptions
-from proxy.consumer.partitions import NOTHING
-from proxy.consumer.rebalance_flow import RebalanceFlow
-from proxy.consumer.requests import Lane, UnsentRequest
-from proxy.consumer.states import RebalanceState, rebalance_trace
-from proxy.wire.errors import ErrorCode
-from proxy.wire.values import TopicPartition
 from tests.consumer.managers import BARRED, GONE, NOW, answer, backoff, found_coordinator, known_topics, nothing, only
 
 P0, P1 = TopicPartition("p", 0), TopicPartition("p", 1)
@@ -163,7 +163,7 @@ def test_a_cooperative_member_that_delays_joins_another_rebalance_and_still_owns
 
 
 def test_what_is_released_while_it_joins_underneath_is_given_up_when_it_is_synced() -> None:
-    """The answer may give it back: it is then read on, and nothing completes."""
+    """The response may give it back: it is then read on, and nothing completes."""
     for given_back in (True, False):
         play = Play(cooperative=True)
         play.join()
@@ -262,7 +262,7 @@ def test_without_an_answered_heartbeat_the_session_expires_here_too() -> None:
 
 @pytest.mark.parametrize("code", [22, 25])
 def test_a_heartbeat_that_a_join_has_overtaken_is_no_loss(code: int) -> None:
-    """They go by two connections: the answer to the old generation may come when the new one is known."""
+    """They go by two connections: the response to the old generation may come when the new one is known."""
     for answered_first in (True, False):
         play = Play(cooperative=True)
         play.join()

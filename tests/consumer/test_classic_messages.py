@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.consumer import classic_messages as messages
+from kafka_share_proxy.consumer.assignors.sticky_assignor import CooperativeStickyAssignor, StickyAssignor
+from kafka_share_proxy.consumer.classic_messages import JoinFacts, MemberIdentity
+from kafka_share_proxy.consumer.group_protocol import read_sticky_user_data, read_subscription
+from kafka_share_proxy.consumer.options import ConsumerOptions
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.consumer import classic_messages as messages
-from proxy.consumer.assignors.sticky_assignor import CooperativeStickyAssignor, StickyAssignor
-from proxy.consumer.classic_messages import JoinFacts, MemberIdentity
-from proxy.consumer.group_protocol import read_sticky_user_data, read_subscription
-from proxy.consumer.options import ConsumerOptions
-from proxy.wire.values import TopicPartition
 from tests.consumer.messages import crossed
 
 P0 = TopicPartition("p", 0)

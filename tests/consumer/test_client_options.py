@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-
-from proxy.consumer.client_options import ClientOptions
-from proxy.consumer.options import ConfigurationError, ConsumerOptions
-from proxy.consumer.share_options import ShareConsumerOptions
+from kafka_share_proxy.consumer.client_options import ClientOptions
+from kafka_share_proxy.consumer.options import ConfigurationError, ConsumerOptions
+from kafka_share_proxy.consumer.share_options import ShareConsumerOptions
 
 KINDS = (ConsumerOptions, ShareConsumerOptions)
 

@@ -8,15 +8,17 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis.strategies import integers, lists, sampled_from, tuples
+from kafka_share_proxy.consumer.classic_messages import MemberIdentity
+from kafka_share_proxy.consumer.commit_requests import CommitRequests
+from kafka_share_proxy.consumer.events import BrokerRefused, CallDone, CommitRefused, PartitionLostError
+from kafka_share_proxy.consumer.partitions import OffsetAndMetadata, Partitions
+from kafka_share_proxy.consumer.requests import UnsentRequest
+from kafka_share_proxy.offsets.commit_text import parse_commit_text
+from kafka_share_proxy.offsets.ranges import OffsetRanges
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.consumer.classic_messages import MemberIdentity
-from proxy.consumer.commit_requests import CommitRequests
-from proxy.consumer.events import BrokerRefused, CallDone, CommitRefused, PartitionLostError
-from proxy.consumer.partitions import OffsetAndMetadata, Partitions
-from proxy.consumer.requests import UnsentRequest
-from proxy.wire import registry
-from proxy.wire.errors import ErrorCode
-from proxy.wire.values import TopicPartition
 from tests.consumer.managers import BARRED, GONE, NOW, OPTIONS, backoff, found_coordinator, nothing, only
 from tests.consumer.messages import crossed
 
@@ -253,3 +255,128 @@ def test_a_rebalance_may_take_longer_than_the_time_out_of_calls() -> None:
         now = NOW + after_s
         assert group.answer(only(group.commits, now), now, a=ErrorCode.REBALANCE_IN_PROGRESS) == []
     assert group.answer(only(group.commits, NOW + 160), NOW + 160) == [CallDone(call_id=1)]
+
+
+# Commits of many ranges
+
+LONG = OffsetAndMetadata(0, "ic/1;" + ",".join(f"{n}-{n}" for n in range(1001, 9001, 2)))
+"""Of 4,000 ranges: more than a string of Kafka's protocol."""
+MEDIUM = OffsetAndMetadata(0, "ic/1;" + ",".join(f"{n}-{n}" for n in range(1001, 3001, 2)))
+"""Of 1,000 ranges: more than brokers accept by default."""
+TOO_LARGE = ErrorCode.OFFSET_METADATA_TOO_LARGE
+
+
+def text_of(request: UnsentRequest) -> str:
+    ((each,),) = [topic.partitions for topic in request.message.topics]
+    return str(each.committed_metadata)
+
+
+def ranges_of(*texts: str) -> OffsetRanges:
+    found = OffsetRanges()
+    for text in texts:
+        for start, end in parse_commit_text(text).ranges:
+            found.merge(start, end)
+    return found
+
+
+def looked_up(group: Group) -> list[Any]:
+    """Partitions that are asked about, and where to deliver what is committed."""
+    questions: list[Any] = []
+    group.commits.look_up = lambda partitions, deliver: questions.append((partitions, deliver))
+    return questions
+
+
+def test_a_text_beyond_a_string_is_sent_in_several_commits_one_after_the_other() -> None:
+    group = Group()
+    questions = looked_up(group)
+    group.commits.commit({A: LONG}, 1)
+    texts: list[str] = []
+    while not questions:
+        request = only(group.commits)
+        texts.append(text_of(request))
+        assert len(texts[-1]) <= 32_767
+        assert group.answer(request) == []
+    assert len(texts) == 2
+    assert ranges_of(*texts) == parse_commit_text(LONG.metadata).ranges
+    ((partitions, deliver),) = questions
+    assert partitions == {A}
+    assert deliver({A: OffsetAndMetadata(0, texts[0])}) == [CallDone(call_id=1)], "the first ranges are shown"
+
+
+def test_a_broker_that_keeps_the_last_of_several_texts_is_noticed() -> None:
+    """offset.metadata.max.bytes may be higher than a string."""
+    group = Group()
+    questions = looked_up(group)
+    group.commits.commit({A: LONG}, 1)
+    first, second = only(group.commits), None
+    group.answer(first)
+    second = only(group.commits)
+    group.answer(second)
+    (done,) = questions[0][1]({A: OffsetAndMetadata(0, text_of(second))})
+    assert ranges_of(text_of(first)) == OffsetRanges(done.value.left_out[A])
+    group.commits.commit({A: LONG}, 2)
+    assert len(text_of(only(group.commits))) <= 4096, "the widest from now on"
+
+
+def test_what_a_broker_refuses_as_too_large_is_made_shorter_and_the_rest_is_returned() -> None:
+    group = Group()
+    group.commits.commit({A: MEDIUM}, 1)
+    request = only(group.commits)
+    assert text_of(request) == MEDIUM.metadata
+    assert group.answer(request, a=TOO_LARGE) == []
+    shorter = only(group.commits)
+    assert 4000 < len(text_of(shorter)) <= 4096
+    (done,) = group.answer(shorter)
+    left_out = OffsetRanges(done.value.left_out[A])
+    for start, end in ranges_of(text_of(shorter)):
+        left_out.merge(start, end)
+    assert left_out == ranges_of(MEDIUM.metadata), "nothing is lost in between"
+
+
+def test_the_offset_is_committed_without_ranges_where_none_are_accepted() -> None:
+    group = Group()
+    group.commits.commit({A: MEDIUM}, 1)
+    for _ in range(2):
+        assert group.answer(only(group.commits), a=TOO_LARGE) == []
+    last = only(group.commits)
+    assert text_of(last) == "ic/1;"
+    (done,) = group.answer(last)
+    assert OffsetRanges(done.value.left_out[A]) == ranges_of(MEDIUM.metadata)
+
+
+def test_a_broker_that_refuses_even_that_is_an_error() -> None:
+    group = Group()
+    group.commits.commit({A: MEDIUM}, 1)
+    for _ in range(2):
+        assert group.answer(only(group.commits), a=TOO_LARGE) == []
+    (done,) = group.answer(only(group.commits), a=TOO_LARGE)
+    assert done.value.errors[A].code is TOO_LARGE
+
+
+def test_a_newer_commit_takes_the_place_of_what_is_left_of_a_longer_one() -> None:
+    group = Group()
+    looked_up(group)
+    group.commits.commit({A: LONG}, 1)
+    request = only(group.commits)
+    group.commit(2, a=9000)
+    assert group.answer(request) == []
+    request = only(group.commits)
+    assert text_of(request) == "text"
+    assert group.answer(request) == [CallDone(call_id=1), CallDone(call_id=2)]
+
+
+def test_a_text_that_is_sent_again_after_a_failure_continues_where_it_was() -> None:
+    group = Group()
+    looked_up(group)
+    group.commits.commit({A: LONG}, 1)
+    group.answer(only(group.commits))
+    second = only(group.commits)
+    assert group.answer(second, a=ErrorCode.REBALANCE_IN_PROGRESS) == []
+    assert text_of(only(group.commits, NOW + 10)) == text_of(second)
+
+
+def test_a_long_text_of_the_user_is_refused_by_the_broker() -> None:
+    group = Group()
+    group.commits.commit({A: OffsetAndMetadata(1, "x" * 5000)}, 1)
+    (done,) = group.answer(only(group.commits), a=TOO_LARGE)
+    assert done.value.errors[A].code is TOO_LARGE

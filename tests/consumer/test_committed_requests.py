@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kafka_share_proxy.consumer.classic_messages import MemberIdentity
+from kafka_share_proxy.consumer.committed_requests import CommittedRequests
+from kafka_share_proxy.consumer.events import BrokerRefused, ConsumerError
+from kafka_share_proxy.consumer.options import ConsumerOptions
+from kafka_share_proxy.consumer.partitions import OffsetAndMetadata
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.consumer.classic_messages import MemberIdentity
-from proxy.consumer.committed_requests import CommittedRequests
-from proxy.consumer.events import BrokerRefused, ConsumerError
-from proxy.consumer.options import ConsumerOptions
-from proxy.consumer.partitions import OffsetAndMetadata
-from proxy.wire import registry
-from proxy.wire.errors import ErrorCode
-from proxy.wire.values import TopicPartition
 from tests.consumer.managers import BARRED, GONE, NOW, backoff, found_coordinator, nothing, only
 from tests.consumer.messages import crossed
 

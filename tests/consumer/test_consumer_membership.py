@@ -1,22 +1,22 @@
-"""A member of a KIP-848 group alone: what each heartbeat says, and what each answer does."""
+"""A member of a KIP-848 group alone: what each heartbeat says, and what each response does."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from kafka_share_proxy.consumer.classic_messages import MemberIdentity
+from kafka_share_proxy.consumer.consumer_membership import ConsumerMembership
+from kafka_share_proxy.consumer.events import AssignPartitions, BackgroundError, PartitionsLost, RevokePartitions
+from kafka_share_proxy.consumer.options import ConsumerOptions
+from kafka_share_proxy.consumer.partitions import NOTHING
+from kafka_share_proxy.consumer.rebalance_flow import RebalanceFlow
+from kafka_share_proxy.consumer.requests import UnsentRequest
+from kafka_share_proxy.consumer.states import RebalanceState, rebalance_trace
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.consumer.classic_messages import MemberIdentity
-from proxy.consumer.consumer_membership import ConsumerMembership
-from proxy.consumer.events import AssignPartitions, BackgroundError, PartitionsLost, RevokePartitions
-from proxy.consumer.options import ConsumerOptions
-from proxy.consumer.partitions import NOTHING
-from proxy.consumer.rebalance_flow import RebalanceFlow
-from proxy.consumer.requests import UnsentRequest
-from proxy.consumer.states import RebalanceState, rebalance_trace
-from proxy.wire import registry
-from proxy.wire.errors import ErrorCode
-from proxy.wire.values import TopicPartition
 from tests.consumer.managers import (
     BARRED,
     GONE,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kafka_share_proxy.consumer.coordinator_requests import CoordinatorRequests
+from kafka_share_proxy.consumer.events import BackgroundError
+from kafka_share_proxy.consumer.requests import FailureKind, RequestFailure
+from kafka_share_proxy.consumer.states import coordinator_trace
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.consumer.coordinator_requests import CoordinatorRequests
-from proxy.consumer.events import BackgroundError
-from proxy.consumer.requests import FailureKind, RequestFailure
-from proxy.consumer.states import coordinator_trace
-from proxy.wire.errors import ErrorCode
 from tests.consumer.managers import BARRED, GONE, NOW, TIMED_OUT, answer, backoff, found_coordinator, nothing, only
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from proxy.consumer.events import (
+from kafka_share_proxy.consumer.events import (
     Assign,
     Commit,
     CommitRefused,
@@ -19,9 +18,10 @@ from proxy.consumer.events import (
     Subscribe,
     UpdateMetadata,
 )
-from proxy.consumer.options import ConfigurationError
-from proxy.consumer.partitions import NOTHING, OffsetAndMetadata
-from proxy.wire.values import TopicPartition
+from kafka_share_proxy.consumer.options import ConfigurationError
+from kafka_share_proxy.consumer.partitions import NOTHING, OffsetAndMetadata
+from kafka_share_proxy.wire.values import TopicPartition
+
 from tests.consumer.world import FakeKafka, Member, World
 
 P0, P1 = TopicPartition("p", 0), TopicPartition("p", 1)
@@ -139,7 +139,7 @@ def test_a000_2_a_delayed_partition_goes_to_nobody_and_the_others_are_read_on(pr
     delayed = a.core.ledger.next
     kept = {P0, P1} - delayed
     for _ in range(20):
-        assert a.core.delay_revoke(delayed)
+        assert a.core.delay_revoke(delayed, world.now)
         for place in (P0, P1):
             world.kafka.produce(place, 1)
         world.run(0.2)
@@ -164,7 +164,7 @@ def test_a000_4_at_the_deadline_what_is_delayed_is_lost_and_the_member_stays(pro
     b = joining(world, protocol, max_poll_interval_s=60.0)
     world.until(lambda: bool(a.core.ledger.next), [a, b])
     learned, delayed = world.now, a.core.ledger.next
-    while a.core.delay_revoke(delayed) and world.now < learned + 100:
+    while a.core.delay_revoke(delayed, world.now) and world.now < learned + 100:
         world.run(0.5)
         a.poll()
         b.poll()
@@ -192,12 +192,12 @@ def test_a000_5_what_is_given_back_is_read_on_and_nothing_completes_later() -> N
     b = joining(world, protocol)
     world.until(lambda: bool(a.core.ledger.next), [a, b])
     (delayed,) = a.core.ledger.next
-    assert a.core.delay_revoke({delayed})
+    assert a.core.delay_revoke({delayed}, world.now)
     b.handle(LeaveGroup(1))
     for _ in range(100):
         if not a.core.ledger.outstanding:
             break
-        a.core.delay_revoke(a.core.ledger.next)
+        a.core.delay_revoke(a.core.ledger.next, world.now)
         world.run(0.2)
         a.poll()
     assert a.core.ledger.outstanding == NOTHING
@@ -214,7 +214,7 @@ def test_a000_8_the_member_stays_in_the_group_far_beyond_the_session_timeout_whi
     b = joining(world, protocol, max_poll_interval_s=300.0)
     world.until(lambda: bool(a.core.ledger.next), [a, b])
     for _ in range(300):
-        assert a.core.delay_revoke(a.core.ledger.next)
+        assert a.core.delay_revoke(a.core.ledger.next, world.now)
         world.run(0.5)
         a.poll()
         b.poll()
@@ -226,7 +226,7 @@ def test_a000_10_leaving_while_delaying_commits_and_leaves_at_once(protocol: str
     world, a = alone(protocol)
     b = joining(world, protocol)
     world.until(lambda: bool(a.core.ledger.next), [a, b])
-    a.core.delay_revoke(a.core.ledger.next)
+    a.core.delay_revoke(a.core.ledger.next, world.now)
     a.handle(Commit(1, offsets(p0=4, p1=4)))
     a.handle(LeaveGroup(2))
     began = world.now
@@ -274,7 +274,7 @@ def test_a_position_is_not_looked_for_while_a_commit_of_it_is_under_way() -> Non
 def test_delay_with_automatic_commits_is_refused_before_anything_else() -> None:
     _, a = alone("cooperative", auto_commit_interval_s=5.0)
     with pytest.raises(ConfigurationError, match="polled is not processed"):
-        a.core.delay_revoke({P0})
+        a.core.delay_revoke({P0}, 0.0)
 
 
 def test_a_group_is_needed_to_subscribe_and_to_commit() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from proxy.consumer.events import BrokerRefused
-from proxy.wire.errors import ErrorCode
+from kafka_share_proxy.consumer.events import BrokerRefused
+from kafka_share_proxy.wire.errors import ErrorCode
 
 
 def test_a_refusal_names_the_request_what_it_was_about_and_the_reason() -> None:

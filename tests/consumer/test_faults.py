@@ -6,8 +6,7 @@ import random
 from typing import Any
 
 import pytest
-
-from proxy.consumer.events import (
+from kafka_share_proxy.consumer.events import (
     AckPartitionsAssigned,
     AckPartitionsRevoked,
     BackgroundError,
@@ -19,11 +18,12 @@ from proxy.consumer.events import (
     Resume,
     Seek,
 )
-from proxy.consumer.partitions import OffsetAndMetadata
-from proxy.consumer.requests import FailureKind, RequestFailure, UnsentRequest
-from proxy.wire import registry
-from proxy.wire.errors import ErrorCode
-from proxy.wire.values import TopicPartition
+from kafka_share_proxy.consumer.partitions import OffsetAndMetadata
+from kafka_share_proxy.consumer.requests import FailureKind, RequestFailure, UnsentRequest
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import TopicPartition
+
 from tests.consumer.test_core import PROTOCOLS, alone, joining, offsets, positions
 from tests.consumer.world import FakeKafka, Member, World
 
@@ -56,7 +56,7 @@ def reads_on(world: World, member: Member) -> None:
 @ALL
 @pytest.mark.parametrize("kind", [FailureKind.DISCONNECTED, FailureKind.TIMED_OUT])
 def test_a001_10_a_lost_response_of_any_api_is_got_over(protocol: str, kind: FailureKind) -> None:
-    """The first request of each API has no answer; whether it was carried out is not known."""
+    """The first request of each API has no response; whether it was carried out is not known."""
     kafka = FakeKafka("consumer" if protocol == "consumer" else "classic", p=2)
     for api in (*APIS[protocol], "FindCoordinator"):
         kafka.faults[api] = [lost(kind)]
@@ -118,7 +118,7 @@ def test_a001_10_metadata_without_a_leader_are_waited_for_without_a_tight_loop(p
 
 @ALL
 def test_a001_10_a_callback_that_raises_or_is_cancelled_is_acknowledged_all_the_same(protocol: str) -> None:
-    """The application's part acknowledges whatever became of the callback: the rebalance goes on."""
+    """The application's part acknowledges whatever became of the callback: the rebalance continues."""
     world, member = alone(protocol)
     other = joining(world, protocol)
     world.until(lambda: bool(member.core.flow.revoking), [other])

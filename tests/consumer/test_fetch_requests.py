@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from kafka_share_proxy.consumer.events import BackgroundError, FetchArrived
+from kafka_share_proxy.consumer.fetch_requests import FetchedChunk, FetchRequests
+from kafka_share_proxy.consumer.metadata_requests import LeaderAndEpoch
+from kafka_share_proxy.consumer.offset_requests import OffsetRequests
+from kafka_share_proxy.consumer.options import ConsumerOptions
+from kafka_share_proxy.consumer.positions import Positions, PositionState
+from kafka_share_proxy.consumer.requests import UnsentRequest
+from kafka_share_proxy.offsets.ranges import OffsetSpan
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.records import Record, build_batch
+from kafka_share_proxy.wire.values import ZERO_UUID, TopicPartition
 
-from proxy.consumer.events import BackgroundError, FetchArrived
-from proxy.consumer.fetch_requests import FetchedChunk, FetchRequests
-from proxy.consumer.metadata_requests import LeaderAndEpoch
-from proxy.consumer.offset_requests import OffsetRequests
-from proxy.consumer.options import ConsumerOptions
-from proxy.consumer.positions import Positions, PositionState
-from proxy.consumer.requests import UnsentRequest
-from proxy.offsets.ranges import OffsetSpan
-from proxy.wire import registry
-from proxy.wire.records import Record, build_batch
-from proxy.wire.values import TopicPartition
 from tests.consumer.managers import BARRED, GONE, NOW, backoff, known_topics, nothing, only
 from tests.consumer.messages import crossed
 
@@ -299,7 +300,7 @@ def test_only_ranges_are_read_where_there_are_any() -> None:
     play.positions.seek(A, 3, ranges=(OffsetSpan(0, 15), OffsetSpan(24, 26)))
     play.positions[A].leader = play.metadata.leader(A)
     play.answer(only(play.fetches), a=batch(0) + batch(10))
-    assert play.positions[A].record_epoch == -1  # of the batch before the gap it would be wrong behind it
+    assert play.positions[A].record_epoch == -1  # of the batch before the gap it would be wrong after it
     request = only(play.fetches)
     assert asked(request) == {0: 24}
     play.answer(request, a=batch(20))
@@ -342,3 +343,17 @@ def test_answers_about_what_was_not_asked_are_passed_over() -> None:
     assert play.fetches.on_response(only(play.fetches), response(responses=[unknown]), NOW) == []
     assert play.answer(only(play.fetches), b=batch(0)) == []
     assert play.taken() == []
+
+
+def test_a_topic_without_an_id_is_fetched_by_name() -> None:
+    """A view that does not exist yet: by an id of zeros nobody could find it, and by its name the proxy creates it."""
+    play = Play(A)
+    play.metadata.topics["p"] = replace(play.metadata.topics["p"], topic_id=ZERO_UUID)
+    (request,) = play.fetches.poll(NOW).requests
+    assert request.versions == (12, 12)
+    assert [(topic.topic, topic.topic_id) for topic in request.message.topics] == [("p", ZERO_UUID)]
+    response = registry.message("FetchResponse")
+    partition = response.PartitionData(partition_index=A.partition, high_watermark=99, records=batch(0, 3))
+    topic = response.FetchableTopicResponse(topic="p", partitions=[partition])
+    play.fetches.on_response(request, crossed(response(responses=[topic]), 12), NOW)
+    assert play.taken() == [(str(A), 0, 3)]

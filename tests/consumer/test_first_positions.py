@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.consumer.events import BackgroundError, PositionFound
+from kafka_share_proxy.consumer.options import ConfigurationError, ConsumerOptions
+from kafka_share_proxy.consumer.requests import FailureKind, RequestFailure
+from kafka_share_proxy.offsets.ranges import OFFSET_MAX, OffsetSpan
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.consumer.events import BackgroundError, PositionFound
-from proxy.consumer.options import ConfigurationError, ConsumerOptions
-from proxy.consumer.requests import FailureKind, RequestFailure
-from proxy.offsets.ranges import OFFSET_MAX, OffsetSpan
-from proxy.wire.values import TopicPartition
 from tests.consumer.world import FakeKafka, Member, World
 
 P = TopicPartition("a", 0)
@@ -64,5 +64,5 @@ def test_questions_that_fail_for_good_are_told_and_asked_again(mode: bool) -> No
 def test_the_mode_needs_a_group_and_a_lag() -> None:
     with pytest.raises(ConfigurationError, match="needs a group"):
         ConsumerOptions(enable_parallel_rebalance=True)
-    with pytest.raises(ConfigurationError, match="catch_up_lag_min must be above 0"):
+    with pytest.raises(ConfigurationError, match="catch_up_lag_min=0: must be above 0"):
         ConsumerOptions(group_id="g", catch_up_lag_min=0)

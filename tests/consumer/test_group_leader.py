@@ -6,13 +6,18 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-
-from proxy.consumer.assignors.range_assignor import RangeAssignor
-from proxy.consumer.events import FatalGroupError
-from proxy.consumer.group_leader import GroupLeader
-from proxy.consumer.group_protocol import GroupSubscription, MalformedMember, read_assignment, write_subscription
-from proxy.wire import registry
-from proxy.wire.values import TopicPartition
+from kafka_share_proxy.consumer.assignors.range_assignor import RangeAssignor
+from kafka_share_proxy.consumer.assignors.weighted_sticky_assignor import WeightedStickyAssignor
+from kafka_share_proxy.consumer.events import FatalGroupError
+from kafka_share_proxy.consumer.group_leader import GroupLeader
+from kafka_share_proxy.consumer.group_protocol import (
+    GroupSubscription,
+    MalformedMember,
+    read_assignment,
+    write_subscription,
+)
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.values import TopicPartition
 
 
 class Topics:
@@ -22,6 +27,7 @@ class Topics:
         self.counts: dict[str, int] | None = counts
         self.asked: list[str] = []
         self.racks: dict[TopicPartition, frozenset[str]] = {}
+        self.weights: dict[str, tuple[float, ...]] = {}
 
     def partition_counts(self, topics: Iterable[str], _: float) -> dict[str, int] | None:
         self.asked = list(topics)
@@ -29,6 +35,9 @@ class Topics:
 
     def replica_racks(self, topics: Iterable[str]) -> dict[TopicPartition, frozenset[str]]:
         return {each: racks for each, racks in self.racks.items() if each.topic in topics}
+
+    def slot_weights(self, topics: Iterable[str]) -> dict[str, tuple[float, ...]]:
+        return {each: weights for each, weights in self.weights.items() if each in topics}
 
 
 def elected(protocol: str = "range", skip: bool = False, **members: bytes) -> Any:
@@ -112,3 +121,13 @@ def test_members_get_what_is_in_their_racks_and_anew_when_replicas_move() -> Non
     assert assigned(leader) == {"a": ["p-0"], "b": ["p-1"]}
     known.racks = {}
     assert not leader.must_assign_anew(3.0)
+
+
+def test_weights_balance_the_assignment_and_a_change_of_them_alone_moves_nothing() -> None:
+    known = Topics(p=4)
+    known.weights = {"p": (0.7, 0.1, 0.1, 0.1)}
+    leader = GroupLeader([WeightedStickyAssignor()], known)
+    leader.elected(elected("weighted-sticky", a=topics("p"), b=topics("p")))
+    assert assigned(leader) == {"a": ["p-0"], "b": ["p-1", "p-2", "p-3"]}
+    known.weights = {}
+    assert not leader.must_assign_anew(0.0), "two proxies may not know the same"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from proxy.consumer.deadlines import RebalanceProtocol
-from proxy.consumer.group_membership import GroupMembership
+from kafka_share_proxy.consumer.deadlines import RebalanceProtocol
+from kafka_share_proxy.consumer.group_membership import GroupMembership
+
 from tests.consumer.managers import NOW, OPTIONS, backoff, found_coordinator
 from tests.consumer.test_rebalance_flow import A, B, stable
 

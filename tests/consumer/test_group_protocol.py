@@ -7,8 +7,7 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis.strategies import binary
-
-from proxy.consumer.group_protocol import (
+from kafka_share_proxy.consumer.group_protocol import (
     NO_GENERATION,
     GroupAssignment,
     GroupSubscription,
@@ -23,7 +22,7 @@ from proxy.consumer.group_protocol import (
     write_assignment,
     write_subscription,
 )
-from proxy.wire.values import TopicPartition
+from kafka_share_proxy.wire.values import TopicPartition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 FULL = GroupSubscription(topics=("b", "a"), user_data=b"x", owned=(B0, A1, A0), generation=7, rack="r1")

@@ -5,15 +5,14 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from proxy.consumer.key_filter import KeyFilter, slots_of
-from proxy.views.fetch.key_filter import read_filter
-from proxy.views.model.slots import EvenCut
-from proxy.wire import records
-from proxy.wire.key_filter import NullKeys
-from proxy.wire.key_hash import SPACE, murmur2
-from proxy.wire.record_views import LazyRecords
-from proxy.wire.values import TopicPartition
+from kafka_share_proxy.consumer.key_filter import KeyFilter, slots_of
+from kafka_share_proxy.views.fetch.key_filter import read_filter
+from kafka_share_proxy.views.model.slots import EvenCut
+from kafka_share_proxy.wire import records
+from kafka_share_proxy.wire.key_filter import NullKeys
+from kafka_share_proxy.wire.key_hash import SPACE, murmur2
+from kafka_share_proxy.wire.record_views import LazyRecords
+from kafka_share_proxy.wire.values import TopicPartition
 
 HASHES = st.integers(0, SPACE - 1)
 RANGES = st.lists(st.tuples(HASHES, HASHES).map(lambda two: (min(two), max(two))), min_size=1, max_size=5)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.consumer.events import BackgroundError
+from kafka_share_proxy.consumer.metadata_requests import LeaderAndEpoch, MetadataRequests
+from kafka_share_proxy.consumer.options import ConsumerOptions
+from kafka_share_proxy.consumer.troubles import Troubles
+from kafka_share_proxy.wire import registry, slot_weights
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.consumer.events import BackgroundError
-from proxy.consumer.metadata_requests import LeaderAndEpoch, MetadataRequests
-from proxy.consumer.options import ConsumerOptions
-from proxy.wire import registry
-from proxy.wire.errors import ErrorCode
-from proxy.wire.values import TopicPartition
 from tests.consumer.managers import BARRED, GONE, NOW, OPTIONS, backoff, known_topics, nothing, only, tell_topics
 
 P0 = TopicPartition("p", 0)
@@ -106,12 +107,26 @@ def test_a_broker_may_ask_to_begin_at_the_bootstrap_servers() -> None:
 
 
 def test_a_topic_that_is_barred_is_an_error_that_names_it() -> None:
-    metadata = MetadataRequests(OPTIONS, backoff())
+    """And is not said to be absent."""
+    troubles = Troubles()
+    metadata = MetadataRequests(OPTIONS, backoff(), troubles=troubles)
     metadata.watch(["p"])
     response = registry.message("MetadataResponse")
     topic = response.MetadataResponseTopic(name="p", error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     (event,) = metadata.on_response(only(metadata), response(topics=[topic]), NOW)
     assert str(event.error) == "Metadata of topic p: TOPIC_AUTHORIZATION_FAILED"
+    assert troubles.why() == "topic 'p': TOPIC_AUTHORIZATION_FAILED"
+
+
+def test_a_leader_without_an_address_is_no_partition_without_a_leader() -> None:
+    """A rebootstrap forgets addresses, not leaders."""
+    troubles = Troubles()
+    metadata = MetadataRequests(OPTIONS, backoff(), troubles=troubles)
+    metadata.watch({"p"})
+    tell_topics(metadata, only(metadata), p=1)
+    metadata.nodes = {}
+    assert metadata.leader(P0) == LeaderAndEpoch()
+    assert not troubles.is_any
 
 
 def test_racks_are_those_of_the_brokers_that_have_a_partition() -> None:
@@ -129,3 +144,20 @@ def test_racks_are_those_of_the_brokers_that_have_a_partition() -> None:
     ]
     metadata.on_response(only(metadata, NOW + 1), response(brokers=brokers, topics=[topic]), NOW + 1)
     assert metadata.replica_racks(["p", "q"]) == {P0: frozenset("ab")}, "one broker is away, one names no rack"
+
+
+def test_weights_of_slots_are_requested_only_where_an_assignor_needs_them() -> None:
+    plain, weighing = MetadataRequests(OPTIONS, backoff()), MetadataRequests(OPTIONS, backoff(), needs_weights=True)
+    plain.watch({"p"})
+    weighing.watch({"p"})
+    assert only(plain).message.unknown_tags == ()
+    request = only(weighing)
+    assert slot_weights.is_requested(request.message.unknown_tags)
+    response = registry.message("MetadataResponse")
+    topics = [
+        response.MetadataResponseTopic(name="p", topic_id=b"p" * 16, partitions=[], unknown_tags=tags)
+        for tags in [(slot_weights.written([0.75, 0.25]),)]
+    ]
+    topics.append(response.MetadataResponseTopic(name="q", topic_id=b"q" * 16, partitions=[]))
+    weighing.on_response(request, response(brokers=[], topics=topics), NOW)
+    assert weighing.slot_weights(["p", "q", "x"]) == {"p": (0.75, 0.25)}

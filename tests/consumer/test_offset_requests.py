@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kafka_share_proxy.consumer.events import BackgroundError, BrokerRefused
+from kafka_share_proxy.consumer.metadata_requests import LeaderAndEpoch
+from kafka_share_proxy.consumer.offset_requests import FoundOffset, LogTruncated, NoOffsetForPartition, OffsetRequests
+from kafka_share_proxy.consumer.options import ConsumerOptions
+from kafka_share_proxy.consumer.positions import Positions, PositionState
+from kafka_share_proxy.consumer.requests import UnsentRequest
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.consumer.events import BackgroundError, BrokerRefused
-from proxy.consumer.metadata_requests import LeaderAndEpoch
-from proxy.consumer.offset_requests import FoundOffset, LogTruncated, NoOffsetForPartition, OffsetRequests
-from proxy.consumer.options import ConsumerOptions
-from proxy.consumer.positions import Positions, PositionState
-from proxy.consumer.requests import UnsentRequest
-from proxy.wire import registry
-from proxy.wire.values import TopicPartition
 from tests.consumer.managers import BARRED, GONE, NOW, backoff, known_topics, nothing, tell_topics
 from tests.consumer.messages import crossed
 

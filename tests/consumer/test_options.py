@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
-from proxy.consumer.deadlines import DelayLimits
-from proxy.consumer.options import ConfigurationError, ConsumerOptions
+from kafka_share_proxy.consumer.deadlines import DelayLimits
+from kafka_share_proxy.consumer.options import ConfigurationError, ConsumerOptions
 
 
 @pytest.mark.parametrize(("options", "text"), [
@@ -14,8 +13,8 @@ from proxy.consumer.options import ConfigurationError, ConsumerOptions
     ({"assignors": ("range", "fair")}, "assignor 'fair'"),
     ({"assignors": ()}, "names no assignor"),
     ({"heartbeat_interval_s": 45.0}, r"heartbeat\.interval\.ms must be below"),
-    ({"group_instance_id": "i"}, r"need a group\.id"),
-    ({"auto_commit_interval_s": 5.0}, r"need a group\.id"),
+    ({"group_instance_id": "i"}, r"needs a group \(group\.id\)"),
+    ({"auto_commit_interval_s": 5.0}, r"needs a group \(group\.id\)"),
     ({"retry_backoff_s": 2.0}, r"retry\.backoff\.ms must not"),
     ({"max_poll_interval_s": 0.0}, r"max\.poll\.interval\.ms must be above 0"),
     ({"max_revoke_delay_s": -1.0}, "max_revoke_delay must be above 0"),
@@ -26,7 +25,7 @@ def test_what_cannot_work_is_named(options: dict[str, object], text: str) -> Non
 
 
 def test_all_mistakes_are_told_at_once() -> None:
-    with pytest.raises(ConfigurationError, match=r"assignor 'x'.*; buffer_bytes_max must be above 0"):
+    with pytest.raises(ConfigurationError, match=r"assignor 'x'.*; buffer_bytes_max=0: must be above 0"):
         ConsumerOptions(assignors=("x",), buffer_bytes_max=0)
 
 

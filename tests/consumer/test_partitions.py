@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from proxy.consumer.partitions import by_topic, shown
-from proxy.wire.values import TopicPartition
+from kafka_share_proxy.consumer.partitions import by_topic, shown
+from kafka_share_proxy.wire.values import TopicPartition
 
 
 def test_partitions_are_grouped_by_topic_in_order() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from proxy.consumer.positions import Positions, PositionState
-from proxy.wire.values import TopicPartition
+from kafka_share_proxy.consumer.positions import Positions, PositionState
+from kafka_share_proxy.wire.values import TopicPartition
 
 A, B = TopicPartition("p", 0), TopicPartition("p", 1)
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 
 import pytest
-
-from proxy.consumer.deadlines import DelayLimits, RebalanceProtocol
-from proxy.consumer.events import AssignPartitions, PartitionsLost, RevokeCancelled, RevokePartitions
-from proxy.consumer.partitions import NOTHING
-from proxy.consumer.rebalance_flow import RebalanceFlow
-from proxy.consumer.states import RebalanceState, rebalance_trace
-from proxy.wire.values import TopicPartition
+from kafka_share_proxy.consumer.deadlines import DelayLimits, RebalanceProtocol
+from kafka_share_proxy.consumer.events import AssignPartitions, PartitionsLost, RevokeCancelled, RevokePartitions
+from kafka_share_proxy.consumer.partitions import NOTHING
+from kafka_share_proxy.consumer.rebalance_flow import RebalanceFlow
+from kafka_share_proxy.consumer.states import RebalanceState, rebalance_trace
+from kafka_share_proxy.wire.values import TopicPartition
 
 A, B, C = (TopicPartition("p", number) for number in range(3))
 EAGER, COOPERATIVE, _ = RebalanceProtocol

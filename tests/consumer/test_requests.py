@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-
-from proxy.consumer.requests import FailureKind, RequestFailure, RetryBackoff
+from kafka_share_proxy.consumer.requests import FailureKind, RequestFailure, RetryBackoff
 
 
 def test_a_backoff_doubles_up_to_its_limit_and_ends_with_success() -> None:

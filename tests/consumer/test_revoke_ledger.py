@@ -6,10 +6,9 @@ import pytest
 from hypothesis import settings as hypothesis_settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from hypothesis.strategies import frozensets, sampled_from
-
-from proxy.consumer.partitions import NOTHING
-from proxy.consumer.revoke_ledger import RevokeLedger
-from proxy.wire.values import TopicPartition
+from kafka_share_proxy.consumer.partitions import NOTHING
+from kafka_share_proxy.consumer.revoke_ledger import RevokeLedger
+from kafka_share_proxy.wire.values import TopicPartition
 
 A, B, C = (TopicPartition("p", number) for number in range(3))
 

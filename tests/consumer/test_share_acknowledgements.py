@@ -6,8 +6,7 @@ import itertools
 
 from hypothesis import given
 from hypothesis import strategies as st
-
-from proxy.consumer.share_acknowledgements import RUN_MIN, AcknowledgementSpan, AcknowledgeType, spans
+from kafka_share_proxy.consumer.share_acknowledgements import RUN_MIN, AcknowledgementSpan, AcknowledgeType, spans
 
 ACCEPT, RELEASE, RENEW = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.RENEW
 

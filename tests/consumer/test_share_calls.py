@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from proxy.consumer.events import CallDone, ConsumerError
-from proxy.consumer.share_acknowledgements import AcknowledgeType
-from proxy.consumer.share_calls import ShareCalls
-from proxy.consumer.share_holds import AcknowledgementResult
-from proxy.consumer.share_session import ShareSession
-from proxy.wire.values import TopicPartition
+from kafka_share_proxy.consumer.events import CallDone, ConsumerError
+from kafka_share_proxy.consumer.share_acknowledgements import AcknowledgeType
+from kafka_share_proxy.consumer.share_calls import ShareCalls
+from kafka_share_proxy.consumer.share_holds import AcknowledgementResult
+from kafka_share_proxy.consumer.share_session import ShareSession
+from kafka_share_proxy.wire.values import TopicPartition
 
 P0, P1 = TopicPartition("p", 0), TopicPartition("p", 1)
 ACCEPT, GAP = AcknowledgeType.ACCEPT, AcknowledgeType.GAP

@@ -1,16 +1,15 @@
-"""What was acquired of the batches of an answer."""
+"""What was acquired of the batches of a response."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-
-from proxy.consumer.share_chunks import Acquired, AcquiredChunk, OpenedShareChunk, opened_share_chunk
-from proxy.consumer.share_session import ShareSession
-from proxy.wire import compression, records
-from proxy.wire.records import Record
-from proxy.wire.values import TopicPartition
+from kafka_share_proxy.consumer.share_chunks import Acquired, AcquiredChunk, OpenedShareBatch, opened_share_chunk
+from kafka_share_proxy.consumer.share_session import ShareSession
+from kafka_share_proxy.wire import compression, records
+from kafka_share_proxy.wire.records import Record
+from kafka_share_proxy.wire.values import TopicPartition
 
 P0 = TopicPartition("p", 0)
 
@@ -19,13 +18,20 @@ def batch(first: int, count: int, **options: Any) -> bytes:
     return records.build_batch(first, [Record(value=b"%d" % n) for n in range(first, first + count)], **options)
 
 
-def opened(data: bytes, *acquired: tuple[int, int, int]) -> OpenedShareChunk:
-    return opened_share_chunk(
-        AcquiredChunk(P0, ShareSession(1), data, tuple(Acquired(*each) for each in acquired), 0.0)
+def opened(data: bytes, *acquired: tuple[int, int, int]) -> OpenedShareBatch:
+    """All batches of a chunk, put together."""
+    chunk = AcquiredChunk(P0, ShareSession(1), data, tuple(Acquired(*each) for each in acquired), 0.0)
+    found = list(opened_share_chunk(chunk))
+    return OpenedShareBatch(
+        [part for each in found for part in each.parts],
+        [offset for each in found for offset in each.gaps],
+        [offset for each in found for offset in each.bad],
+        [offset for each in found for offset in each.unread],
+        "; ".join(each.trouble for each in found if each.trouble),
     )
 
 
-def offsets(found: OpenedShareChunk) -> list[tuple[list[int], int]]:
+def offsets(found: OpenedShareBatch) -> list[tuple[list[int], int]]:
     return [(list(part.records.positions.offsets), part.delivery_count) for part in found.parts]
 
 
@@ -38,7 +44,7 @@ def test_only_what_was_acquired_is_found() -> None:
 
 
 def test_offsets_without_a_record_are_gaps() -> None:
-    """Compaction took away 3 to 6, and the acquired range goes on behind the last batch."""
+    """Compaction took away 3 to 6, and the acquired range continues after the last batch."""
     found = opened(batch(0, 3) + batch(7, 2), (0, 10, 1))
     assert [each for part, _ in offsets(found) for each in part] == [0, 1, 2, 7, 8]
     assert sorted(found.gaps) == [3, 4, 5, 6, 9, 10]

@@ -6,14 +6,14 @@ import random
 from typing import Any
 
 import pytest
+from kafka_share_proxy.consumer.events import CallDone, LeaveGroup, Subscribe
+from kafka_share_proxy.consumer.share_acknowledgements import AcknowledgeType
+from kafka_share_proxy.consumer.share_events import AwaitAcknowledgements
+from kafka_share_proxy.consumer.share_holds import LockLostError
+from kafka_share_proxy.consumer.share_membership import ShareMemberState
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.consumer.events import CallDone, LeaveGroup, Subscribe
-from proxy.consumer.share_acknowledgements import AcknowledgeType
-from proxy.consumer.share_events import AwaitAcknowledgements
-from proxy.consumer.share_holds import LockLostError
-from proxy.consumer.share_membership import ShareMemberState
-from proxy.wire.errors import ErrorCode
-from proxy.wire.values import TopicPartition
 from tests.consumer.share_world import HEARTBEAT_MS, ShareKafka, ShareMember
 from tests.consumer.world import World
 
@@ -52,7 +52,7 @@ def accept_all(member: ShareMember) -> None:
 
 
 def commit(member: ShareMember) -> Any:
-    """What CallDone of a commit says."""
+    """Return what CallDone of a commit says."""
     member.core.send_at_once()
     member.core.handle(AwaitAcknowledgements(1), member.world.now)
     member.world.run(0.2)
@@ -71,7 +71,7 @@ def test_a003_1_a_record_that_is_renewed_is_nobody_elses_and_keeps_its_count() -
     lost: list[int] = []
     job = one.core.begin_work(P0, 0, part.delivery, lambda: lost.append(0), play.world.now)
     assert play.until(7, two) == []
-    assert one.core.end_work(job, ACCEPT) is True
+    assert one.core.end_work(job, ACCEPT, play.world.now) is True
     play.world.run(1)
     assert lost == []
     assert (play.kafka.share.shares[P0].settled, play.kafka.share.shares[P0].counts) == ({0}, {0: 1})
@@ -86,7 +86,7 @@ def test_a003_1_also_while_its_own_fetches_wait_at_the_broker() -> None:
     (part,) = one.poll().parts
     job = one.core.begin_work(P0, 0, part.delivery, lambda: None, play.world.now)
     assert play.until(7, one, two) == []
-    assert one.core.end_work(job, ACCEPT) is True
+    assert one.core.end_work(job, ACCEPT, play.world.now) is True
 
 
 def test_a003_2_without_renewal_it_is_delivered_again_with_count_2() -> None:
@@ -314,7 +314,7 @@ def test_whatever_fails_every_record_is_accepted_and_nothing_is_held_in_the_end(
                     jobs.append((member, job, play.world.now + chance.random() * 6))
         for done in [each for each in jobs if each[2] <= play.world.now or turn >= 118]:
             jobs.remove(done)
-            done[0].core.end_work(done[1], ACCEPT)
+            done[0].core.end_work(done[1], ACCEPT, play.world.now)
         play.world.run(0.1)
     for _ in range(30):
         for member in play.members:

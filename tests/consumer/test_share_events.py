@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.consumer.share_events import AwaitAcknowledgements
+from kafka_share_proxy.consumer.share_events import AwaitAcknowledgements
 
 
 def test_a_call_waits_for_everything_unless_it_names_offsets() -> None:

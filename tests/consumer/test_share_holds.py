@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
-from proxy.consumer import share_holds
-from proxy.consumer.events import BrokerRefused, ConsumerError
-from proxy.consumer.share_acknowledgements import AcknowledgeType
-from proxy.consumer.share_holds import LockLostError, ShareHolds
-from proxy.consumer.share_session import ShareSession
-from proxy.wire.errors import ErrorCode
-from proxy.wire.values import TopicPartition
+from kafka_share_proxy.consumer import share_holds
+from kafka_share_proxy.consumer.events import BrokerRefused, ConsumerError
+from kafka_share_proxy.consumer.share_acknowledgements import AcknowledgeType
+from kafka_share_proxy.consumer.share_holds import LockLostError, ShareHolds
+from kafka_share_proxy.consumer.share_session import ShareSession
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import TopicPartition
 
 P0, P1 = TopicPartition("p", 0), TopicPartition("p", 1)
 NOW = 1000.0
@@ -75,8 +74,8 @@ def test_a_renewed_record_stays_held_and_comes_again_once() -> None:
     play.answer(now=NOW + 20)
     assert play.held.count == 10
     assert play.held.find(P0, 4, play.delivery).lock_until == NOW + 50
-    assert play.held.returnable() == ["record"]
-    assert play.held.returnable() == []
+    assert play.held.returnable(0.0) == ["record"]
+    assert play.held.returnable(0.0) == []
     assert play.results[-1].renewals == 1
 
 

@@ -1,18 +1,18 @@
-"""A member of a share group alone: what each heartbeat says, and what each answer does."""
+"""A member of a share group alone: what each heartbeat says, and what each response does."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from kafka_share_proxy.consumer.events import BackgroundError
+from kafka_share_proxy.consumer.requests import FailureKind, RequestFailure, UnsentRequest
+from kafka_share_proxy.consumer.share_membership import ShareMembership, ShareMemberState
+from kafka_share_proxy.consumer.share_options import ShareConsumerOptions
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.consumer.events import BackgroundError
-from proxy.consumer.requests import FailureKind, RequestFailure, UnsentRequest
-from proxy.consumer.share_membership import ShareMembership, ShareMemberState
-from proxy.consumer.share_options import ShareConsumerOptions
-from proxy.wire import registry
-from proxy.wire.errors import ErrorCode
-from proxy.wire.values import TopicPartition
 from tests.consumer.managers import (
     BARRED,
     GONE,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.consumer.share_acknowledgements import AcknowledgeType
-from proxy.consumer.share_messages import RECORD_LIMIT, RECORD_LIMIT_MODE, RENEWING, VERSIONS, ShareMessages
-from proxy.consumer.share_options import ShareConsumerOptions
-from proxy.consumer.share_session import ShareSession
-from proxy.wire.values import TopicPartition
+from kafka_share_proxy.consumer.share_acknowledgements import AcknowledgeType
+from kafka_share_proxy.consumer.share_messages import RECORD_LIMIT, RECORD_LIMIT_MODE, RENEWING, VERSIONS, ShareMessages
+from kafka_share_proxy.consumer.share_options import ShareConsumerOptions
+from kafka_share_proxy.consumer.share_session import ShareSession
+from kafka_share_proxy.wire.values import TopicPartition
+
 from tests.consumer.messages import crossed
 
 P0, P1, Q0 = TopicPartition("p", 0), TopicPartition("p", 1), TopicPartition("q", 0)

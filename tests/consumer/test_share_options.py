@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
-from proxy.consumer.options import ConfigurationError
-from proxy.consumer.share_options import ShareConsumerOptions
+from kafka_share_proxy.consumer.options import ConfigurationError
+from kafka_share_proxy.consumer.share_options import ShareConsumerOptions
 
 
 def test_the_defaults_are_kafkas() -> None:

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from kafka_share_proxy.consumer.events import BackgroundError, CallDone, LeaveGroup
+from kafka_share_proxy.consumer.requests import FailureKind, RequestFailure, UnsentRequest
+from kafka_share_proxy.consumer.share_acknowledgements import AcknowledgeType
+from kafka_share_proxy.consumer.share_requests import ACQUIRED_MAX, MISLED_S
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.consumer.events import BackgroundError, CallDone, LeaveGroup
-from proxy.consumer.requests import FailureKind, RequestFailure, UnsentRequest
-from proxy.consumer.share_acknowledgements import AcknowledgeType
-from proxy.consumer.share_requests import ACQUIRED_MAX, MISLED_S
-from proxy.wire import registry
-from proxy.wire.errors import ErrorCode
-from proxy.wire.values import TopicPartition
 from tests.consumer.share_world import ACCEPT, RELEASE, RENEW, FakeSession, ShareKafka, ShareMember
 from tests.consumer.world import World
 

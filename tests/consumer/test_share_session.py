@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from proxy.consumer.share_acknowledgements import AcknowledgeType
-from proxy.consumer.share_session import EPOCH_MAX, ShareSession, has_renewals
-from proxy.wire.values import TopicPartition
+from kafka_share_proxy.consumer.share_acknowledgements import AcknowledgeType
+from kafka_share_proxy.consumer.share_session import EPOCH_MAX, ShareSession, has_renewals
+from kafka_share_proxy.wire.values import TopicPartition
 
 P0, P1, P2 = (TopicPartition("p", number) for number in range(3))
 OLD, NEW = b"o" * 16, b"n" * 16

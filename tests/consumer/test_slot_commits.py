@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from proxy.consumer.events import Assign, Commit
-from proxy.consumer.key_filter import slots_of
-from proxy.consumer.partitions import OffsetAndMetadata
-from proxy.wire.values import TopicPartition
+from kafka_share_proxy.consumer.events import Assign, Commit
+from kafka_share_proxy.consumer.key_filter import slots_of
+from kafka_share_proxy.consumer.partitions import OffsetAndMetadata
+from kafka_share_proxy.wire.values import TopicPartition
+
 from tests.consumer.world import FakeKafka, Member, World
 
 P = TopicPartition("a", 0)

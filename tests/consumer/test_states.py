@@ -7,9 +7,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-
-from proxy.consumer import states
-from proxy.consumer.states import (
+from kafka_share_proxy.consumer import states
+from kafka_share_proxy.consumer.states import (
     COORDINATOR_TRANSITIONS,
     REBALANCE_TRANSITIONS,
     CoordinatorState,
@@ -17,7 +16,7 @@ from proxy.consumer.states import (
     coordinator_trace,
     rebalance_trace,
 )
-from proxy.wire.errors import LocalProtocolError
+from kafka_share_proxy.wire.errors import LocalProtocolError
 
 README = Path(states.__file__).with_name("README.md")
 CHAINS = {

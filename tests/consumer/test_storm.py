@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from kafka_share_proxy.consumer.events import Commit, LeaveGroup, PartitionsLost
+from kafka_share_proxy.consumer.partitions import OffsetAndMetadata
+from kafka_share_proxy.consumer.requests import FailureKind, RequestFailure
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.consumer.events import Commit, LeaveGroup, PartitionsLost
-from proxy.consumer.partitions import OffsetAndMetadata
-from proxy.consumer.requests import FailureKind, RequestFailure
-from proxy.wire.values import TopicPartition
 from tests.consumer.test_core import PROTOCOLS, world_of
 from tests.consumer.world import Member, World
 
@@ -66,7 +66,8 @@ class Storm:
             left = self.delayed.setdefault(member, self.choose.randrange(8))
             if left:
                 self.delayed[member] = left - 1
-                member.core.delay_revoke(place for place in outcome.to_be_revoked if self.choose.random() < 0.7)
+                put_off = [place for place in outcome.to_be_revoked if self.choose.random() < 0.7]
+                member.core.delay_revoke(put_off, self.world.now)
         else:
             self.delayed.pop(member, None)
 

@@ -8,14 +8,21 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from proxy.consumer.core import ConsumerCore, PollOutcome
-from proxy.consumer.events import AckPartitionsAssigned, AssignPartitions, BackgroundEvent, CallDone, Subscribe
-from proxy.consumer.options import ConsumerOptions
-from proxy.consumer.requests import FailureKind, Lane, RequestFailure, UnsentRequest
-from proxy.wire import registry
-from proxy.wire.errors import ErrorCode
-from proxy.wire.records import Record, build_batch, decode_records, iter_batches
-from proxy.wire.values import TopicPartition
+from kafka_share_proxy.consumer.core import ConsumerCore, PollOutcome
+from kafka_share_proxy.consumer.events import (
+    AckPartitionsAssigned,
+    AssignPartitions,
+    BackgroundEvent,
+    CallDone,
+    Subscribe,
+)
+from kafka_share_proxy.consumer.options import ConsumerOptions
+from kafka_share_proxy.consumer.requests import FailureKind, Lane, RequestFailure, UnsentRequest
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.records import Record, build_batch, decode_records, iter_batches
+from kafka_share_proxy.wire.values import TopicPartition
+
 from tests.consumer.fake_group import ClassicFake, ConsumerFake
 from tests.consumer.messages import crossed
 
@@ -53,6 +60,7 @@ class FakeKafka:
         self.coordinator = COORDINATOR
         self.faults: dict[str, list[Answer]] = {}
         """API -> answers to its next requests; None passes the request on."""
+        self.batches_of_a_fetch = 2
 
     def produce(self, partition: TopicPartition, count: int) -> None:
         first = self.ends.get(partition, 0)
@@ -216,7 +224,7 @@ class FakeKafka:
             else ErrorCode.OFFSET_OUT_OF_RANGE,
             high_watermark=end,
             last_stable_offset=end,
-            records=b"".join(batches[first : first + 2]),
+            records=b"".join(batches[first : first + self.batches_of_a_fetch]),
         )
 
 

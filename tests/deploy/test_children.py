@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from localkafka.addresses import free_ports
-from localkafka.children import Child
+from kafka_share_proxy.localkafka.addresses import free_ports
+from kafka_share_proxy.localkafka.children import Child
 
 from tests.support.raw import until
 
@@ -41,10 +41,10 @@ def test_stop_of_one_that_does_not_listen(tmp_path: Path) -> None:
 def test_ends_with_its_parent(tmp_path: Path) -> None:
     """A child does not outlive a parent that was killed."""
     code = (
-        "import sys, time; sys.path.insert(0, sys.argv[1]); from localkafka.children import Child; "
+        "import sys, time; sys.path.insert(0, sys.argv[1]); from kafka_share_proxy.localkafka.children import Child; "
         "from pathlib import Path; print(Child(['sleep', '60'], Path(sys.argv[2])).pid, flush=True); time.sleep(60)"
     )
-    command = [sys.executable, "-c", code, str(CHECKOUT / "deploy"), str(tmp_path / "log")]
+    command = [sys.executable, "-c", code, str(CHECKOUT / "proxy"), str(tmp_path / "log")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
@@ -71,10 +71,10 @@ def test_free_ports_are_given_to_one_process_only() -> None:
     """Tests run in several processes: what one has, it keeps while nothing listens there."""
     first = free_ports(20)[0]
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); from localkafka import addresses; "
+        "import sys; sys.path.insert(0, sys.argv[1]); from kafka_share_proxy.localkafka import addresses; "
         "blocks = int(sys.argv[2]) // addresses._BLOCK; "
         "print([addresses._claim(range(blocks + n, blocks + n + 1)) for n in range(2)])"
     )
-    command = [sys.executable, "-c", code, str(CHECKOUT / "deploy"), str(first)]
+    command = [sys.executable, "-c", code, str(CHECKOUT / "proxy"), str(first)]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[False, False]\n"
     assert set(free_ports(20)).isdisjoint(range(first, first + 20))

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
-from localkafka import jars
-from localkafka.class_archive import archive_options
+from kafka_share_proxy.localkafka import jars
+from kafka_share_proxy.localkafka.class_archive import archive_options
 
 
 @pytest.fixture

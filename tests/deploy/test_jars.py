@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from localkafka import jars
+from kafka_share_proxy.localkafka import jars
 from rich.console import Console
 
 COORDINATE = "org.example:thing:1.0"

@@ -6,11 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from localkafka.turns import turn
+from kafka_share_proxy.localkafka.turns import turn
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 WAITER = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; from localkafka.turns import turn\n"
+    "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path\n"
+    "from kafka_share_proxy.localkafka.turns import turn\n"
     "print('up', flush=True)\n"
     "with turn(Path(sys.argv[2])): print((Path(sys.argv[2]) / 'done').exists(), flush=True)"
 )
@@ -19,7 +20,7 @@ WAITER = (
 def test_the_second_waits_for_the_first(tmp_path: Path) -> None:
     """And finds the work done."""
     folder = tmp_path / "cache"
-    command = [sys.executable, "-c", WAITER, str(CHECKOUT / "deploy"), str(folder)]
+    command = [sys.executable, "-c", WAITER, str(CHECKOUT / "proxy"), str(folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as waiter:
         assert waiter.stdout is not None
         with turn(folder):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from proxy.durable.coming_appends import GATHERS_S, LATE_S, SHARE_MAX_S, ComingAppends
+from kafka_share_proxy.durable.coming_appends import GATHERS_S, LATE_S, SHARE_MAX_S, ComingAppends
 
 GATHERED_S = 0.01
 """How long a coordinator of 3.9 gathers commits before it answers all."""

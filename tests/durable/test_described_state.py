@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from kafka_share_proxy.durable.ownership_rules import PARTITIONS
+from kafka_share_proxy.durable.partition_log import Reign
+from kafka_share_proxy.wire.errors import RemoteProtocolError
 
-from proxy.durable.ownership_rules import PARTITIONS
-from proxy.durable.partition_log import Reign
-from proxy.wire.errors import RemoteProtocolError
 from tests.support.small_state import KEEP_ALIVE, TAKEOVER, TEST_STATE, TEXT, encode_key
 
 

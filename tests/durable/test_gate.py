@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from proxy.durable.gate import StateGate
-from proxy.sharegroups.state_records import share_gate
-from proxy.wire.errors import ErrorCode
+from kafka_share_proxy.durable.gate import StateGate
+from kafka_share_proxy.sharegroups.state_records import share_gate
+from kafka_share_proxy.wire.errors import ErrorCode
 
 
 def test_open_until_somebody_closes_it():

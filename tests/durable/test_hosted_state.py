@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 import trio
+from kafka_share_proxy.brokers.own_client import AuthenticationNeeded
+from kafka_share_proxy.brokers.own_connection import AuthenticationFailed
+from kafka_share_proxy.durable import state_producer
+from kafka_share_proxy.durable.hosted_state import HostedState
+from kafka_share_proxy.durable.journal import TopicJournal
+from kafka_share_proxy.durable.ownership import lacks_identity
+from kafka_share_proxy.durable.state_producer import BATCH_BYTES_MAX
+from kafka_share_proxy.wire.errors import UpstreamLost
 
-from proxy.brokers.own_client import AuthenticationNeeded
-from proxy.brokers.own_connection import AuthenticationFailed
-from proxy.durable import state_producer
-from proxy.durable.hosted_state import HostedState, lacks_identity
-from proxy.durable.journal import TopicJournal
-from proxy.durable.state_producer import BATCH_BYTES_MAX
-from proxy.wire.errors import UpstreamLost
 from tests.support.small_state import TEST_STATE, HeldTexts, text_gate
 from tests.support.state_cluster import Loop, StateCluster
 
@@ -57,12 +58,12 @@ async def test_sizes_are_those_of_the_topic(told: int, batch_bytes: int, nursery
     """Of batches, also of writers to come, and of what the feature writes."""
 
     class Topic:
-        async def message_bytes(self, _notes: Any) -> int:
+        def message_bytes(self, _settings: Any, _notes: Any) -> int:
             return told
 
     hosted = hosted_in(StateCluster(nursery), nursery)
     hosted.journal.take_over([0])
-    await hosted._learn_sizes(Topic())  # type: ignore[arg-type]
+    hosted._learn_sizes(Topic(), None)  # type: ignore[arg-type]
     hosted.journal.take_over([1])
     assert [hosted.journal._producers[partition].batch_bytes_max for partition in (0, 1)] == [batch_bytes] * 2
     assert hosted.held.message_bytes == told  # type: ignore[attr-defined]

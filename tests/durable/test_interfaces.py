@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from proxy.durable.interfaces import JournalRefused
-from proxy.sharegroups.state_records import StateKey
-from proxy.wire.errors import ErrorCode
-from proxy.wire.values import ZERO_UUID
+from kafka_share_proxy.durable.interfaces import JournalRefused
+from kafka_share_proxy.sharegroups.state_records import StateKey
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import ZERO_UUID
 
 
 def test_refusal_carries_its_code_and_has_words():

@@ -1,4 +1,4 @@
-"""The Journal port over writers and channels: what goes out together, what an answer settles, what a loss refuses."""
+"""The Journal port over writers and channels: what goes out together, what a response settles, what a loss refuses."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from functools import partial
 from typing import Any
 
 import pytest
-
-from proxy.brokers.replaced import SILENT_S
-from proxy.durable.coming_appends import LATE_S, SHARE_MAX_S
-from proxy.durable.interfaces import JournalRefused
-from proxy.durable.journal import LOOK_MAX_S, TopicJournal
-from proxy.durable.state_producer import TakenOver
-from proxy.loop.promise import Callback, CallbackOwner, on_behalf_of
-from proxy.sharegroups import state_records
-from proxy.sharegroups.state_records import SHARE_STATE, StateKey
-from proxy.wire import registry
-from proxy.wire.errors import ErrorCode, LocalProtocolError
-from proxy.wire.records import decode_records
+from kafka_share_proxy.brokers.replaced import SILENT_S
+from kafka_share_proxy.durable.coming_appends import LATE_S, SHARE_MAX_S
+from kafka_share_proxy.durable.interfaces import JournalRefused
+from kafka_share_proxy.durable.journal import LOOK_MAX_S, TopicJournal
+from kafka_share_proxy.durable.state_producer import TakenOver
+from kafka_share_proxy.loop.promise import Callback, CallbackOwner, on_behalf_of
+from kafka_share_proxy.sharegroups import state_records
+from kafka_share_proxy.sharegroups.state_records import SHARE_STATE, StateKey
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import ErrorCode, LocalProtocolError
+from kafka_share_proxy.wire.records import decode_records
 
 LEADER, COORDINATOR = 1, 2
 GROUP = "g"
@@ -531,7 +530,7 @@ def test_brokers_that_forget_soon_are_written_to_more_often(world):
 
 
 def test_what_is_done_with_an_append_is_done_in_the_journals_own_call(world):
-    """So it is applied when whoever asked for it goes on; also when it is refused because ownership ends."""
+    """So it is applied when whoever asked for it continues; also when it is refused because ownership ends."""
     done: list[str] = []
     world.put().on_settled(lambda: done.append("stored"), world.journal)
     world.loop.turn()
@@ -558,7 +557,7 @@ def test_what_cannot_be_applied_ends_ownership_and_not_the_channel(world):
 
 
 def test_append_to_another_log_is_told_and_nobody_hears_that_it_is_stored(world: World) -> None:
-    """The topic was deleted and made anew since: what is appended there does not count at a replay."""
+    """The topic was deleted and created again since: what is appended there does not count at a replay."""
     told: list[int] = []
     world.journal.on_went_back = told.append
     promise = world.put()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import trio
+from kafka_share_proxy.brokers.internal_topics import TopicLeaders
+from kafka_share_proxy.brokers.own_connection import OwnSettings
+from kafka_share_proxy.durable.leader_watch import PATIENCE_S, LeaderWatch
+from kafka_share_proxy.durable.state_topic import StateTopic
 
-from proxy.brokers.internal_topics import TopicLeaders
-from proxy.brokers.own_connection import OwnSettings
-from proxy.durable.leader_watch import PATIENCE_S, LeaderWatch
-from proxy.durable.state_topic import StateTopic
 from tests.support.small_state import TEST_STATE
 from tests.support.state_cluster import NODE, Client, StateCluster
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from proxy.durable.memory_journal import MemoryJournal
-from proxy.sharegroups.state_records import StateKey
+from kafka_share_proxy.durable.memory_journal import MemoryJournal
+from kafka_share_proxy.sharegroups.state_records import StateKey
 
 KEY = StateKey("partition", "g", b"t" * 16, 0)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kafka_share_proxy.durable.gate import HOLD_MAX_S
+from kafka_share_proxy.durable.state_partitions import state_partition
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.loop.promise import Task
+from kafka_share_proxy.sharegroups import share_group_apis
+from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.durable.gate import HOLD_MAX_S
-from proxy.durable.state_partitions import state_partition
-from proxy.forwarding.interfaces import Call
-from proxy.loop.promise import Task
-from proxy.sharegroups import share_group_apis
-from proxy.wire import frames, registry
-from proxy.wire.errors import ErrorCode
 from tests.support.ports import World, answered
 
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -88,7 +88,7 @@ def wait_out_tools(world: World) -> None:
 
 
 def codes(answer: Any) -> set[int]:
-    """The error codes of an answer: of the whole, or of each group or resource."""
+    """The error codes of a response: of the whole, or of each group or resource."""
     entries = [entry for name in ("groups", "results", "responses") for entry in getattr(answer, name, None) or ()]
     return {entry.error_code for entry in (entries or [answer])}
 
@@ -208,7 +208,7 @@ def test_what_was_decided_before_the_gate_closed_is_not_told(world):
 
 
 def test_what_was_decided_is_told_once_the_lease_is_renewed(world):
-    """The group of proxies was away as well: a broker crashed. The answer waits for it, and no longer."""
+    """The group of proxies was away as well: a broker crashed. The response waits for it, and no longer."""
     world.cluster.create("t")
     world.cluster.held.add(3)
     sent = Sent(world, 76)

@@ -1,11 +1,11 @@
-"""A takeover under way, of which a part is not wanted any more."""
+"""A takeover under way, of which a part is no longer wanted."""
 
 from __future__ import annotations
 
-from proxy.durable.ownership import Takeover
-from proxy.durable.partition_log import Replay
-from proxy.durable.state_producer import TakenOver
-from proxy.sharegroups.state_records import SHARE_STATE
+from kafka_share_proxy.durable.ownership import Takeover
+from kafka_share_proxy.durable.partition_log import Replay
+from kafka_share_proxy.durable.state_producer import TakenOver
+from kafka_share_proxy.sharegroups.state_records import SHARE_STATE
 
 
 async def test_what_is_not_wanted_any_more_is_not_waited_for():

@@ -6,14 +6,15 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 import trio
-from localkafka.cluster import Cluster
+from kafka_share_proxy.brokers.own_client import OwnClient
+from kafka_share_proxy.brokers.own_connection import OwnSettings
+from kafka_share_proxy.durable import ownership_group
+from kafka_share_proxy.durable.ownership_group import Membership
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.loop.boot_clock import boot_time
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import Address
 
-from proxy.brokers.own_client import OwnClient
-from proxy.brokers.own_connection import OwnSettings
-from proxy.durable import ownership_group
-from proxy.durable.ownership_group import Membership
-from proxy.wire.errors import ErrorCode
-from proxy.wire.values import Address
 from tests.support.raw import address
 from tests.support.relay import Relay
 
@@ -30,7 +31,7 @@ class Clock:
         self.slept = 0.0
 
     def __call__(self) -> float:
-        return ownership_group.awake_and_asleep() + self.slept
+        return boot_time() + self.slept
 
 
 class Group:
@@ -45,7 +46,7 @@ class Group:
         """A member that runs until its scope is cancelled."""
         client = OwnClient([self.bootstrap], OwnSettings(), self.nodes)
         notes = lambda event, **context: self.notes.append((event, context))  # noqa: E731
-        made = Membership(client, notes, name, SESSION_S, clock or ownership_group.awake_and_asleep, serves=SERVES)
+        made = Membership(client, notes, name, SESSION_S, clock or boot_time, serves=SERVES)
         scope = trio.CancelScope()
 
         async def run() -> None:
@@ -130,7 +131,7 @@ def test_the_only_member_leaves_when_it_stops_while_another_one_joins(play: Call
     async def test(group: Group) -> None:
         first, scope = group.join("one:1")
         await until(first.is_valid)
-        first._lease.heard(ErrorCode.REBALANCE_IN_PROGRESS, ownership_group.awake_and_asleep())
+        first._lease.heard(ErrorCode.REBALANCE_IN_PROGRESS, boot_time())
         scope.cancel()
         second, _ = group.join("two:2")
         with trio.fail_after(SESSION_S / 2):

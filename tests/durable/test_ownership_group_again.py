@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 import trio
-
-from proxy.durable import ownership_group, ownership_rules
-from proxy.durable.ownership_group import Membership
-from proxy.durable.ownership_rules import PARTITIONS
-from proxy.wire.api_key import ApiKey
-from proxy.wire.errors import UpstreamLost
+from kafka_share_proxy.durable import ownership_group, ownership_rules
+from kafka_share_proxy.durable.ownership_group import Membership
+from kafka_share_proxy.durable.ownership_rules import PARTITIONS
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import UpstreamLost
 
 SESSION_S = 6.0
 NAME = "one:1"

@@ -12,14 +12,13 @@ from typing import Any
 
 import pytest
 import trio
+from kafka_share_proxy.durable import ownership_group
+from kafka_share_proxy.durable.ownership_group import Membership
+from kafka_share_proxy.durable.ownership_rules import PARTITIONS
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost
+from kafka_share_proxy.wire.values import Address
 from trio.testing import MockClock
-
-from proxy.durable import ownership_group
-from proxy.durable.ownership_group import Membership
-from proxy.durable.ownership_rules import PARTITIONS
-from proxy.wire.api_key import ApiKey
-from proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost
-from proxy.wire.values import Address
 
 SESSION_S = 6.0
 ALL = frozenset(range(PARTITIONS))
@@ -35,7 +34,7 @@ class Coordinator:
         """API key -> the error that it answers, in place of what else it would say."""
         self.silent = False
         self.slow_s = 0.0
-        """How long each answer takes."""
+        """How long each response takes."""
         self.port = 1
         """Where brokers say that it is."""
         self.lost: dict[int, str] = {}
@@ -163,7 +162,7 @@ class Member:
         )
         self.part.on_refused = lambda reason, error: self.refused.append((reason, error))
         self.gives_up = True
-        """What is not assigned any more is stopped at once."""
+        """What is no longer assigned is stopped at once."""
         self.part.on_changed = self._changed
         self._held: set[int] = set()
         self.scope = trio.CancelScope()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-
-from proxy.durable.ownership_rules import (
+from kafka_share_proxy.durable.ownership_rules import (
     Lease,
     OwnerInTable,
     ProxyMember,
@@ -18,7 +17,7 @@ from proxy.durable.ownership_rules import (
     is_mine,
     spread,
 )
-from proxy.wire.errors import ErrorCode, RemoteProtocolError
+from kafka_share_proxy.wire.errors import ErrorCode, RemoteProtocolError
 
 OK, REBALANCE = ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS
 
@@ -155,7 +154,7 @@ def test_nothing_moves_where_the_shares_are_even():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_members_come_and_go_and_no_partition_ever_has_two_owners(seed):
-    """Whoever stops what is not its own any more and joins anew: an even share within two generations of the last."""
+    """Whoever stops what is not its own any longer and joins anew: an even share within two generations of the last."""
     chance = random.Random(seed)
     held: dict[str, set[int]] = {}
     for step in range(30):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-
-from proxy.durable.partition_log import ENDLESS, TAKEOVERS_KEPT, Reign, Replay
-from proxy.wire.errors import RemoteProtocolError
-from proxy.wire.records import Record, build_batch, decode_records, iter_batches
+from kafka_share_proxy.durable.partition_log import ENDLESS, TAKEOVERS_KEPT, Reign, Replay
+from kafka_share_proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.wire.records import Record, build_batch, decode_records, iter_batches
 
 
 def reign_of(key):

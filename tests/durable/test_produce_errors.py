@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
-from proxy.durable.produce_errors import PRODUCE_ERRORS, Follows, Raised, what_follows
-from proxy.wire.errors import ErrorCode
+from kafka_share_proxy.durable.produce_errors import PRODUCE_ERRORS, Follows, Raised, what_follows
+from kafka_share_proxy.wire.errors import ErrorCode
 
 
 def test_each_code_has_one_row() -> None:

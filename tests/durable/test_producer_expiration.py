@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
-from proxy.durable.producer_expiration import ANSWER_S, PRODUCER, TRANSACTIONAL, Periods, periods
-from proxy.durable.state_producer import IDENTITY_S, KEEP_ALIVE_S
-from proxy.loop.promise import Promise
-from proxy.wire import registry
-from proxy.wire.errors import ErrorCode, UpstreamLost
+from kafka_share_proxy.durable.producer_expiration import ANSWER_S, PRODUCER, TRANSACTIONAL, Periods, periods
+from kafka_share_proxy.durable.state_producer import IDENTITY_S, KEEP_ALIVE_S
+from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost
 
 
 class Own:

@@ -6,25 +6,25 @@ from typing import Any
 
 import pytest
 import trio
+from kafka_share_proxy.brokers import own_log
+from kafka_share_proxy.brokers.own_connection import OwnSettings
+from kafka_share_proxy.durable import replay
+from kafka_share_proxy.durable.partition_log import ENDLESS, Replay
+from kafka_share_proxy.durable.replay import ReplayPlace
+from kafka_share_proxy.sharegroups import state_records
+from kafka_share_proxy.sharegroups.state_records import SHARE_STATE, TOPIC, StateKey
+from kafka_share_proxy.wire import records, registry
+from kafka_share_proxy.wire.errors import ErrorCode, RemoteProtocolError, UpstreamLost
+from kafka_share_proxy.wire.records import Record, build_batch
+from kafka_share_proxy.wire.values import Address
 
-from proxy.brokers import own_log
-from proxy.brokers.own_connection import OwnSettings
-from proxy.durable import replay
-from proxy.durable.partition_log import ENDLESS, Replay
-from proxy.durable.replay import ReplayPlace
-from proxy.sharegroups import state_records
-from proxy.sharegroups.state_records import SHARE_STATE, TOPIC, StateKey
-from proxy.wire import records, registry
-from proxy.wire.errors import ErrorCode, RemoteProtocolError, UpstreamLost
-from proxy.wire.records import Record, build_batch
-from proxy.wire.values import Address
 from tests.support.small_broker import RANGES, Broker
 
 HERE = {1: Address("b1", 9092)}
 
 
 def at(leader: Leader, leaders: dict[int, int], addresses: dict[int, Address] | None = None) -> ReplayPlace:
-    """Where the partitions are read."""
+    """Return where the partitions are read."""
     return ReplayPlace(TOPIC, leaders, HERE if addresses is None else addresses, leader.settings())
 
 
@@ -92,7 +92,7 @@ def group(name: str, epoch: int) -> Record:
 
 
 async def test_read_to_the_takeover_and_no_further() -> None:
-    """One batch an answer here; both partitions in each request."""
+    """One batch a response here; both partitions in each request."""
     leader = Leader()
     replays = {}
     for partition in (3, 4):

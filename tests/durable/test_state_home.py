@@ -12,27 +12,27 @@ from typing import Any
 
 import pytest
 import trio
+from kafka_share_proxy.brokers.own_client import OwnClient
+from kafka_share_proxy.brokers.own_connection import OwnSettings
+from kafka_share_proxy.brokers.replaced import SILENT_S
+from kafka_share_proxy.durable.hosted_state import BrokerAccess, HostedState
+from kafka_share_proxy.durable.interfaces import JournalRefused
+from kafka_share_proxy.durable.journal import TopicJournal
+from kafka_share_proxy.durable.ownership_group import Membership
+from kafka_share_proxy.durable.state_home import DRAIN_S, StateHome
+from kafka_share_proxy.durable.state_partitions import state_partition
+from kafka_share_proxy.forwarding.pump import new_pump
+from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.loop.reactor import Reactor
+from kafka_share_proxy.sharegroups.held_state import HeldShareState
+from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator
+from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
+from kafka_share_proxy.sharegroups.state_records import PARTITIONS, SHARE_STATE, StateKey, group_value, share_gate
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
+from kafka_share_proxy.wire.records import Record, decode_records
 from trio.testing import MockClock
 
-from proxy.brokers.own_client import OwnClient
-from proxy.brokers.own_connection import OwnSettings
-from proxy.brokers.replaced import SILENT_S
-from proxy.durable.hosted_state import BrokerAccess, HostedState
-from proxy.durable.interfaces import JournalRefused
-from proxy.durable.journal import TopicJournal
-from proxy.durable.ownership_group import Membership
-from proxy.durable.state_home import DRAIN_S, StateHome
-from proxy.durable.state_partitions import state_partition
-from proxy.forwarding.pump import new_pump
-from proxy.loop.promise import Promise
-from proxy.loop.reactor import Reactor
-from proxy.sharegroups.held_state import HeldShareState
-from proxy.sharegroups.model.coordinator import ShareCoordinator
-from proxy.sharegroups.model.settings import BrokerShareLimits
-from proxy.sharegroups.state_records import PARTITIONS, SHARE_STATE, StateKey, group_value, share_gate
-from proxy.wire.api_key import ApiKey
-from proxy.wire.errors import ErrorCode, ProxyError
-from proxy.wire.records import Record, decode_records
 from tests.support import state_cluster
 from tests.support.small_broker import Broker
 from tests.support.small_state import TEST_STATE, HeldTexts, encode_key, partition_of, text_gate
@@ -377,7 +377,7 @@ async def test_leader_lost_without_a_word_while_it_is_read_is_replaced(
 async def test_topic_that_is_deleted_is_made_anew_and_what_was_in_it_is_gone(
     jumping: MockClock, cluster: StateCluster, made_anew: bool, appends: bool
 ) -> None:
-    """From here too; the other state goes on, and what is stored from then on is there for the next owner."""
+    """From here too; the other state continues, and what is stored from then on is there for the next owner."""
     proxy = await owning(cluster)
     await stored(proxy.put("gone"))
     proxy.texts.values[TEXT] = "gone"

@@ -6,10 +6,9 @@ import itertools
 import random
 
 import pytest
-
-from proxy.durable import state_producer
-from proxy.durable.produce_errors import PRODUCE_ERRORS, Follows
-from proxy.durable.state_producer import (
+from kafka_share_proxy.durable import state_producer
+from kafka_share_proxy.durable.produce_errors import PRODUCE_ERRORS, Follows
+from kafka_share_proxy.durable.state_producer import (
     Append,
     Identify,
     Lost,
@@ -20,8 +19,9 @@ from proxy.durable.state_producer import (
     WentBack,
     WriterStage,
 )
-from proxy.wire.errors import ErrorCode, LocalProtocolError
-from proxy.wire.records import Record, decode_records, iter_batches
+from kafka_share_proxy.wire.errors import ErrorCode, LocalProtocolError
+from kafka_share_proxy.wire.records import Record, decode_records, iter_batches
+
 from tests.support.state_leader import (
     AFTER_APPEND,
     BEFORE_APPEND,
@@ -300,7 +300,7 @@ def test_replaced_while_identifying_is_lost():
 
 
 def test_identity_that_is_not_given_yet_is_asked_for_again():
-    """51 while an old transaction ends, 14-16 while the coordinator moves, no answer: repeating changes nothing."""
+    """51 while an old transaction ends, 14-16 while the coordinator moves, no response: repeating changes nothing."""
     producer, now = made(), 0.0
     for code in (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_COORDINATOR, CUT, UNSENT):
         assert producer.next_request(now) == Identify(-1, -1)
@@ -432,7 +432,7 @@ def test_what_waits_behind_something_unknown_that_was_put_back_is_refused_too():
 
 @pytest.mark.parametrize("offset", [0, 40, 42])
 def test_append_at_an_offset_that_was_taken_says_that_the_log_is_another(offset):
-    """The topic was made anew, or the end of the log is lost: what is appended there does not count at a replay."""
+    """The topic was created again, or the end of the log is lost: what is appended there does not count at a replay."""
     producer = ready()
     add(producer, "a", "b")
     producer.next_request(0.0)

@@ -6,17 +6,18 @@ from typing import Any
 
 import pytest
 import trio
+from kafka_share_proxy.brokers.internal_topics import MESSAGE_BYTES, OFFSETS_TOPIC, TopicRefused
+from kafka_share_proxy.durable.state_producer import BATCH_BYTES_MAX
+from kafka_share_proxy.durable.state_topic import StateTopic
+from kafka_share_proxy.sharegroups.model.coordinator import RECORD_OVERHEAD
+from kafka_share_proxy.sharegroups.model.snapshot import SNAPSHOT_BYTES_MAX
+from kafka_share_proxy.sharegroups.state_records import PARTITIONS, SHARE_STATE, TOPIC
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost
+from kafka_share_proxy.wire.values import Address
 
-from proxy.brokers.internal_topics import MESSAGE_BYTES, OFFSETS_TOPIC, TopicRefused
-from proxy.durable.state_producer import BATCH_BYTES_MAX
-from proxy.durable.state_topic import StateTopic
-from proxy.sharegroups.model.coordinator import RECORD_OVERHEAD
-from proxy.sharegroups.model.snapshot import SNAPSHOT_BYTES_MAX
-from proxy.sharegroups.state_records import PARTITIONS, SHARE_STATE, TOPIC
-from proxy.wire import registry
-from proxy.wire.errors import ErrorCode, UpstreamLost
-from proxy.wire.values import Address
 from tests.support.topic_client import TopicClient
+from tests.support.topic_settings import COMPACTED, described
 
 
 class Client(TopicClient):
@@ -25,19 +26,14 @@ class Client(TopicClient):
     def __init__(self, brokers: int = 3) -> None:
         super().__init__(brokers)
         self.coordinator_code = ErrorCode.NONE
-        self.message_bytes: str | None = "1048588"
-        """As the brokers tell it; None: to nobody who may not read it."""
+        self.settings: dict[str, str | None] | None = COMPACTED | {"max.message.bytes": "1048588"}
+        """None: the identity may not DESCRIBE_CONFIGS."""
 
     def _configs(self, question: Any) -> Any:
         (resource,) = question.resources
-        assert (resource.resource_type, resource.resource_name) == (2, TOPIC)
-        answer = registry.message("DescribeConfigsResponse")
-        if self.message_bytes is None:
-            refused = answer.DescribeConfigsResult(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, configs=[])
-            return answer(results=[refused])
-        (name,) = resource.configuration_keys
-        config = answer.DescribeConfigsResourceResult(name=name, value=self.message_bytes)
-        return answer(results=[answer.DescribeConfigsResult(configs=[config])])
+        assert resource.resource_name == TOPIC
+        code = ErrorCode.NONE if self.settings is not None else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return described(question, self.settings or {}, code)
 
     async def ask(self, key: int, question: Any) -> tuple[Any, None]:
         if key == 19:
@@ -140,9 +136,12 @@ LOW, NOT_KNOWN = "state-message-bytes-low", "state-message-bytes-not-known"
 async def test_how_large_a_batch_may_be(told: str | None, found: int, said: list[str]) -> None:
     """As the topic has it; who may not read its settings goes by what the proxy would have made."""
     client, notes = Client(), list[str]()
-    client.message_bytes = told
-    topic = StateTopic(client, SHARE_STATE)  # type: ignore[arg-type]
-    assert await topic.message_bytes(lambda event, **_: notes.append(event)) == found
+    client.topics[TOPIC] = (PARTITIONS, 1)
+    client.settings = None if told is None else COMPACTED | {"max.message.bytes": told}
+    topic = topic_of(client)
+    view = await topic.leaders()
+    assert view is not None
+    assert topic.message_bytes(await topic.settings(view), lambda event, **_: notes.append(event)) == found
     assert notes == said
 
 

@@ -7,13 +7,13 @@ from math import inf
 
 import pytest
 import trio
+from kafka_share_proxy.brokers.replaced import SILENT_S
+from kafka_share_proxy.durable import tail as tail_module
+from kafka_share_proxy.durable.tail import FETCH_WAIT_S, LOOK_S, Tail
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.records import Record
 from trio.testing import MockClock
 
-from proxy.brokers.replaced import SILENT_S
-from proxy.durable import tail as tail_module
-from proxy.durable.tail import FETCH_WAIT_S, LOOK_S, Tail
-from proxy.wire.api_key import ApiKey
-from proxy.wire.records import Record
 from tests.support import state_cluster
 from tests.support.small_state import TEST_STATE, Texts, encode_key, partition_of
 from tests.support.state_cluster import OTHER_NODE, WALL_MS, StateCluster
@@ -197,7 +197,7 @@ async def test_topic_made_anew_between_two_fetches_is_noticed_although_it_is_lon
 
 
 async def test_fault_of_the_follower_ends_one_partition_only(autojump_clock: MockClock, followed: Followed) -> None:
-    """Whatever it raises; the partition is read again when its topic is made anew."""
+    """Whatever it raises; the partition is read again when its topic is created again."""
     followed.make()
     apply = followed.texts.apply
 

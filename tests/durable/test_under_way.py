@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.durable.state_producer import Append, Identify
-from proxy.durable.under_way import UnderWay, forget
+from kafka_share_proxy.durable.state_producer import Append, Identify
+from kafka_share_proxy.durable.under_way import UnderWay, forget
 
 PURPOSES: dict[type[Identify | Append], str] = {Append: "appends", Identify: "identifies"}
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 import trio
+from kafka_share_proxy.app import state_setup
+from kafka_share_proxy.durable import described_state
+from kafka_share_proxy.durable.hosted_state import HostedState
+from kafka_share_proxy.durable.ownership_rules import PARTITIONS
+from kafka_share_proxy.durable.state_home import StateHome
 from trio.testing import MockClock
 
-from proxy.app import state_setup
-from proxy.durable import described_state
-from proxy.durable.hosted_state import HostedState
-from proxy.durable.ownership_rules import PARTITIONS
-from proxy.durable.state_home import StateHome
 from tests.durable.test_state_home import ScriptedOwner
 from tests.support import state_cluster
 from tests.support.state_cluster import Loop, StateCluster

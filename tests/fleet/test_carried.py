@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from proxy.fleet.carried import CarriedFeatures, CarriedRequests, EdgeOfLink, NothingKept
-from proxy.forwarding.interfaces import Call
-from proxy.forwarding.routes import FramedHandler
-from proxy.wire import registry
+from kafka_share_proxy.fleet.carried import CarriedFeatures, CarriedRequests, EdgeOfLink, NothingKept
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.routes import FramedHandler
+from kafka_share_proxy.wire import registry
+
 from tests.support.ports import World
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.durable.gate import HOLD_MAX_S
+from kafka_share_proxy.fleet import edge
+from kafka_share_proxy.fleet.group_owners import PeerLost
+from kafka_share_proxy.fleet.peer_protocol import MESSAGES
+from kafka_share_proxy.forwarding.address_book import AddressBook
+from kafka_share_proxy.forwarding.apis.k32_broker_addresses import BROKER
+from kafka_share_proxy.reading.far_records import HeldRecords
+from kafka_share_proxy.sharegroups import share_group_apis
+from kafka_share_proxy.sharegroups.apis.group_configs import GROUP
+from kafka_share_proxy.sharegroups.services import FEATURE
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import ErrorCode, RemoteProtocolError
+from kafka_share_proxy.wire.values import Address, Limits
 
-from proxy.durable.gate import HOLD_MAX_S
-from proxy.fleet import edge
-from proxy.forwarding.address_book import AddressBook
-from proxy.forwarding.apis.k32_broker_addresses import BROKER
-from proxy.reading.far_records import HeldRecords
-from proxy.sharegroups import share_group_apis
-from proxy.sharegroups.apis.group_configs import GROUP
-from proxy.sharegroups.services import FEATURE
-from proxy.wire import registry
-from proxy.wire.errors import ErrorCode, RemoteProtocolError
-from proxy.wire.values import Address, Limits
 from tests.support.far import FarWorld
 from tests.support.ports import acquired
 
@@ -258,3 +260,27 @@ def test_answer_that_cannot_be_read_ends_the_link_and_refuses_who_asked(world):
     with pytest.raises(RemoteProtocolError):
         world.peer.receive(registry.message("PeerResponse")(id=number, outcome=edge.ANSWERED, frame=b"\xff"))
     assert reply.message.error_code == NOT_FOUND
+
+
+def unknown(kind: str, number: int) -> object:
+    """How an earlier version responds."""
+    return registry.message("PeerUnknown")(kind=MESSAGES.index(kind), id=number)
+
+
+@pytest.mark.parametrize(
+    ("kind", "asks"),
+    [
+        ("PeerHoldingsRequest", lambda peer: peer.holdings()),
+        ("PeerGroupKnownRequest", lambda peer: peer.knows("f", "g")),
+    ],
+)
+def test_request_that_the_owner_does_not_know_fails_and_the_link_goes_on(world, kind, asks):
+    world.wire.held = []
+    promise = asks(world.peer)
+    world.peer.receive(unknown("PeerPing", 1))
+    world.peer.receive(registry.message("PeerUnknown")(kind=120, id=1))
+    assert not promise.done
+    world.peer.receive(unknown(kind, 1))
+    with pytest.raises(PeerLost, match="earlier version"):
+        promise.result()
+    world.peer.receive(unknown(kind, 1))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from proxy.fleet.group_owners import HeldAnywhere
-from proxy.sharegroups.model.coordinator import ShareCoordinator
-from proxy.sharegroups.model.settings import BrokerShareLimits
+from kafka_share_proxy.fleet.group_owners import HeldAnywhere
+from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator
+from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
 
 
 class Others:

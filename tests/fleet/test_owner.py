@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.fleet import owner
+from kafka_share_proxy.sharegroups.services import FEATURE
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import RemoteProtocolError, UpstreamLost
 
-from proxy.fleet import owner
-from proxy.sharegroups.services import FEATURE
-from proxy.wire import registry
-from proxy.wire.errors import RemoteProtocolError, UpstreamLost
 from tests.support.far import FarWorld
 
 
@@ -37,9 +37,15 @@ def test_what_it_does_not_serve_is_not_served(world, monkeypatch):
     assert world.owner.connections == 0
 
 
+def test_request_of_a_later_version_is_not_served_and_the_link_goes_on(world):
+    """It is treated as a group without an owner: clients retry until all proxies have the edge's version."""
+    world.wire.held = []
+    world.owner.receive(request(api_version=99))
+    world.owner.receive(request(feature="of a later version"))
+    assert outcomes(world) == [1, 1]
+
+
 def test_request_that_cannot_be_read_ends_the_link(world):
-    with pytest.raises(RemoteProtocolError):
-        world.owner.receive(request(api_version=99))
     with pytest.raises(RemoteProtocolError):
         world.owner.receive(request(body=b"\xff"))
 

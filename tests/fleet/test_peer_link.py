@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 import trio
-
-from proxy.fleet import peer_link
-from proxy.fleet.peer_link import PeerLink
-from proxy.fleet.peer_protocol import NONCE_BYTES, PeerProtocol
-from proxy.forwarding.pump import new_pump
-from proxy.loop.reactor import Reactor
-from proxy.loop.transports import PlainTransport
-from proxy.wire import registry
+from kafka_share_proxy.fleet import peer_link
+from kafka_share_proxy.fleet.peer_link import PeerLink
+from kafka_share_proxy.fleet.peer_protocol import NONCE_BYTES, PeerProtocol
+from kafka_share_proxy.forwarding.pump import new_pump
+from kafka_share_proxy.loop.reactor import Reactor
+from kafka_share_proxy.loop.transports import PlainTransport
+from kafka_share_proxy.wire import registry
 
 LIMIT_S = 10.0
 
@@ -93,6 +92,43 @@ def test_messages_pass_and_the_end_is_told_to_both() -> None:
         assert (a.user.reasons, b.user.reasons) == (["enough"], ["the other proxy closed the link"])
         assert (a.ended, b.ended) == (1, 1)
         assert a.events == ["peer-linked", "peer-lost"]
+
+    play(test)
+
+
+def test_link_outlives_messages_of_unknown_kinds_which_are_reported_once() -> None:
+    async def test(reactor: Reactor) -> None:
+        left, right = socket.socketpair()
+        a, b = End(reactor, left, dials=True), End(reactor, right, dials=False)
+        await until(lambda: a.link.user and b.link.user)
+        for number in range(3):
+            a.link._say(a.link.protocol._framed(100, number.to_bytes(8, "big")))
+        a.link.send(closed(1))
+        await until(lambda: b.user.messages and len(a.user.messages) == 3)
+        assert [(message.kind, message.id) for message in a.user.messages] == [(100, 0), (100, 1), (100, 2)]
+        assert b.events == ["peer-linked", "peer-message-unknown"]
+        assert (a.ended, b.ended) == (0, 0)
+        a.link.close("over")
+        b.link.close("over")
+
+    play(test)
+
+
+def test_request_that_an_earlier_version_does_not_know_is_refused_without_being_sent() -> None:
+    async def test(reactor: Reactor) -> None:
+        left, right = socket.socketpair()
+        a, b = End(reactor, left, dials=True), End(reactor, right, dials=False)
+        await until(lambda: a.link.user and b.link.user)
+        question = registry.message("PeerGroupKnownRequest")(id=5, feature="f", group_id="g")
+        a.link.protocol.peer_kinds = kind = a.link.protocol.kind_of(question)
+        a.link.send(question)
+        await until(lambda: a.user.messages)
+        assert [(message.kind, message.id) for message in a.user.messages] == [(kind, 5)]
+        a.link.send(closed(1))
+        await until(lambda: b.user.messages)
+        assert [type(message).__name__ for message in b.user.messages] == ["PeerClosed"]
+        a.link.close("over")
+        b.link.close("over")
 
     play(test)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
-from proxy.fleet.peer_protocol import FRAME_BYTES_MAX, MESSAGES, NONCE_BYTES, NotOfTheFleet, PeerProtocol
-from proxy.wire import registry
-from proxy.wire.errors import LocalProtocolError, RemoteProtocolError
+from kafka_share_proxy.fleet.peer_protocol import FRAME_BYTES_MAX, MESSAGES, NONCE_BYTES, NotOfTheFleet, PeerProtocol
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import LocalProtocolError, RemoteProtocolError
 
 SECRET = b"sixteen bytes ok"
 
@@ -110,6 +109,50 @@ def test_what_is_no_message_is_refused(data):
     for end in (a, b):
         with pytest.raises(RemoteProtocolError):
             list(end.receive_data(data))
+
+
+def test_message_of_an_unknown_kind_is_skipped_and_responded_to():
+    """Between two others; a later version has sent it, which gets its id back."""
+    a, b = ends()
+    shake(a, b)
+    skipped = []
+    b.on_unknown = skipped.append
+    request = (77).to_bytes(8, "big") + b"what comes in a later version"
+    data = a.send(closed(1)) + a._framed(100, request) + a._framed(101, b"") + a.send(closed(2))
+    assert [message.connection_id for message in b.receive_data(data)] == [1, 2]
+    assert skipped == [100, 101]
+    responses = list(a.receive_data(b.outgoing()))
+    assert [(response.kind, response.id) for response in responses] == [(100, 77), (101, 0)]
+
+
+def test_response_to_a_skipped_message_is_sent_before_what_is_sent_next():
+    """Signatures are numbered in the order in which they were made."""
+    a, b = ends()
+    shake(a, b)
+    sent = b""
+    for message in b.receive_data(a._framed(100, b"") + a.send(closed(1))):
+        sent += b.send(message)
+    assert [type(each).__name__ for each in a.receive_data(sent + b.outgoing())] == ["PeerUnknown", "PeerClosed"]
+
+
+def test_message_of_an_unknown_kind_is_skipped_only_with_a_signature():
+    a, b = ends()
+    shake(a, b)
+    data = a._framed(100, b"later")
+    with pytest.raises(NotOfTheFleet):
+        list(b.receive_data(data[:-1] + bytes([data[-1] ^ 1])))
+
+
+def test_stranger_cannot_send_messages_of_unknown_kinds():
+    _, b = ends()
+    with pytest.raises(RemoteProtocolError):
+        list(b.receive_data(b"\0\0\0\2\x64\0"))
+
+
+def test_both_sides_tell_how_many_kinds_they_know():
+    a, b = ends()
+    shake(a, b)
+    assert a.peer_kinds == b.peer_kinds == len(MESSAGES)
 
 
 def test_every_message_has_a_schema():

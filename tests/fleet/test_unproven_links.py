@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import cast
 
 import pytest
-
-from proxy.fleet import unproven_links
-from proxy.fleet.peer_link import PeerLink
-from proxy.fleet.unproven_links import Strangers
+from kafka_share_proxy.fleet import unproven_links
+from kafka_share_proxy.fleet.peer_link import PeerLink
+from kafka_share_proxy.fleet.unproven_links import Strangers
 
 
 def links(count: int) -> list[PeerLink]:

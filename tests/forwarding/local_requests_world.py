@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from proxy.forwarding.interfaces import Call
-from proxy.loop.promise import Promise
-from proxy.wire.values import Limits
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.wire.values import Limits
+
 from tests.forwarding.plane_world import HEARTBEAT, World, request, some_routes, world
 
 ASK_VERSION = 0

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from proxy.brokers.dialling import Dialled
-from proxy.forwarding.data_plane import Plane
-from proxy.forwarding.pump import new_pump
-from proxy.forwarding.routes import Context, Kind, Route, Routes
-from proxy.loop.reactor import Reactor
-from proxy.wire.values import UNKNOWN_NODE, Address, Limits
+from kafka_share_proxy.brokers.dialling import Dialled
+from kafka_share_proxy.forwarding.data_plane import Plane
+from kafka_share_proxy.forwarding.pump import new_pump
+from kafka_share_proxy.forwarding.routes import Context, Kind, Route, Routes
+from kafka_share_proxy.loop.reactor import Reactor
+from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address, Limits
 
 LIMIT_S = 10.0
 WAY_BYTES = 64 << 10
@@ -72,7 +72,7 @@ class Peer:
                         peer.take()
 
     def take(self) -> bytearray:
-        """What has come, without waiting for more."""
+        """Return what has come, without waiting for more."""
         try:
             while chunk := self.sock.recv(1 << 20):
                 self.data += chunk
@@ -264,6 +264,6 @@ def some_routes(**handlers: Any) -> Routes:
 
 
 def rewrite(frame: memoryview, _context: Context) -> bytes | None:
-    """Write the body in capitals; an answer without a body passes unchanged."""
+    """Write the body in capitals; a response without a body passes unchanged."""
     body = bytes(frame[4:]).upper()
     return struct.pack(">i", len(body) + 4) + bytes(frame[:4]) + body if body else None

@@ -1,14 +1,13 @@
 """The address book, and the memory of rewritten answers."""
 
 import pytest
-
-from proxy.brokers.cluster_view import ClusterView
-from proxy.forwarding import address_book
-from proxy.forwarding.address_book import AddressBook, AnswerCache, node_endpoints, placed
-from proxy.forwarding.routes import Context
-from proxy.wire import registry
-from proxy.wire.endpoints import Endpoint
-from proxy.wire.values import Address
+from kafka_share_proxy.brokers.cluster_view import ClusterView
+from kafka_share_proxy.forwarding import address_book
+from kafka_share_proxy.forwarding.address_book import AddressBook, AnswerCache, node_endpoints, placed
+from kafka_share_proxy.forwarding.routes import Context
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.endpoints import Endpoint
+from kafka_share_proxy.wire.values import Address
 
 KAFKA_1, MOVED = Address("kafka-1", 9092), Address("kafka-1b", 9092)
 
@@ -144,7 +143,7 @@ def test_a_pinned_broker_is_dialled_where_the_settings_say(plane):
 
 
 class Rewriter:
-    """Puts a word behind every answer, or changes nothing; counts how often it was asked."""
+    """Puts a word behind every response, or changes nothing; counts how often it was asked."""
 
     def __init__(self, word: bytes | None = b"!") -> None:
         self.word = word
@@ -197,7 +196,7 @@ def test_everything_is_forgotten_when_the_book_changes(book):
 
 
 def test_an_answer_that_made_a_broker_known_is_kept(book):
-    """Binding a listener changes the book while the answer is being rewritten: what came out is the newest."""
+    """Binding a listener changes the book while the response is being rewritten: what came out is the newest."""
     cache = AnswerCache(book)
     asked = []
 

@@ -5,15 +5,15 @@ import random
 from contextlib import suppress
 
 import pytest
+from kafka_share_proxy.forwarding import address_rewriting, route_table
+from kafka_share_proxy.forwarding.address_book import AddressBook
+from kafka_share_proxy.forwarding.offered_versions import CAPS, EffectiveVersions, Offer, client_facing
+from kafka_share_proxy.forwarding.routes import Context, Kind, Route, header
+from kafka_share_proxy.wire import endpoints, frames, headers, registry
+from kafka_share_proxy.wire.errors import AnswerUnusable, LocalProtocolError, RemoteProtocolError
+from kafka_share_proxy.wire.specs import FieldSpec
+from kafka_share_proxy.wire.values import Address, Limits
 
-from proxy.forwarding import address_rewriting, route_table
-from proxy.forwarding.address_book import AddressBook
-from proxy.forwarding.offered_versions import CAPS, EffectiveVersions, Offer, client_facing
-from proxy.forwarding.routes import Context, Kind, Route, header
-from proxy.wire import endpoints, frames, headers, registry
-from proxy.wire.errors import AnswerUnusable, LocalProtocolError, RemoteProtocolError
-from proxy.wire.specs import FieldSpec
-from proxy.wire.values import Address, Limits
 from tests.tables.cases import CORRELATION_ID, Case, cases
 from tests.wire.samples import Samples
 
@@ -90,7 +90,7 @@ def test_an_unknown_tag_in_the_response_header_survives():
 
 
 def test_no_carrier_in_the_definitions_is_forgotten():
-    """Every client-facing (API, version) whose answer has a host and a port is rewritten, capped or waived."""
+    """Every client-facing (API, version) whose response has a host and a port is rewritten, capped or waived."""
     offer = EffectiveVersions(Offer())
     routes = route_table.build(AddressBook(1, "h", lambda *_: True), offer, Limits(), {})
     carrying = {(route.key, route.version) for route in routes.values() if endpoints.locator(route.key, route.version)}

@@ -1,8 +1,9 @@
-"""Answers that do not simply pass."""
+"""Responses that do not simply pass."""
 
 from __future__ import annotations
 
-from proxy.wire.errors import AnswerUnusable
+from kafka_share_proxy.wire.errors import AnswerUnusable
+
 from tests.forwarding.plane_world import FETCH, METADATA, answer, request, some_routes, world
 
 

@@ -1,13 +1,12 @@
-"""Questions of the proxy's own, and its answers."""
+"""Questions of the proxy's own, and its responses."""
 
 from __future__ import annotations
 
 import pytest
-
-from proxy.forwarding.ask_and_reply import ask, reply, told
-from proxy.forwarding.interfaces import Call
-from proxy.wire import frames, messages
-from proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.forwarding.ask_and_reply import ask, reply, told
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.wire import frames, messages
+from kafka_share_proxy.wire.errors import RemoteProtocolError
 
 
 def test_a_question_reaches_the_broker_and_its_answer_comes_back(world):

@@ -1,4 +1,4 @@
-"""The broker's half: whose answer comes next."""
+"""The broker's half: whose response comes next."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import random
 import struct
 
 import pytest
-
-from proxy.forwarding.broker_answers import TOKEN, BrokerAnswers
-from proxy.forwarding.walking import Pending
-from proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.forwarding.broker_answers import TOKEN, BrokerAnswers
+from kafka_share_proxy.forwarding.walking import Pending
+from kafka_share_proxy.wire.errors import RemoteProtocolError
 
 FRAME_MAX = 100_000
 
@@ -43,7 +42,7 @@ class Walk:
         self.frames = BrokerAnswers(self.pending, FRAME_MAX)
         self.passed = b""
         self.gathered: list[int] = []
-        """Sizes of the answers that do not pass."""
+        """Sizes of the responses that do not pass."""
         self._kept = b""
         self._skip = 0
 

@@ -1,4 +1,4 @@
-"""The way down: the broker's answers to the client."""
+"""The way down: the broker's responses to the client."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import random
 import struct
 
 import pytest
+from kafka_share_proxy.wire.values import Limits
 
-from proxy.wire.values import Limits
 from tests.forwarding.plane_world import FETCH, METADATA, answer, request, world
 
 

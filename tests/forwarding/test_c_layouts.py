@@ -5,16 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from proxy.forwarding import c_layouts
-from proxy.forwarding.request_inspection import LookKind
-from proxy.wire.errors import LocalProtocolError
+from kafka_share_proxy.forwarding import c_layouts
+from kafka_share_proxy.forwarding.request_inspection import LookKind
+from kafka_share_proxy.wire.errors import LocalProtocolError
 
 HEADER = Path(c_layouts.__file__).with_name("layouts.h")
 
 
 def test_the_header_is_what_the_definitions_say() -> None:
-    """`python -m proxy.forwarding.c_layouts` writes it."""
+    """`python -m kafka_share_proxy.forwarding.c_layouts` writes it."""
     assert HEADER.read_text() == c_layouts.written()
 
 

@@ -1,19 +1,20 @@
-"""Several features in one API: each sees what is its, passes on what is not, and may amend what is said behind it."""
+"""Several features in one API: each sees what is its, passes on what is not, and may amend what is said after it."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from proxy.forwarding.chain import answer_behind, in_order
-from proxy.forwarding.declared_api import Served
-from proxy.forwarding.early_looks import AnyOf, ByKnownGroup, ContainsAny, EveryRequest, Whenever
-from proxy.forwarding.interfaces import Call
-from proxy.loop.promise import Task, settled
-from proxy.sharegroups import share_group_apis
-from proxy.views import view_apis
-from proxy.wire import registry
-from proxy.wire.messages import Message
+from kafka_share_proxy.forwarding.chain import answer_behind, in_order
+from kafka_share_proxy.forwarding.declared_api import Served
+from kafka_share_proxy.forwarding.early_looks import AnyOf, ByKnownGroup, ContainsAny, EveryRequest, Whenever
+from kafka_share_proxy.forwarding.interfaces import Call, nobody
+from kafka_share_proxy.loop.promise import Task, settled
+from kafka_share_proxy.sharegroups import share_group_apis
+from kafka_share_proxy.views import view_apis
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.messages import Message
+
 from tests.support import ports
 from tests.support.view_broker import World
 
@@ -89,7 +90,7 @@ def chain(*links: Served) -> Served:
 
 
 def test_the_first_goes_first_and_what_it_lets_go_is_looked_at_again() -> None:
-    """Three ways: the first answers, the second answers, the request passes."""
+    """Three ways: the first responses, the second answers, the request passes."""
     for first, second, here, expected in (
         (b"first", b"second", True, b"first"),
         (None, b"second", True, b"second"),
@@ -176,3 +177,45 @@ def test_what_none_of_several_features_wants_passes_at_once() -> None:
     assert joined(a, b) == ByKnownGroup(exactly, (mine, theirs), (unless,), (b"ic/",))
     assert joined(b) == b.wants
     assert joined(a, asked) == AnyOf((a.wants, asked.wants))
+
+
+@dataclass(frozen=True)
+class Named:
+    key: int = COMMIT
+    version: int = VERSION
+
+
+class Short:
+    """A short way that takes what nobody in front wants."""
+
+    def __init__(self) -> None:
+        self.took: list[bool] = []
+
+    def __call__(self, connection: Any, frame: memoryview, request: Any, is_wanted_before: Any = nobody) -> bool:
+        self.took.append(not is_wanted_before("g"))
+        return self.took[-1]
+
+
+def test_the_short_way_is_for_what_no_feature_in_front_wants() -> None:
+    """By the words in its bytes, where the exact look says so too, and by its group, however the chains are built."""
+    short, groups = Short(), dict[str, int]()
+    exactly = ContainsAny((b"__view.new",))
+    views = replace(says(None), wants=ByKnownGroup(exactly, groups=(), words=(b"__view.",)))
+    shares = replace(says(None), wants=ByKnownGroup(EveryRequest(), (groups,)))
+    commits = replace(says(None), wants=ByKnownGroup(EveryRequest(), ()), at_once=short)
+    chained = in_order(({COMMIT: views}, in_order(({COMMIT: shares}, {COMMIT: commits}))))[COMMIT].at_once
+    assert chained is not None
+    connection: Any = None
+
+    def takes_it(text: bytes) -> bool:
+        return chained(connection, memoryview(bytes(4) + text), Named())
+
+    assert [takes_it(text) for text in (b"orders", b"__view.old", b"__view.new")] == [True, True, False]
+    assert len(short.took) == 2
+    groups["g"] = 1
+    assert not takes_it(b"orders")
+    assert short.took[-1] is False
+    both = in_order(({COMMIT: shares}, {COMMIT: replace(commits, at_once=chained)}))[COMMIT].at_once
+    assert both is not None
+    groups.clear()
+    assert both(connection, memoryview(b"1234orders"), Named())

@@ -7,11 +7,10 @@ import struct
 from dataclasses import dataclass
 
 import pytest
-
-from proxy.forwarding.client_requests import NOTHING_PASSES, ClientRequests, Passing
-from proxy.forwarding.request_inspection import AcksLook, look_to_amend, look_to_inspect
-from proxy.forwarding.walking import Pending
-from proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.forwarding.client_requests import NOTHING_PASSES, ClientRequests, Passing
+from kafka_share_proxy.forwarding.request_inspection import AcksLook, look_to_amend, look_to_inspect
+from kafka_share_proxy.forwarding.walking import Pending
+from kafka_share_proxy.wire.errors import RemoteProtocolError
 
 FRAME_MAX = 100_000
 BUFFER = 1 << 17
@@ -19,7 +18,7 @@ BUFFER = 1 << 17
 
 @dataclass(frozen=True)
 class Named:
-    """Expected: an answer that passes."""
+    """Expected: a response that passes."""
 
     name: str
     rewrite: object | None = None

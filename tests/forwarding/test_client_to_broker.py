@@ -6,9 +6,9 @@ import random
 import struct
 
 import pytest
+from kafka_share_proxy.forwarding.routes import Kind, Route
+from kafka_share_proxy.wire.values import Limits
 
-from proxy.forwarding.routes import Kind, Route
-from proxy.wire.values import Limits
 from tests.forwarding.plane_world import FETCH, HEARTBEAT, METADATA, answer, produce, request, some_routes, world
 
 

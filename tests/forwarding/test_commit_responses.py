@@ -6,12 +6,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-
-from proxy.forwarding.commit_responses import commit_response, refused
-from proxy.forwarding.interfaces import Call
-from proxy.wire import messages, registry
-from proxy.wire.errors import ErrorCode
-from proxy.wire.values import ZERO_UUID
+from kafka_share_proxy.forwarding.commit_responses import commit_response, refused
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.wire import messages, registry
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import ZERO_UUID
 
 REQUESTS = [(8, messages.OffsetCommitRequest), (28, messages.TxnOffsetCommitRequest)]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 
 import pytest
+from kafka_share_proxy.wire.values import Limits
 
-from proxy.wire.values import Limits
 from tests.forwarding.plane_world import API_VERSIONS, FETCH, PRODUCE, UPSTREAM, World, answer, produce, request, world
 
 

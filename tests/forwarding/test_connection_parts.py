@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-FORWARDING = Path(__file__).resolve().parents[2] / "proxy" / "forwarding"
+FORWARDING = Path(__file__).resolve().parents[2] / "proxy" / "kafka_share_proxy" / "forwarding"
 PARTS = (
     "answer_dispatch",
     "broker_to_client",
@@ -21,7 +21,7 @@ PARTS = (
     "peer_socket",
     "request_dispatch",
 )
-WHOLES = {"proxy.forwarding.connection", "proxy.forwarding.data_plane"}
+WHOLES = {"kafka_share_proxy.forwarding.connection", "kafka_share_proxy.forwarding.data_plane"}
 
 
 def imported(path: Path) -> set[str]:
@@ -43,7 +43,7 @@ def test_no_part_knows_the_whole(part: str) -> None:
 
 def test_the_connection_is_made_of_these_parts() -> None:
     """A part that is added to the connection is listed here; and the data plane knows the connection."""
-    prefix = "proxy.forwarding."
+    prefix = "kafka_share_proxy.forwarding."
     used = {name.removeprefix(prefix) for name in imported(FORWARDING / "connection.py") if name.startswith(prefix)}
     assert {name for name in used if "." not in name and name[0].islower()} <= {
         *PARTS,
@@ -52,4 +52,4 @@ def test_the_connection_is_made_of_these_parts() -> None:
         "sasl",
         "walking",
     }
-    assert "proxy.forwarding.connection" in imported(FORWARDING / "data_plane.py")
+    assert "kafka_share_proxy.forwarding.connection" in imported(FORWARDING / "data_plane.py")

@@ -5,15 +5,14 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-
-from proxy.forwarding.connection_state import (
+from kafka_share_proxy.forwarding.connection_state import (
     CLIENT_STATES,
     UPSTREAM_STATES,
     ClientState,
     Progress,
     UpstreamState,
 )
-from proxy.wire.errors import LocalProtocolError
+from kafka_share_proxy.wire.errors import LocalProtocolError
 
 CLIENT_MOVES = [
     ("PASSING", "GATHERING"),

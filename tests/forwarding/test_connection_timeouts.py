@@ -6,10 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
-from proxy.forwarding.connection_state import ClientState, Progress
-from proxy.forwarding.connection_timeouts import Timeouts
-from proxy.wire.values import Limits
+from kafka_share_proxy.forwarding.connection_state import ClientState, Progress
+from kafka_share_proxy.forwarding.connection_timeouts import Timeouts
+from kafka_share_proxy.wire.values import Limits
 
 LIMITS = Limits(stalled_client_s=3.0, gathering_s=10.0, idle_client_s=60.0)
 
@@ -23,7 +22,7 @@ def connection(state: ClientState = ClientState.PASSING, **requests: Any) -> Any
 
 
 def test_a_client_that_takes_nothing_of_a_local_answer_is_ended() -> None:
-    """Counted in looks in a row; each byte that it takes begins anew, and only an answer of the proxy's counts."""
+    """Counted in looks in a row; each byte that it takes begins anew, and only a response of the proxy's counts."""
     timeouts, answering = Timeouts(LIMITS), connection(ClientState.ANSWERING)
     assert [timeouts.overdue(answering, 0.0) for _ in range(3)] == [None] * 3
     answering.client.progress += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -9,12 +10,15 @@ from typing import Any
 import pytest
 import trio
 import trio.lowlevel
+from kafka_share_proxy.forwarding import data_plane
+from kafka_share_proxy.forwarding.connection import ForwardedConnection
+from kafka_share_proxy.forwarding.data_plane import Plane
+from kafka_share_proxy.forwarding.pump import new_pump
+from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.loop.reactor import Reactor
+from kafka_share_proxy.loop.transports import PlainTransport
+from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address, Limits
 
-from proxy.forwarding.data_plane import Plane
-from proxy.forwarding.pump import new_pump
-from proxy.loop.promise import Promise
-from proxy.loop.reactor import Reactor
-from proxy.wire.values import UNKNOWN_NODE, Address, Limits
 from tests.forwarding.plane_world import FETCH, LOCAL, UPSTREAM, answer, request, some_routes, world
 
 
@@ -119,7 +123,7 @@ def drained(scenario: Callable[[Plane, Reactor, int], Any], within_s: float = 5.
             await trio.aclose_forcefully(result)
         return outcome, result
 
-    from proxy.brokers.dialling import Dialled
+    from kafka_share_proxy.brokers.dialling import Dialled
 
     class Owner:
         def failed(self, error: Exception) -> None:
@@ -267,3 +271,26 @@ def test_a_side_that_still_sends_after_its_connection_ended_counts_as_one() -> N
         w.client()
         w.turn_until(lambda: w.plane.statistics().connections == 1)
         w.peer(socket.create_connection(("127.0.0.1", w.port))).expect_end()
+
+
+def test_connections_that_ended_leave_nothing_to_the_garbage_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data_plane, "RELEASE_S", 0.0)
+    monkeypatch.setattr(data_plane, "SWEEP_S", 0.01)
+
+    def alive() -> int:
+        return sum(isinstance(each, ForwardedConnection | PlainTransport) for each in gc.get_objects())
+
+    with world() as w:
+        gc.collect()
+        before = alive()
+        gc.disable()
+        try:
+            for _ in range(5):
+                client, broker = w.pair()
+                client.send(request(FETCH, 11, 5))
+                w.turn()
+                client.close()
+                broker.close()
+            w.turn_until(lambda: alive() <= before)
+        finally:
+            gc.enable()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.forwarding.declared_api import DeclaredApi, Needs
-from proxy.forwarding.early_looks import ContainsAny, EveryRequest
-from proxy.forwarding.interfaces import Call
-from proxy.forwarding.routes import Picks
-from proxy.loop.promise import Task
+from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs
+from kafka_share_proxy.forwarding.early_looks import ContainsAny, EveryRequest
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.routes import Picks
+from kafka_share_proxy.loop.promise import Task
 
 
 async def handle(call: Call, services: str) -> bytes:
@@ -65,7 +65,7 @@ def test_what_is_wanted_is_asked_of_what_the_feature_gives() -> None:
 
 
 def test_what_is_told_from_the_decoded_request_only_is_always_collected() -> None:
-    """An API without a look of its own is still not answered here in any case."""
+    """An API without a look of its own is still not served here in any case."""
 
     async def none(_: Call) -> bool:
         return False

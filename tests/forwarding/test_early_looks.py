@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from proxy.forwarding.early_looks import (
+from kafka_share_proxy.forwarding.early_looks import (
     LOOKED_MAX,
     AboutAllTopics,
     AnyOf,
@@ -26,8 +25,8 @@ from proxy.forwarding.early_looks import (
     Whenever,
     kind_at,
 )
-from proxy.wire import frames, registry
-from proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.api_key import ApiKey
 
 GROUPS = [
     (key, version)

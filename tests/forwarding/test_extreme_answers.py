@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kafka_share_proxy.forwarding import route_table
+from kafka_share_proxy.forwarding.address_book import AddressBook
+from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions, Offer
+from kafka_share_proxy.forwarding.routes import Context, Route
+from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import AnswerUnusable, ErrorCode
+from kafka_share_proxy.wire.specs import FieldSpec
+from kafka_share_proxy.wire.values import Limits
 
-from proxy.forwarding import route_table
-from proxy.forwarding.address_book import AddressBook
-from proxy.forwarding.offered_versions import EffectiveVersions, Offer
-from proxy.forwarding.routes import Context, Route
-from proxy.wire import frames, registry
-from proxy.wire.api_key import ApiKey
-from proxy.wire.errors import AnswerUnusable, ErrorCode
-from proxy.wire.specs import FieldSpec
-from proxy.wire.values import Limits
 from tests.wire.samples import Samples
 
 NUMBERS = (-(1 << 15), (1 << 15) - 1, 30_137, -2, -1)
@@ -46,7 +46,7 @@ def with_codes(number: int) -> Any:
 @pytest.mark.parametrize("number", NUMBERS)
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{ApiKey(route.key).name} v{route.version}")
 def test_a_code_that_nobody_knows_reaches_the_client(route: Route, number: int) -> None:
-    """Or the whole answer is withheld because none of its brokers has an address here: nothing else is raised."""
+    """Or the whole response is withheld because none of its brokers has an address here: nothing else is raised."""
     spec = registry.response_spec(route.key)
     shown = 0
     for seed in range(20):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pytest
-
-from proxy.forwarding.address_book import AddressBook, AnswerCache, Remembered
-from proxy.forwarding.address_rewriting import drop_node_endpoints
-from proxy.forwarding.forwarded_api import ForwardedApi, RewritingParts
-from proxy.forwarding.offered_versions import EffectiveVersions, Offer
-from proxy.wire.errors import LocalProtocolError
-from proxy.wire.values import Limits
+from kafka_share_proxy.forwarding.address_book import AddressBook, AnswerCache, Remembered
+from kafka_share_proxy.forwarding.address_rewriting import drop_node_endpoints
+from kafka_share_proxy.forwarding.forwarded_api import ForwardedApi, RewritingParts
+from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions, Offer
+from kafka_share_proxy.wire.errors import LocalProtocolError
+from kafka_share_proxy.wire.values import Limits
 
 BOOK = AddressBook(20000, "h", lambda *_: True)
 PARTS = RewritingParts(BOOK, EffectiveVersions(Offer()), Limits(), AnswerCache(BOOK))

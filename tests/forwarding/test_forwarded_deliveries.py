@@ -5,9 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
-
-from proxy.audit.events import Place
-from proxy.forwarding.forwarded_deliveries import Delivery, ForwardedDeliveries, SharedPlace
+from kafka_share_proxy.audit.events import Place
+from kafka_share_proxy.forwarding.forwarded_deliveries import Delivery, ForwardedDeliveries, SharedPlace
 
 SHARE = SharedPlace("g", Place(bytes(16), 0))
 OTHER = SharedPlace("h", Place(bytes(16), 0))

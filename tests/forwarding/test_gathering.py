@@ -7,8 +7,7 @@ import struct
 from pathlib import Path
 
 import pytest
-
-from proxy.forwarding.gathering import PRESIZED_MAX, Gathering
+from kafka_share_proxy.forwarding.gathering import PRESIZED_MAX, Gathering
 
 STATUS = Path("/proc/self/statm")
 

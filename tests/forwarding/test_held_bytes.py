@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.routes import Kind, Route, Routes
+from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.values import Limits
 
-from proxy.forwarding.interfaces import Call
-from proxy.forwarding.routes import Kind, Route, Routes
-from proxy.wire import frames, registry
-from proxy.wire.values import Limits
 from tests.forwarding.local_requests_world import Handler, local_world, started
 from tests.forwarding.plane_world import LIST, LOCAL, METADATA, Peer, World, answer, request, some_routes, world
 from tests.forwarding.test_gathering import STATUS, resident
@@ -90,8 +91,22 @@ def test_nothing_is_decoded_before_the_broker_knows_the_client() -> None:
         assert len(handler.calls) == 2
 
 
+def test_what_needs_no_authentication_is_served_before_the_broker_knows_the_client() -> None:
+    """ApiVersions during SASL, where a request of the proxy's own would end the connection."""
+    handler = Handler()
+    with local_world(handler, introduction=INTRODUCTION) as w:
+        name = LOCAL.to_bytes(2, "big") + (1).to_bytes(2, "big")
+        w.plane.routes[name] = replace(w.plane.routes[name], needs_no_authentication=True)
+        client = w.client()
+        client.send(request(LOCAL, 1, 5))
+        started(w, handler)
+        handler.results[0].set(answer(5))
+        client.expect(answer(5))
+        assert not w.brokers
+
+
 def test_half_requests_of_all_connections_have_one_limit() -> None:
-    """The longest unfinished request makes room; the others, and short ones, go on."""
+    """The longest unfinished request makes room; the others, and short ones, continue."""
     with inspecting(Limits(gathered_total_bytes=1_000_000), lambda _: False) as w:
         first = half(w, 900_000, 200_000)
         longest = half(w, 900_000, 500_000)
@@ -124,7 +139,7 @@ def test_what_an_ended_connection_kept_is_given_back_at_once() -> None:
 
 
 def test_the_newcomer_ends_where_nobody_is_unfinished() -> None:
-    """Answers that are being gathered are the brokers' to finish."""
+    """Responses that are being gathered are the brokers' to finish."""
     with world(limits=Limits(gathered_total_bytes=400_000)) as w:
         client, broker = w.pair()
         client.send(request(METADATA, 9, 2))

@@ -1,4 +1,4 @@
-"""What is cut out of the bytes of an answer is what the codec would leave out; what the bytes do not tell, it does."""
+"""What is cut out of the bytes of a response is what the codec would leave out; what the bytes do not tell, it does."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-
-from proxy.forwarding.address_book import AddressBook
-from proxy.forwarding.address_rewriting import sized
-from proxy.forwarding.apis import k03_metadata
-from proxy.forwarding.hidden_topics import Unclear, is_hidden, without_hidden
-from proxy.wire import frames, registry
+from kafka_share_proxy.forwarding.address_book import AddressBook
+from kafka_share_proxy.forwarding.address_rewriting import sized
+from kafka_share_proxy.forwarding.apis import k03_metadata
+from kafka_share_proxy.forwarding.hidden_topics import Unclear, is_hidden, without_hidden
+from kafka_share_proxy.wire import frames, registry
 
 ANSWER = registry.message("MetadataResponse")
 VERSIONS = range(registry.versions(3)[0], registry.versions(3)[1] + 1)
@@ -24,7 +23,7 @@ NAMES = (
 
 
 def answer(draw: random.Random, names: list[str], version: int) -> bytes:
-    """An answer about these topics, without its size."""
+    """A response about these topics, without its size."""
 
     def ids(most: int) -> list[int]:
         return [draw.randrange(9) for _ in range(draw.randrange(most))]
@@ -90,7 +89,7 @@ def test_an_unusual_error_code_is_no_way_to_be_shown(version: int) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_whatever_the_bytes_it_is_unclear_or_cut(version: int) -> None:
-    """Nothing but Unclear is raised, wherever the answer ends or is damaged."""
+    """Nothing but Unclear is raised, wherever the response ends or is damaged."""
     draw = random.Random(version)
     whole = bytearray(answer(draw, ["__view.a", "orders", "__proxy_b"], version))
     for _ in range(300):

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from kafka_share_proxy.forwarding import injected_requests
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.wire.errors import UpstreamLost
 
-from proxy.forwarding import injected_requests
-from proxy.forwarding.interfaces import Call
-from proxy.loop.promise import Promise
-from proxy.wire.errors import UpstreamLost
 from tests.forwarding.local_requests_world import ASK_VERSION, Handler, asked, local_world, started
 from tests.forwarding.plane_world import FETCH, HEARTBEAT, LOCAL, answer, request
 
@@ -60,7 +60,7 @@ def test_an_answer_to_a_question_may_be_large_and_come_in_pieces() -> None:
 
 
 def test_a_late_answer_of_an_abandoned_question_comes_before_the_clients_next_and_stays_here() -> None:
-    """The handler answers without waiting for the broker; the client goes on meanwhile."""
+    """The handler answers without waiting for the broker; the client continues meanwhile."""
     late: list[bytes] = []
 
     async def handle(call: Call) -> bytes:
@@ -94,11 +94,11 @@ def test_an_abandoned_question_does_not_hold_up_the_next_local_request() -> None
 
 
 HALF_AT = 300_000
-"""Of an answer this large the rest is gathered in a room of its own."""
+"""Of a response this large the rest is gathered in a room of its own."""
 
 
 def half_answered(w: Any) -> tuple[Any, Any, bytes]:
-    """A client whose first request was answered while a question stays open, half of whose answer has come."""
+    """A client whose first request was answered while a question stays open, half of whose response has come."""
     client, broker = w.pair()
     client.send(request(LOCAL, 1, 1))
     client.expect(answer(1, b"at once"))
@@ -128,7 +128,7 @@ def test_a_local_request_starts_while_an_answer_of_ours_is_still_coming() -> Non
 
 
 def test_a_local_request_waits_for_the_answer_before_it_while_one_of_ours_is_coming() -> None:
-    """What is read ahead does not stand for an answer that the client is still owed."""
+    """What is read ahead does not stand for a response that the client is still owed."""
     with local_world(leaves_a_question_open) as w:
         client, broker, rest = half_answered(w)
         client.send(request(FETCH, 11, 2) + request(LOCAL, 1, 3))

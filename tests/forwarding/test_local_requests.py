@@ -8,22 +8,22 @@ import traceback
 from typing import Any
 
 import pytest
+from kafka_share_proxy.brokers.cluster_view import ClusterView
+from kafka_share_proxy.brokers.connection_slots import OptionalSlot
+from kafka_share_proxy.forwarding.address_book import AddressBook
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions, Offer
+from kafka_share_proxy.forwarding.services import Services
+from kafka_share_proxy.loop.promise import running
+from kafka_share_proxy.reading.chunk_cache import ReadKey
+from kafka_share_proxy.reading.upstream_fetch import PartitionRead
+from kafka_share_proxy.views.fetch.base_reads import ViewRead
+from kafka_share_proxy.views.fetch.shared_reads import ViewReads
+from kafka_share_proxy.views.fetch.view_chunks import ViewCache
+from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.errors import RemoteProtocolError, UpstreamLost
+from kafka_share_proxy.wire.values import Limits
 
-from proxy.brokers.cluster_view import ClusterView
-from proxy.brokers.connection_slots import OptionalSlot
-from proxy.forwarding.address_book import AddressBook
-from proxy.forwarding.interfaces import Call
-from proxy.forwarding.offered_versions import EffectiveVersions, Offer
-from proxy.forwarding.services import Services
-from proxy.loop.promise import running
-from proxy.reading.chunk_cache import ReadKey
-from proxy.reading.upstream_fetch import PartitionRead
-from proxy.views.fetch.base_reads import ViewRead
-from proxy.views.fetch.shared_reads import ViewReads
-from proxy.views.fetch.view_chunks import ViewCache
-from proxy.wire import frames, registry
-from proxy.wire.errors import RemoteProtocolError, UpstreamLost
-from proxy.wire.values import Limits
 from tests.forwarding.local_requests_world import Handler, local_world, started
 from tests.forwarding.plane_world import (
     FETCH,

@@ -1,8 +1,8 @@
-"""The account of answers made here."""
+"""The account of responses made here."""
 
 from __future__ import annotations
 
-from proxy.forwarding.memory_budget import AnswerBudget
+from kafka_share_proxy.forwarding.memory_budget import AnswerBudget
 
 
 def test_room_is_what_is_neither_reserved_nor_unsent() -> None:

@@ -3,12 +3,11 @@
 from pathlib import Path
 
 import pytest
-
-from proxy.forwarding import offered_versions
-from proxy.forwarding.offered_versions import EffectiveVersions, Offer
-from proxy.sharegroups import share_group_apis
-from proxy.wire import frames, registry
-from proxy.wire.api_key import ApiKey
+from kafka_share_proxy.forwarding import offered_versions
+from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions, Offer
+from kafka_share_proxy.sharegroups import share_group_apis
+from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.api_key import ApiKey
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 RELEASES = ("3.9.1", "4.3.0")

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pytest
-
-from proxy.forwarding.peer_socket import FAREWELL_S, PIECES_MAX, Linger, PeerSocket
-from proxy.loop.polling import ERROR, READ, WRITE
-from proxy.loop.transports import Data
-from proxy.wire.frames import Pieces
+from kafka_share_proxy.forwarding.peer_socket import FAREWELL_S, PIECES_MAX, Linger, PeerSocket
+from kafka_share_proxy.loop.polling import ERROR, READ, WRITE
+from kafka_share_proxy.loop.transports import Data
+from kafka_share_proxy.wire.frames import Pieces
 
 
 class Kernel:

@@ -13,14 +13,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from kafka_share_proxy.forwarding.pump import new_pump
+from kafka_share_proxy.forwarding.request_inspection import SILENT
+from kafka_share_proxy.forwarding.walking import AnswerWalk, Pending, RequestWalk, Table
+from kafka_share_proxy.loop.polling import READ
+from kafka_share_proxy.loop.turns import Turns
 
-from proxy.forwarding.pump import new_pump
-from proxy.forwarding.request_inspection import SILENT
-from proxy.forwarding.walking import AnswerWalk, Pending, RequestWalk, Table
-from proxy.loop.polling import READ
-from proxy.loop.turns import Turns
-
-pytest.importorskip("proxy.forwarding._pump", reason="the pump could not be built in C here")
+pytest.importorskip("kafka_share_proxy.forwarding._pump", reason="the pump could not be built in C here")
 
 BUFFER = 4096
 
@@ -30,7 +29,7 @@ class Passes:
 
 
 class Rewritten:
-    """Knows one answer already."""
+    """Knows one response already."""
 
     def __init__(self) -> None:
         self.known = {b"kafka": (struct.pack(">i", 9), b"proxy"), b"same": (b"", b"")}

@@ -6,11 +6,11 @@ import struct
 from collections.abc import Iterator
 
 import pytest
+from kafka_share_proxy.brokers import rights
+from kafka_share_proxy.forwarding import injected_requests
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.wire import frames, registry
 
-from proxy.brokers import rights
-from proxy.forwarding import injected_requests
-from proxy.forwarding.interfaces import Call
-from proxy.wire import frames, registry
 from tests.forwarding.plane_world import (
     FETCH,
     HEARTBEAT,
@@ -277,7 +277,7 @@ def test_nothing_is_served_in_the_middle_of_an_authentication() -> None:
 
 
 def test_a_request_sent_with_the_authentication_is_served_once_that_is_over() -> None:
-    """Nobody waits for the answer: brokers read on behind it."""
+    """Nobody waits for the response: brokers read on after it."""
     with world(some_routes(local=Remembering())) as w:
         client, broker = w.pair()
         exchange(client, broker, handshake(1, 1), handshake_answer(1, 1))

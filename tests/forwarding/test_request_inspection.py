@@ -6,9 +6,8 @@ import struct
 from dataclasses import dataclass
 
 import pytest
-
-from proxy.forwarding import request_inspection
-from proxy.forwarding.request_inspection import (
+from kafka_share_proxy.forwarding import request_inspection
+from kafka_share_proxy.forwarding.request_inspection import (
     HEAD_MAX,
     SILENT,
     AcksLook,
@@ -19,8 +18,8 @@ from proxy.forwarding.request_inspection import (
     look_at_beginning,
     look_to_amend,
 )
-from proxy.wire import frames, headers, registry
-from proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.wire import frames, headers, registry
+from kafka_share_proxy.wire.errors import RemoteProtocolError
 
 
 @dataclass(frozen=True)

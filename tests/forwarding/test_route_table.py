@@ -1,16 +1,15 @@
 """The routes of the whole product."""
 
 import pytest
-
-from proxy.forwarding import route_table
-from proxy.forwarding.address_book import AddressBook
-from proxy.forwarding.early_looks import EveryRequest
-from proxy.forwarding.offered_versions import EffectiveVersions, Offer, client_facing
-from proxy.forwarding.routes import Kind, Routes, header
-from proxy.sharegroups import share_group_apis
-from proxy.wire import registry
-from proxy.wire.errors import LocalProtocolError
-from proxy.wire.values import Limits
+from kafka_share_proxy.forwarding import route_table
+from kafka_share_proxy.forwarding.address_book import AddressBook
+from kafka_share_proxy.forwarding.early_looks import EveryRequest
+from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions, Offer, client_facing
+from kafka_share_proxy.forwarding.routes import Kind, Routes, header
+from kafka_share_proxy.sharegroups import share_group_apis
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import LocalProtocolError
+from kafka_share_proxy.wire.values import Limits
 
 
 async def handler(call):

@@ -1,6 +1,6 @@
 """The table of routes as a mapping."""
 
-from proxy.forwarding.routes import Kind, Route, Routes, header, refusal
+from kafka_share_proxy.forwarding.routes import Kind, Route, Routes, header, refusal
 
 
 def test_a_route_is_found_by_the_first_four_bytes_of_a_request():

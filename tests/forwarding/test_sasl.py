@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.forwarding.sasl import Sasl, SaslStage
+from kafka_share_proxy.forwarding.sasl import Sasl, SaslStage
 
 
 def authenticated(lifetime_ms: int = 0) -> Sasl:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from proxy.forwarding.services import Services
-from proxy.sharegroups.services import ShareServices
-from proxy.views.services import ViewServices
+from kafka_share_proxy.forwarding.services import Services
+from kafka_share_proxy.sharegroups.services import ShareServices
+from kafka_share_proxy.views.services import ViewServices
+
 from tests.support.ports import World
 
 

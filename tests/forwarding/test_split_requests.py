@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.forwarding.ask_and_reply import decoded
-from proxy.forwarding.interfaces import Call
-from proxy.loop.promise import Task
-from proxy.sharegroups.apis import k42_delete_groups
-from proxy.sharegroups.apis.group_resources import by_group_resource
-from proxy.wire import frames, registry
+from kafka_share_proxy.forwarding.ask_and_reply import decoded
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.loop.promise import Task
+from kafka_share_proxy.sharegroups.apis import k42_delete_groups
+from kafka_share_proxy.sharegroups.apis.group_resources import by_group_resource
+from kafka_share_proxy.wire import frames, registry
 
 
 def call(key: int, version: int, message: object) -> Call:

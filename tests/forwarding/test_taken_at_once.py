@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from kafka_share_proxy.forwarding.interfaces import AtOnceConnection, AwaitedAnswer
+from kafka_share_proxy.forwarding.routes import Kind, Route
+from kafka_share_proxy.loop.interfaces import Request
 
-from proxy.forwarding.interfaces import AtOnceConnection, AwaitedAnswer
-from proxy.forwarding.routes import Kind, Route
-from proxy.loop.interfaces import Request
 from tests.forwarding.plane_world import FETCH, LIST, World, answer, request, some_routes
 
 
@@ -101,7 +101,7 @@ def test_an_answer_that_comes_in_pieces_is_awaited_too() -> None:
 
 
 def test_what_is_behind_another_request_or_not_taken_goes_the_long_way() -> None:
-    """Two in one piece, one while another waits for its answer, one that is left."""
+    """Two in one piece, one while another waits for its response, one that is left."""
     taken = Taken()
     w = taking(taken)
     client, broker = w.pair()
@@ -131,7 +131,7 @@ def test_what_is_behind_another_request_or_not_taken_goes_the_long_way() -> None
 @pytest.mark.parametrize("who", ["client", "broker"])
 @pytest.mark.parametrize("is_answered", [False, True])
 def test_whoever_leaves_ends_a_request_that_was_taken(who: str, is_answered: bool) -> None:
-    """Told where the broker has not answered; an answer that comes after the end is nobody's."""
+    """Told where the broker has not answered; a response that comes after the end is nobody's."""
     taken = Taken()
     w = taking(taken)
     client, broker = w.pair()

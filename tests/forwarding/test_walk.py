@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
-from proxy.forwarding import walk as twin
-from proxy.forwarding.early_looks import AnyOf, ByGroupId, ByKnownGroup, ByTopicPrefix, ContainsAny
-from proxy.forwarding.request_inspection import (
+from kafka_share_proxy.forwarding import walk as twin
+from kafka_share_proxy.forwarding.early_looks import AnyOf, ByGroupId, ByKnownGroup, ByTopicPrefix, ContainsAny
+from kafka_share_proxy.forwarding.request_inspection import (
     SILENT,
     AcksLook,
     GroupLook,
@@ -23,10 +22,10 @@ from proxy.forwarding.request_inspection import (
     look_to_amend,
     look_to_inspect,
 )
-from proxy.wire import frames, registry
-from proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.errors import RemoteProtocolError
 
-in_c = pytest.importorskip("proxy.forwarding._walk", reason="the walk could not be built in C here")
+in_c = pytest.importorskip("kafka_share_proxy.forwarding._walk", reason="the walk could not be built in C here")
 
 FRAME_MAX = 4096
 KNOWN_ID, OTHER_ID = b"k" * 16, b"o" * 16
@@ -173,6 +172,10 @@ def walked(walk: Any, module: Any, data: bytes, cuts: list[int]) -> tuple[list[i
 @pytest.mark.parametrize("seed", range(300))
 def test_requests_in_c_and_in_python(seed: int) -> None:
     """Frames of every kind, cut anywhere; every third stream has a few bytes changed."""
+    compare_requests(seed)
+
+
+def compare_requests(seed: int) -> None:
     random_ = random.Random(seed)
     data = bytearray(b"".join(some_request(random_, number) for number in range(random_.randrange(1, 12))))
     if seed % 3 == 0:
@@ -188,7 +191,11 @@ def test_requests_in_c_and_in_python(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(200))
 def test_answers_in_c_and_in_python(seed: int) -> None:
-    """Answers that pass, some that do not, some out of order, with impossible sizes, or that nobody asked for."""
+    """Responses that pass, some that do not, some out of order, with impossible sizes, or that nobody asked for."""
+    compare_answers(seed)
+
+
+def compare_answers(seed: int) -> None:
     random_ = random.Random(seed)
     expected = [(n, random_.choice((PLAIN, PLAIN, PLAIN, ANSWERED))) for n in range(random_.randrange(8))]
     data = b"".join(
@@ -427,7 +434,7 @@ def test_a_table_refuses_names_that_are_no_api_version() -> None:
 
 
 class Produced:
-    """Expected of Produce v10 and later: its answers pass unless they have something to rewrite."""
+    """Expected of Produce v10 and later: its responses pass unless they have something to rewrite."""
 
     def __init__(self, version: int) -> None:
         self.rewrite = self
@@ -438,7 +445,7 @@ class Produced:
 
 
 def produced(version: int, **changes: Any) -> bytes:
-    """An answer of the codec."""
+    """A response of the codec."""
     message = registry.message("ProduceResponse")
     part = {"index": 1, "error_code": 6, "base_offset": 5, "record_errors": [], "error_message": None}
     partition = message.PartitionProduceResponse(**{**part, **changes.get("partition", {})})

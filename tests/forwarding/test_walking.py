@@ -8,9 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from proxy.forwarding import walk, walking
-from proxy.forwarding.gathering import PRESIZED_MAX
+from kafka_share_proxy.forwarding import walk, walking
+from kafka_share_proxy.forwarding.gathering import PRESIZED_MAX
 
 LARGE = 4 << 20
 """Bytes of a room that is kept."""
@@ -20,7 +19,7 @@ HERE = Path(__file__).resolve().parent
 
 def test_the_walk_in_c_is_taken_where_it_was_built() -> None:
     """Else its twin."""
-    built = importlib.util.find_spec("proxy.forwarding._walk") is not None
+    built = importlib.util.find_spec("kafka_share_proxy.forwarding._walk") is not None
     assert built == walking.IN_C
     assert (walking.RequestWalk is walk.RequestWalk) == (not built)
 
@@ -36,8 +35,9 @@ def test_the_data_plane_works_without_c() -> None:
     )
     program = (
         "import sys\n"
-        "sys.modules.update({'proxy.forwarding._walk': None, 'proxy.forwarding._pump': None}); import pytest; "
-        "from proxy.forwarding import walking; assert not walking.IN_C; sys.exit(pytest.main(sys.argv[1:]))"
+        "sys.modules.update({f'kafka_share_proxy.forwarding.{name}': None for name in ('_walk', '_pump')})\n"
+        "import pytest\n"
+        "from kafka_share_proxy.forwarding import walking; assert not walking.IN_C; sys.exit(pytest.main(sys.argv[1:]))"
     )
     tests = [str(HERE / f"{name}.py") for name in names]
     ended = subprocess.run(

@@ -40,7 +40,7 @@ class Kernel:
 
     def run(self) -> None:
         """Run as a command."""
-        words = _parser().parse_args()
+        words = parser().parse_args()
         if words.extension:
             module = sanitized.loaded(words.extension, self._module_name())
             print(self.compare(self.of_module(module), words.seed, words.seconds))
@@ -69,7 +69,8 @@ class Kernel:
         return ".".join(self.source.relative_to(sanitized.CHECKOUT).with_suffix("").parts)
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """Return what all fuzzers understand."""
     parser = argparse.ArgumentParser(prog="tests/fuzz/run", description=str(__doc__).split("\n")[0])
     parser.add_argument("--seconds", type=float, default=60, help="of each of the three runs (default 60)")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30), help="default: another one each time")

@@ -3,7 +3,7 @@
  * Records areas, and runs of batches, are damaged at random. Every buffer and every column has its exact size, so that
  * an access one byte outside ends the run. What is found must lie within the area, in order, at ascending offsets. */
 #define RECORD_POSITIONS_CORE
-#include "../../proxy/wire/_record_positions.c"
+#include "../../proxy/kafka_share_proxy/wire/_record_positions.c"
 #include "harness.h"
 
 enum { RUN_MAX = 4 };
@@ -27,8 +27,11 @@ static void sample_of(Area area, uint64_t turn) {
     to.null = malloc(most ? SAMPLE * most : 1);
     sample_keys(&area, &to);
     if (to.keyed_rows + to.null_rows > most) fail("more samples than were asked for", turn);
+    if (to.key && (to.key < area.bytes || to.key + to.key_size > area.bytes + area.size)) fail("a key lies outside", turn);
     static uint8_t records[4 * BUCKETS], sizes[8 * BUCKETS];
-    tally_samples(to.keyed, to.keyed_rows, records, sizes);
+    static uint32_t seen[BUCKETS];
+    const uint64_t pairs = tally_samples(to.keyed, to.keyed_rows, (uint32_t)dice(UINT32_MAX) + 1, records, sizes, seen);
+    if (to.keyed_rows < 2 && pairs) fail("pairs of one", turn);
     free(to.keyed);
     free(to.null);
 }

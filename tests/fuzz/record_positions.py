@@ -7,10 +7,11 @@ import struct
 import time
 from typing import Any
 
-from proxy.wire import record_positions, record_runs, records
-from proxy.wire.record_headers import RecordHeaders
-from proxy.wire.record_positions import ROW_BYTES
-from proxy.wire.records import Record
+from kafka_share_proxy.wire import record_positions, record_runs, records
+from kafka_share_proxy.wire.record_headers import RecordHeaders
+from kafka_share_proxy.wire.record_positions import ROW_BYTES
+from kafka_share_proxy.wire.records import Record
+
 from tests.fuzz.harness import Kernel
 from tests.fuzz.sanitized import CHECKOUT
 from tests.wire.any_records import damaged, some_batch, with_fields
@@ -86,5 +87,5 @@ def sound(number: int) -> bytes:
 
 
 if __name__ == "__main__":
-    source = CHECKOUT / "proxy" / "wire" / "_record_positions.c"
+    source = CHECKOUT / "proxy" / "kafka_share_proxy" / "wire" / "_record_positions.c"
     Kernel("record_positions", source, sound, lambda module: module, compare, record_positions.EXTENSION).run()

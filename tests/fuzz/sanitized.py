@@ -15,9 +15,14 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 SANITIZE = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
 
 
+def built_name(source: Path) -> str:
+    """Return the file name of the extension built of this source."""
+    return source.with_suffix(".abi3.so").name
+
+
 def extension(folder: Path, source: Path) -> Path:
     """Build the extension of that source."""
-    built = folder / source.with_suffix(".abi3.so").name
+    built = folder / built_name(source)
     include = sysconfig.get_paths()["include"]
     flags = ["-shared", "-fPIC", "-DPy_LIMITED_API=0x030b0000", f"-I{include}"]
     subprocess.run(["gcc", *SANITIZE, *flags, str(source), "-o", str(built)], check=True)

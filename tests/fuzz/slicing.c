@@ -4,7 +4,7 @@
  * buffer has its exact size, so that an access one byte outside ends the run. What comes out must be batches again, with
  * the records that the parts say, and none may be lost when every slot was wanted. */
 #define SLICING_CORE
-#include "../../proxy/views/kernel/_slicing.c"
+#include "../../proxy/kafka_share_proxy/views/kernel/_slicing.c"
 #include "harness.h"
 
 enum { RANGES_MAX = 9, KEYS_MAX = 4 };

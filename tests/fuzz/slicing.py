@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from proxy.views.kernel import slicing, slicing_in_python
-from proxy.views.model.slots import Cut, EvenCut
-from proxy.wire import legacy, records
-from proxy.wire.records import Record
+from kafka_share_proxy.views.kernel import slicing, slicing_in_python
+from kafka_share_proxy.views.model.slots import Cut, EvenCut
+from kafka_share_proxy.wire import legacy, records
+from kafka_share_proxy.wire.records import Record
+
 from tests.fuzz.harness import Kernel
 from tests.fuzz.sanitized import CHECKOUT
 from tests.views.kernel.batches import CUTS, sample
@@ -57,7 +58,7 @@ def damaged(dice: random.Random) -> bytes:
 
 
 def outcome(kernel: Any, batch: memoryview, cut: Cut, slots: Sequence[int], from_offset: int) -> Any:
-    """What comes of it; None: it is refused."""
+    """Return what comes of it; None: it is refused."""
     try:
         body = slicing.opened(batch, DECOMPRESSED_MAX)
     except slicing.REFUSALS:
@@ -115,5 +116,5 @@ def long_records(seed: int) -> bytes:
 
 
 if __name__ == "__main__":
-    source = CHECKOUT / "proxy" / "views" / "kernel" / "_slicing.c"
+    source = CHECKOUT / "proxy" / "kafka_share_proxy" / "views" / "kernel" / "_slicing.c"
     Kernel("slicing", source, sound, kernel_of, compare, slicing.KERNELS.get("c")).run()

@@ -1,6 +1,6 @@
 """Record answers of a real broker: `python -m tests.golden.record RELEASE [TOPIC]` (run by hand, needs Java).
 
-Starts one broker of a release known to deploy/localkafka, with the rack "rack-a" and one topic, asks everything below
+Starts one broker of a release known to localkafka, with the rack "rack-a" and one topic, asks everything below
 in every version it serves, and writes tests/golden/RELEASE/<api>.v<N>.hex: response frames without size.
 """
 
@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "deploy")]
+sys.path[:0] = [str(ROOT), str(ROOT / "proxy")]
 
-from localkafka.cluster import Cluster  # noqa: E402
-
-from proxy.wire import frames, registry  # noqa: E402
+from kafka_share_proxy.localkafka.cluster import Cluster  # noqa: E402
+from kafka_share_proxy.wire import frames, registry  # noqa: E402
 
 CLIENT_ID = "golden"
 ASKED = ("ApiVersions", "Metadata", "FindCoordinator", "DescribeCluster")

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-PROXY = CHECKOUT / "proxy"
-ROOMS = sorted(PROXY.rglob("README.md"))
+SOURCE_ROOT = CHECKOUT / "proxy"
+PROXY = SOURCE_ROOT / "kafka_share_proxy"
+ROOMS = sorted(SOURCE_ROOT.rglob("README.md"))
 """Documents with rules of their own, which they may name by number alone."""
 FOLDERS = ("proxy", "tests", "schemas", "deploy")
 SUFFIXES = {"", ".c", ".go", ".h", ".java", ".js", ".json", ".md", ".py", ".pyi", ".toml", ".yaml"}
@@ -78,7 +79,7 @@ def rules_of(document: Path) -> frozenset[int]:
 
 @cache
 def document_at(cited: str) -> Path | None:
-    return next((base / cited for base in (CHECKOUT, PROXY) if (base / cited).is_file()), None)
+    return next((base / cited for base in (CHECKOUT, PROXY, SOURCE_ROOT) if (base / cited).is_file()), None)
 
 
 # What cannot be looked up
@@ -167,7 +168,7 @@ def test_items_that_tests_name_are_in_the_oracle() -> None:
     assert missing == []
 
 
-ROOM = "sharegroups/README.md"
+ROOM, SOURCES = "sharegroups/README.md", "proxy/kafka_share_proxy"
 
 
 @pytest.mark.parametrize(
@@ -177,9 +178,9 @@ ROOM = "sharegroups/README.md"
         ("(no/such.md)", ["no/such.md"]),
         (f"{ROOM} rule 999", [f"{ROOM} rule 999"]),
         (f"{ROOM} rules 1-3 and 998, 3", [f"{ROOM} rule 998"]),
-        (f"proxy/{ROOM} rules 998 to 999", [f"proxy/{ROOM} rule 998", f"proxy/{ROOM} rule 999"]),
+        (f"{SOURCES}/{ROOM} rules 998 to 999", [f"{SOURCES}/{ROOM} rule 998", f"{SOURCES}/{ROOM} rule 999"]),
         (f"({ROOM}\n    # rule 999)", [f"{ROOM} rule 999"]),
-        (f"README.md, {ROOM}, {ROOM} rule 1, 50 of them, proxy/{ROOM} rules 2, 3 and 5-7", []),
+        (f"README.md, {ROOM}, {ROOM} rule 1, 50 of them, {SOURCES}/{ROOM} rules 2, 3 and 5-7", []),
         ("Kafka's own (common/message/README.md)", []),
     ],
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-PROXY = Path(__file__).resolve().parents[2] / "proxy"
+PROXY = Path(__file__).resolve().parents[2] / "proxy" / "kafka_share_proxy"
 SOURCES = sorted(PROXY.rglob("*.py"))
 WORD = re.compile(r"\w+\.?")
 """Names of settings have dots, and say enough."""
@@ -41,7 +41,7 @@ def names_of_modules() -> dict[str, set[str]]:
 
 
 def is_there(reference: str) -> bool:
-    """Whether `room.module.Class`, `module.name`, `room.module`, `Class.method` or `Class` exists."""
+    """True if `room.module.Class`, `module.name`, `room.module`, `Class.method` or `Class` exists."""
     *before, last = reference.split(".")
     modules = names_of_modules()
     if last in modules:

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-PROXY = CHECKOUT / "proxy"
-SOURCES = sorted(PROXY.rglob("*.py"))
+SOURCE_ROOT = CHECKOUT / "proxy"
+NAME = "kafka_share_proxy"
+PACKAGE = SOURCE_ROOT / NAME
+SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 GROUND = ("offsets", "wire")
 """They import nothing of the proxy, not even each other."""
@@ -23,10 +25,14 @@ PURE = ("model", "kernel")
 """Rooms inside a feature that decide or compute: they import the ground, each other, and nothing else."""
 CLIENTS = {"client": {"offsets", "wire", "loop", "brokers", "consumer"}}
 """Rooms that work without a proxy, and the rooms they may import: nothing that serves clients of others."""
-PIPELINE = {"pipeline": {"offsets", "wire", "views", "consumer"}}
+PIPELINE = {"pipeline": {"offsets", "wire", "views", "consumer", "localkafka"}}
 """The room that Spark's jobs run, and the rooms it may import; of features only what decides."""
+TOOLS = {"localkafka": {"wire"}}
+"""Rooms for tests and demos, and the rooms they may import."""
 FACADE = {"public": {"offsets", "wire", "client", "consumer", "pipeline"}}
-"""The room with the names that users import, and the rooms it takes them from; nobody imports it."""
+"""The names that users import, and the rooms that define them; no room imports them."""
+FACADE_MODULES = (NAME, f"{NAME}.recipes", f"{NAME}.share_recipes")
+"""The package itself and the example programs in it."""
 STANDARD_LIBRARY_ONLY = ("offsets", "public")
 """Rooms that users' programs import: nothing but Python comes with them."""
 
@@ -43,25 +49,25 @@ LOOP_MODULES = {"asyncio", "structlog", "subprocess", "random"}
 NO_WAITING_IN = ("offsets", "public", "wire", "sharegroups", "views", "commits", "consumer", "reading")
 """Rooms whose modules wait for promises only; those that are named in MAY_WAIT use Trio."""
 MAY_WAIT: dict[str, str] = {
-    "proxy.commits.followed_groups": "a task that follows the topic of ranges",
-    "proxy.commits.held_state": "lets others run between the ranges that it loads",
-    "proxy.sharegroups.held_state": "lets others run between the groups that it forgets",
-    "proxy.views.base_watch": "a task that looks at bases again and again",
-    "proxy.views.state_topic": "stamps records with the wall clock",
-    "proxy.views.stored_state": "a task that follows the topic of views",
+    "kafka_share_proxy.commits.followed_groups": "a task that follows the topic of ranges",
+    "kafka_share_proxy.commits.held_state": "lets others run between the ranges that it loads",
+    "kafka_share_proxy.sharegroups.held_state": "lets others run between the groups that it forgets",
+    "kafka_share_proxy.views.base_watch": "a task that looks at bases again and again",
+    "kafka_share_proxy.views.state_topic": "stamps records with the wall clock",
+    "kafka_share_proxy.views.stored_state": "a task that follows the topic of views",
 }
 """Modules in such rooms that use Trio, with the reason."""
 
 
 def module_of(path: Path) -> str:
-    """proxy/sharegroups/model/group.py -> proxy.sharegroups.model.group"""
-    parts = path.relative_to(CHECKOUT).with_suffix("").parts
+    """proxy/kafka_share_proxy/sharegroups/model/group.py -> kafka_share_proxy.sharegroups.model.group"""
+    parts = path.relative_to(SOURCE_ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def room_of(module: str) -> str:
-    """proxy.sharegroups.model.group -> sharegroups"""
-    return [*module.split("."), ""][1]
+    """kafka_share_proxy.sharegroups.model.group -> sharegroups"""
+    return "public" if module in FACADE_MODULES else [*module.split("."), ""][1]
 
 
 def imports(path: Path) -> Iterator[tuple[str, int]]:
@@ -78,7 +84,7 @@ def imports(path: Path) -> Iterator[tuple[str, int]]:
 
 
 def _is_module(name: str) -> bool:
-    path = CHECKOUT.joinpath(*name.split("."))
+    path = SOURCE_ROOT.joinpath(*name.split("."))
     return path.is_dir() or path.with_suffix(".py").is_file()
 
 
@@ -86,11 +92,11 @@ def rooms_below(room: str) -> set[str]:
     """Rooms whose modules this room's may import, besides its own."""
     if room in GROUND:
         return set()
-    if room in FACADE | CLIENTS | PIPELINE:
-        return (FACADE | CLIENTS | PIPELINE)[room]
+    if room in FACADE | CLIENTS | PIPELINE | TOOLS:
+        return (FACADE | CLIENTS | PIPELINE | TOOLS)[room]
     if room in FLOORS:
         return set(FLOORS[: FLOORS.index(room)])
-    return set(FLOORS) if room in FEATURES else {*FLOORS, *FEATURES, *PIPELINE}
+    return set(FLOORS) if room in FEATURES else {*FLOORS, *FEATURES, *PIPELINE, *TOOLS}
 
 
 def wrong_imports(path: Path) -> list[str]:
@@ -99,8 +105,8 @@ def wrong_imports(path: Path) -> list[str]:
     room = room_of(module)
     found = []
     for name, line in imports(path):
-        where = f"{path.relative_to(CHECKOUT)}:{line}"
-        if name.split(".")[0] == "proxy":
+        where = f"{path.relative_to(SOURCE_ROOT)}:{line}"
+        if name.split(".")[0] == NAME:
             found += [f"{where}: {trouble}" for trouble in _wrong_room(module, room, name)]
         elif name.split(".")[0] in _banned(module, room) or _foreign(name, room):
             found.append(f"{where}: {module} has no business with {name.split('.')[0]}")
@@ -109,7 +115,7 @@ def wrong_imports(path: Path) -> list[str]:
 
 def _wrong_room(module: str, room: str, name: str) -> Iterator[str]:
     target = room_of(name)
-    if module == "proxy.__main__" or (module, target) in EXCEPTIONS:
+    if module == f"{NAME}.__main__" or (module, target) in EXCEPTIONS:
         return
     if target not in {room, *rooms_below(room)}:
         yield f"{room} may not import {target}"
@@ -117,8 +123,8 @@ def _wrong_room(module: str, room: str, name: str) -> Iterator[str]:
         yield f"{module} decides, and may not import {name}"
     elif room in PIPELINE and target in FEATURES and not _is_pure(name):
         yield f"{room} may import what decides, not {name}"
-    elif name == "proxy.app.cli":
-        yield "nobody imports proxy.app.cli"
+    elif name == "kafka_share_proxy.app.cli":
+        yield "nobody imports kafka_share_proxy.app.cli"
 
 
 def _is_pure(module: str) -> bool:
@@ -129,7 +135,7 @@ def _is_pure(module: str) -> bool:
 
 
 def _banned(module: str, room: str) -> set[str]:
-    if room == "app" or module == "proxy.__main__":
+    if room in ("app", *TOOLS) or module == f"{NAME}.__main__":
         return {"asyncio"}
     if room in NO_WAITING_IN and module not in MAY_WAIT:
         return NO_WAITING
@@ -148,57 +154,58 @@ def test_arrows_point_down(path: Path) -> None:
 
 def test_the_rule_bites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that asks the time, waits, or looks into another feature is found."""
-    monkeypatch.setattr(sys.modules[__name__], "CHECKOUT", tmp_path)
-    wrong = tmp_path / "proxy" / "sharegroups" / "model" / "wrong.py"
+    monkeypatch.setattr(sys.modules[__name__], "SOURCE_ROOT", tmp_path)
+    wrong = tmp_path / NAME / "sharegroups" / "model" / "wrong.py"
     for room in ("views", "loop", "sharegroups/model"):
-        (tmp_path / "proxy" / room).mkdir(parents=True)
+        (tmp_path / NAME / room).mkdir(parents=True)
     wrong.write_text(
-        "import time\nfrom proxy import views\nfrom proxy import loop\ndef late():\n    import trio\n"
-        "    from proxy.app.cli import main\n"
+        "import time\nfrom kafka_share_proxy import views\nfrom kafka_share_proxy import loop\n"
+        "def late():\n    import trio\n"
+        "    from kafka_share_proxy.app.cli import main\n"
     )
     assert [sentence.split(": ", 1)[1] for sentence in sorted(wrong_imports(wrong))] == [
-        "proxy.sharegroups.model.wrong has no business with time",
+        "kafka_share_proxy.sharegroups.model.wrong has no business with time",
         "sharegroups may not import views",
-        "proxy.sharegroups.model.wrong decides, and may not import proxy.loop",
-        "proxy.sharegroups.model.wrong has no business with trio",
+        "kafka_share_proxy.sharegroups.model.wrong decides, and may not import kafka_share_proxy.loop",
+        "kafka_share_proxy.sharegroups.model.wrong has no business with trio",
         "sharegroups may not import app",
     ]
 
 
 def test_the_ground_rests_on_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The two lowest rooms do not know each other, and what users import brings no library along."""
-    monkeypatch.setattr(sys.modules[__name__], "CHECKOUT", tmp_path)
-    wrong = tmp_path / "proxy" / "offsets" / "wrong.py"
+    monkeypatch.setattr(sys.modules[__name__], "SOURCE_ROOT", tmp_path)
+    wrong = tmp_path / NAME / "offsets" / "wrong.py"
     wrong.parent.mkdir(parents=True)
-    wrong.write_text("import pydantic\nimport time\nfrom proxy.wire import frames\nimport bisect\n")
+    wrong.write_text("import pydantic\nimport time\nfrom kafka_share_proxy.wire import frames\nimport bisect\n")
     assert [sentence.split(": ", 1)[1] for sentence in wrong_imports(wrong)] == [
-        "proxy.offsets.wrong has no business with pydantic",
-        "proxy.offsets.wrong has no business with time",
+        "kafka_share_proxy.offsets.wrong has no business with pydantic",
+        "kafka_share_proxy.offsets.wrong has no business with time",
         "offsets may not import wire",
     ]
 
 
 def test_a_room_that_only_decides_may_look_at_the_wire_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules[__name__], "CHECKOUT", tmp_path)
-    wrong = tmp_path / "proxy" / "consumer" / "wrong.py"
+    monkeypatch.setattr(sys.modules[__name__], "SOURCE_ROOT", tmp_path)
+    wrong = tmp_path / NAME / "consumer" / "wrong.py"
     for room in ("consumer", "loop", "wire", "forwarding", "views"):
-        (tmp_path / "proxy" / room).mkdir(parents=True)
-    wrong.write_text("import trio\nfrom proxy import wire, loop, forwarding, views\n")
+        (tmp_path / NAME / room).mkdir(parents=True)
+    wrong.write_text("import trio\nfrom kafka_share_proxy import wire, loop, forwarding, views\n")
     assert sorted(sentence.split(": ", 1)[1] for sentence in wrong_imports(wrong)) == [
         "consumer may not import views",
-        "proxy.consumer.wrong decides, and may not import proxy.forwarding",
-        "proxy.consumer.wrong decides, and may not import proxy.loop",
-        "proxy.consumer.wrong has no business with trio",
+        "kafka_share_proxy.consumer.wrong decides, and may not import kafka_share_proxy.forwarding",
+        "kafka_share_proxy.consumer.wrong decides, and may not import kafka_share_proxy.loop",
+        "kafka_share_proxy.consumer.wrong has no business with trio",
     ]
 
 
 def test_a_client_knows_nothing_of_the_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who uses only the client loads nothing that forwards, serves or stores."""
-    monkeypatch.setattr(sys.modules[__name__], "CHECKOUT", tmp_path)
-    wrong = tmp_path / "proxy" / "client" / "wrong.py"
+    monkeypatch.setattr(sys.modules[__name__], "SOURCE_ROOT", tmp_path)
+    wrong = tmp_path / NAME / "client" / "wrong.py"
     for room in ("client", "forwarding", "brokers", "views"):
-        (tmp_path / "proxy" / room).mkdir(parents=True)
-    wrong.write_text("import trio\nfrom proxy import brokers, forwarding, views\n")
+        (tmp_path / NAME / room).mkdir(parents=True)
+    wrong.write_text("import trio\nfrom kafka_share_proxy import brokers, forwarding, views\n")
     assert [sentence.split(": ", 1)[1] for sentence in wrong_imports(wrong)] == [
         "client may not import forwarding",
         "client may not import views",
@@ -207,31 +214,30 @@ def test_a_client_knows_nothing_of_the_proxy(tmp_path: Path, monkeypatch: pytest
 
 def test_the_pipeline_takes_only_what_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Executors load no loop and no server."""
-    monkeypatch.setattr(sys.modules[__name__], "CHECKOUT", tmp_path)
-    wrong = tmp_path / "proxy" / "pipeline" / "wrong.py"
+    monkeypatch.setattr(sys.modules[__name__], "SOURCE_ROOT", tmp_path)
+    wrong = tmp_path / NAME / "pipeline" / "wrong.py"
     for room in ("pipeline", "brokers", "views/model", "views/fetch"):
-        (tmp_path / "proxy" / room).mkdir(parents=True)
-    wrong.write_text("from proxy import brokers\nfrom proxy.views import fetch, model\n")
+        (tmp_path / NAME / room).mkdir(parents=True)
+    wrong.write_text("from kafka_share_proxy import brokers\nfrom kafka_share_proxy.views import fetch, model\n")
     assert [sentence.split(": ", 1)[1] for sentence in wrong_imports(wrong)] == [
         "pipeline may not import brokers",
-        "pipeline may import what decides, not proxy.views.fetch",
+        "pipeline may import what decides, not kafka_share_proxy.views.fetch",
     ]
 
 
 def test_packages_import_nothing() -> None:
     """A re-export in `__init__.py` would make every room load what the others need; the facade is nothing else."""
-    facades = [PROXY / room / "__init__.py" for room in FACADE]
-    assert [path for path in PROXY.rglob("__init__.py") if path.read_text().strip()] == facades
+    assert [path for path in PACKAGE.rglob("__init__.py") if path.read_text().strip()] == [PACKAGE / "__init__.py"]
 
 
 def test_every_room_has_its_place() -> None:
     """A new folder is a new room, and says here on which floor it stands."""
-    rooms = {room_of(module_of(path)) for path in SOURCES if len(path.relative_to(PROXY).parts) > 1}
-    assert rooms == {*FLOORS, *FEATURES, *CLIENTS, *PIPELINE, *FACADE, "app"}
+    rooms = {room_of(module_of(path)) for path in SOURCES if path != PACKAGE / "__main__.py"}
+    assert rooms == {*FLOORS, *FEATURES, *CLIENTS, *PIPELINE, *TOOLS, *FACADE, "app"}
 
 
 def test_no_exception_outlives_its_reason() -> None:
-    """An exception that nobody needs any more is taken out."""
+    """An exception that nobody needs any longer is taken out."""
     for module, target in EXCEPTIONS:
         assert target in {room_of(name) for name, _ in imports(_file(module))}, f"{module} no longer imports {target}"
     for module in MAY_WAIT:
@@ -239,7 +245,7 @@ def test_no_exception_outlives_its_reason() -> None:
 
 
 def _file(module: str) -> Path:
-    return CHECKOUT.joinpath(*module.split(".")).with_suffix(".py")
+    return SOURCE_ROOT.joinpath(*module.split(".")).with_suffix(".py")
 
 
 CIRCLES: tuple[frozenset[str], ...] = ()

@@ -11,22 +11,24 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, TypeVar, get_args, get_type_hints
 
-from proxy.commits import commit_apis
-from proxy.forwarding.apis import k10_find_coordinator
-from proxy.forwarding.declared_api import DeclaredApi
-from proxy.forwarding.interfaces import Call
-from proxy.sharegroups import share_group_apis
-from proxy.views import view_apis
-from proxy.wire import frames, messages, registry
+from kafka_share_proxy.commits import commit_apis
+from kafka_share_proxy.forwarding.apis import k10_find_coordinator
+from kafka_share_proxy.forwarding.declared_api import DeclaredApi
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.sharegroups import share_group_apis
+from kafka_share_proxy.views import view_apis
+from kafka_share_proxy.wire import frames, messages, registry
+
 from tests.support import commit_world, ports, view_broker
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 README = CHECKOUT / "proxy" / "README.md"
-HANDLERS = sorted((CHECKOUT / "proxy").glob("*/apis/*.py"))
+ROOMS = "proxy/kafka_share_proxy"
+HANDLERS = sorted((CHECKOUT / "proxy" / "kafka_share_proxy").glob("*/apis/*.py"))
 MYPY = (sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--hide-error-context")
 
 NOT_TYPED: dict[str, str] = {
-    "proxy/sharegroups/apis/k44_incremental_alter_configs.py": "answers two APIs whose messages have the same fields",
+    f"{ROOMS}/sharegroups/apis/k44_incremental_alter_configs.py": "serves two APIs whose messages have the same fields",
 }
 """Files of handlers that name Any, each with its reason. The list may only shrink."""
 
@@ -40,7 +42,7 @@ APIS: tuple[tuple[DeclaredApi[Any], Any], ...] = (
 
 
 def functions_of(api: DeclaredApi[Any], services: Any) -> Iterator[Callable[..., Any]]:
-    """Those that are given a call."""
+    """Yield those that are given a call."""
     yield api.handle
     if api.away is not None:
         yield api.away
@@ -123,9 +125,9 @@ def test_a_message_that_code_knows_is_not_named_by_a_string() -> None:
 
 
 MISTYPED = """\
-from proxy.forwarding.ask_and_reply import ask_upstream, reply
-from proxy.forwarding.interfaces import Call
-from proxy.wire import messages
+from kafka_share_proxy.forwarding.ask_and_reply import ask_upstream, reply
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.wire import messages
 
 
 async def handle(call: Call[messages.ShareFetchRequest]) -> bytes:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-SOURCES = sorted((CHECKOUT / "proxy").rglob("*.py"))
+ROOMS = CHECKOUT / "proxy" / "kafka_share_proxy"
+SOURCES = [path for path in sorted(ROOMS.rglob("*.py")) if path.parent != ROOMS / "localkafka"]
 
 TAKE_A_KEY = frozenset({"ask", "told", "decode_response", "request", "response", "answer", "Call", "header"})
 """Functions whose first argument is an API key, or the second behind a connection."""
@@ -44,7 +45,7 @@ def keys_written(source: str) -> list[int]:
 
 
 def keys_of(call: ast.Call) -> list[ast.expr]:
-    """What a call names as API keys."""
+    """Return what a call names as API keys."""
     named = [keyword.value for keyword in call.keywords if keyword.arg == "key"]
     behind_connection = isinstance(call.func, ast.Name) and call.func.id == "ask"
     if ast.unparse(call.func).split(".")[-1] in TAKE_A_KEY:

@@ -1,4 +1,4 @@
-"""Each number of proxy/client/requirements.md has a test that shows it: in its name, or in its docstring."""
+"""Each number of client/requirements.md has a test that shows it: in its name, or in its docstring."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-LIST = CHECKOUT / "proxy/client/requirements.md"
+LIST = CHECKOUT / "proxy/kafka_share_proxy/client/requirements.md"
 PROPOSALS = ("000", "001", "002", "003")
 """Those of the list; 004 is held by the tests of commits and views."""
 

@@ -9,16 +9,16 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from kafka_share_proxy.forwarding import route_table
+from kafka_share_proxy.forwarding.chain import in_order
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.routes import Kind, header
+from kafka_share_proxy.loop.promise import Promise, Task, settled
+from kafka_share_proxy.sharegroups import share_group_apis
+from kafka_share_proxy.views import view_apis
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.api_key import ApiKey
 
-from proxy.forwarding import route_table
-from proxy.forwarding.chain import in_order
-from proxy.forwarding.interfaces import Call
-from proxy.forwarding.routes import Kind, header
-from proxy.loop.promise import Promise, Task, settled
-from proxy.sharegroups import share_group_apis
-from proxy.views import view_apis
-from proxy.wire import registry
-from proxy.wire.api_key import ApiKey
 from tests.support import ports, view_broker
 
 README = Path(__file__).resolve().parents[2] / "proxy" / "README.md"
@@ -58,8 +58,8 @@ def run(coroutine: Any) -> Any:
 
 def test_a_new_api_is_one_file_and_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """The file, the line, and what comes of them: as the text has them."""
-    file, line, outcome = blocks("A new API that is answered here")
-    module = ModuleType("proxy.views.apis.k35_describe_log_dirs")
+    file, line, outcome = blocks("A new API that is served here")
+    module = ModuleType("kafka_share_proxy.views.apis.k35_describe_log_dirs")
     exec(compile(file, "k35_describe_log_dirs.py", "exec"), module.__dict__)
     assert len(line.splitlines()) == 1
     added = eval(f"({line})", {"k35_describe_log_dirs": module})

@@ -1,6 +1,6 @@
 """A small client beside the largest requests of every kind: every shape and version, at the default limits.
 
-`tests/run tests/long/bystander.py -s`, about an hour. The suite has a short form (tests/adversity/test_bystander.py).
+`tests/run tests/long/bystander.py -s`, about an hour. `tests/long/bystander_small.py` is its short form.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 import sys
 
 import pytest
-from localkafka.cluster import Cluster
+from kafka_share_proxy.forwarding.routes import Kind
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.values import Limits
 
-from proxy.forwarding.routes import Kind
-from proxy.wire import registry
-from proxy.wire.values import Limits
 from tests.support.brokers import OLD, Running
 from tests.support.bystander import World
 from tests.support.hostile import every_route, requests

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 import trio
 from confluent_kafka import Producer
-from localkafka.cluster import Cluster
+from kafka_share_proxy.client.consumer import Consumer
+from kafka_share_proxy.client.opening import open_consumer
+from kafka_share_proxy.consumer.events import ConsumerError
+from kafka_share_proxy.consumer.partitions import OffsetAndMetadata
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.client.consumer import Consumer
-from proxy.client.opening import open_consumer
-from proxy.consumer.events import ConsumerError
-from proxy.consumer.partitions import OffsetAndMetadata
-from proxy.wire.values import TopicPartition
 from tests.client.test_real_brokers import QUIET, create
 from tests.support.bad_network import BadNetwork
 

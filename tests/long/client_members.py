@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 import trio
-from localkafka.cluster import Cluster
+from kafka_share_proxy.client.consumer import Consumer
+from kafka_share_proxy.client.opening import open_consumer
+from kafka_share_proxy.consumer.partitions import Partitions
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.wire import records
 
-from proxy.client.consumer import Consumer
-from proxy.client.opening import open_consumer
-from proxy.consumer.partitions import Partitions
-from proxy.wire import records
 from tests.support.raw import Raw, Topic
 from tests.support.view_group import Member, committed
 

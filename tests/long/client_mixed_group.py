@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import pytest
-from localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.cluster import Cluster
 
 from tests.support.brokers import NEW, OLD, Running
 from tests.support.raw import Raw, Topic
@@ -132,7 +132,7 @@ def wait_committed(raw: Raw, group: Group, name: str, topic: Topic, samples: lis
 
 
 def check(group: Group, samples: list[Sample]) -> None:
-    """No commit goes back; and what was committed is told to nobody any more."""
+    """No commit goes back; and what was committed is told to nobody any longer."""
     for before, after in itertools.pairwise(samples):
         back = [n for n in range(PARTITIONS) if after.offsets[n] < before.offsets[n]]
         assert not back, f"partitions {back}: {before} and then {after}\n{group}"

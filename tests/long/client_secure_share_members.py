@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 import trio
+from kafka_share_proxy.client.share_opening import open_share_consumer
 
-from proxy.client.share_opening import open_share_consumer
 from tests.client.test_secure_brokers import (
     EXPIRING,
     LIFETIME_S,
@@ -47,7 +47,7 @@ Fresh = Callable[[str], str]
 
 
 def java_settings(secure: Secure, mechanism: str) -> dict[str, str]:
-    """What a Java client needs to be let in."""
+    """Return what a Java client needs to be let in."""
     return {
         "security.protocol": "SASL_SSL",
         "ssl.truststore.type": "PEM",

@@ -20,13 +20,13 @@ from typing import Any
 import pytest
 import trio
 from confluent_kafka import Message, Producer
+from kafka_share_proxy.client.share_consumer import ShareConsumer
+from kafka_share_proxy.client.share_opening import open_share_consumer
+from kafka_share_proxy.client.share_records import ShareRecord
+from kafka_share_proxy.consumer.events import BrokerRefused, ConsumerError
+from kafka_share_proxy.consumer.share_acknowledgements import AcknowledgeType
+from kafka_share_proxy.consumer.share_holds import AcknowledgementResult, LockLostError
 
-from proxy.client.share_consumer import ShareConsumer
-from proxy.client.share_opening import open_share_consumer
-from proxy.client.share_records import ShareRecord
-from proxy.consumer.events import BrokerRefused, ConsumerError
-from proxy.consumer.share_acknowledgements import AcknowledgeType
-from proxy.consumer.share_holds import AcknowledgementResult, LockLostError
 from tests.client.test_real_brokers import QUIET
 from tests.support.bad_network import BadNetwork
 from tests.support.raw import Raw
@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(900)]
 
 SECONDS = float(os.environ.get("KSP_LONG_SECONDS", "60"))
 AFTER_S = 90.0
-"""For what is left: locks of members that died, and of answers that were lost, must end first."""
+"""For what is left: locks of members that died, and of responses that were lost, must end first."""
 PARTITIONS = 3
 LOCK_S = 3.0
 KILLED_EVERY_S = 8.0

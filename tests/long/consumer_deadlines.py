@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 import trio
-from localkafka.cluster import Cluster
+from kafka_share_proxy.client.consumer import Consumer
+from kafka_share_proxy.client.notes import COORDINATOR_STATE, PARTITIONS_LOST, ConsumerNote
+from kafka_share_proxy.client.opening import open_consumer
+from kafka_share_proxy.client.rebalance_listener import RebalanceListener
+from kafka_share_proxy.consumer.partitions import OffsetAndMetadata, Partitions
+from kafka_share_proxy.consumer.states import RebalanceState
+from kafka_share_proxy.localkafka.cluster import Cluster
 
-from proxy.client.consumer import Consumer
-from proxy.client.notes import COORDINATOR_STATE, PARTITIONS_LOST, ConsumerNote
-from proxy.client.opening import open_consumer
-from proxy.client.rebalance_listener import RebalanceListener
-from proxy.consumer.partitions import OffsetAndMetadata, Partitions
-from proxy.consumer.states import RebalanceState
 from tests.client.tapped import Tap
 from tests.client.test_real_brokers import EARLIEST, create, produce
 from tests.support.brokers import NEW, OLD, Running

@@ -20,20 +20,20 @@ from typing import Any
 import pyarrow.dataset
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from localkafka.cluster import Cluster
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.front import Front
+from kafka_share_proxy.pipeline.cluster import ClusterClient
+from kafka_share_proxy.pipeline.log_reader import LogReader
+from kafka_share_proxy.pipeline.options import read_options
+from kafka_share_proxy.pipeline.planning import PlannedRead
 
-from proxy.pipeline.cluster import ClusterClient
-from proxy.pipeline.log_reader import LogReader
-from proxy.pipeline.options import read_options
-from proxy.pipeline.planning import PlannedRead
 from tests.support.brokers import NEW, VIEWS, Running
 from tests.support.raw import Raw, Topic, until
 from tests.support.stock_spark import stock_class_path
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(3000)]
 Fresh = Callable[[str], str]
-COMMAND = [sys.executable, "-m", "proxy"]
+COMMAND = [sys.executable, "-m", "kafka_share_proxy"]
 RECORDS = 200_000
 STEP = 10_000
 """Offsets of one batch of a stream."""
@@ -61,8 +61,8 @@ def audit_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def audited(running: Running, kafka: Cluster, audit_folder: Path) -> Front:
-    """Tells of each second, and looks at nearly all keys."""
-    audit = {"file": str(audit_folder / "audit.jsonl"), "load_interval_s": 1, "key_samples_per_s": 1000}
+    """Return a proxy that reports each second, and samples keys as it does by default."""
+    audit = {"file": str(audit_folder / "audit.jsonl"), "load_interval_s": 1}
     return running.front(kafka.bootstrap, VIEWS | {"audit": audit})
 
 
@@ -114,23 +114,23 @@ def test_the_whole_loop_keeps_its_promise(
     assert "are missing" not in told
     stored = ["--store", "two", "--upstream", kafka.bootstrap]
     run("pipeline", "plan", "--from", lake, "--topic", zipf.name, "-n", str(SLOTS), "-o", str(file), *stored)
-    assert balance_of_view(kafka, front, "two", zipf) == pytest.approx(promise_of(file), rel=0.05)
+    assert balance_of_view(kafka, front, "two", zipf) <= promise_of(file)
 
 
 def test_a_plan_is_served_with_the_balance_that_it_promised(
     kafka: Cluster, front: Front, zipf: Topic, tmp_path: Path
 ) -> None:
-    """Records -> plan -> stored -> consumers of the view: each slot's share is as planned, within 5 %."""
+    """Records -> plan -> stored -> consumers of the view: no slot is heavier than promised."""
     file = tmp_path / "plan.json"
     source = ["--from", zipf.name, "-n", str(SLOTS), "--sample", "0.3", "--bootstrap", front.bootstrap]
     stored = ["--store", "one", "--upstream", kafka.bootstrap]
     told = run("pipeline", "plan", *source, "-o", str(file), *stored, "--master", "local[2]")
     assert f"views migrate GROUP --from {zipf.name} --to __view.pone.{zipf.name}" in told
-    assert balance_of_view(kafka, front, "one", zipf) == pytest.approx(promise_of(file), rel=0.05)
+    assert balance_of_view(kafka, front, "one", zipf) <= promise_of(file)
 
 
 def promise_of(file: Path) -> float:
-    return float(json.loads(file.read_text())["bound"]["heaviest_to_mean"])
+    return float(json.loads(file.read_text())["bound"]["at_most"])
 
 
 def balance_of_view(kafka: Cluster, front: Front, plan: str, topic: Topic) -> float:
@@ -212,7 +212,7 @@ def assert_keys_have_one_range(table: Any) -> None:
 
 STOCK = """
 import json, sys
-from proxy.pipeline import session
+from kafka_share_proxy.pipeline import session
 bootstrap, view, jars, folder = sys.argv[1:]
 with session.session_of("stock", "local[2]", {"spark.driver.extraClassPath": jars}) as spark:
     options = {"kafka.bootstrap.servers": bootstrap, "subscribe": view, "startingOffsets": "earliest"}

@@ -25,11 +25,11 @@ import pyarrow.dataset
 import pyspark
 import pytest
 from confluent_kafka import Producer
-from localkafka.cluster import Cluster
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.front import Front
+from kafka_share_proxy.pipeline.planner import BUCKET_WIDTH, make_plan
+from kafka_share_proxy.wire.key_hash import murmur2
 
-from proxy.pipeline.planner import BUCKET_WIDTH, make_plan
-from proxy.wire.key_hash import murmur2
 from tests.support import audit_story
 from tests.support.brokers import NEW, VIEWS, Running
 from tests.support.raw import Raw, Topic, until
@@ -52,7 +52,7 @@ class Installed(NamedTuple):
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     """The wheel is built from a copy; libraries are found through a .pth file, this checkout is not."""
     folder = tmp_path_factory.mktemp("installed")
-    for name in ("proxy", "schemas", "deploy/localkafka"):
+    for name in ("proxy", "schemas"):
         ignored = shutil.ignore_patterns("*.so", "__pycache__")
         shutil.copytree(ROOT / name, folder / "source" / name, ignore=ignored)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
@@ -67,7 +67,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     (site,) = (folder / "venv").glob("lib/python*/site-packages")
     (site / "libraries.pth").write_text(f"{libraries}\n")
     told = done(
-        [str(python), "-c", "import proxy, localkafka; print(proxy.__file__, localkafka.__file__)"],
+        [str(python), "-c", "import kafka_share_proxy.localkafka as k; print(k.__file__)"],
         cwd=folder,
         env=clean(os.environ),
     )

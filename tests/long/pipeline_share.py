@@ -19,11 +19,11 @@ from pathlib import Path
 import pyarrow.dataset
 import pytest
 from confluent_kafka import Producer
-from localkafka.cluster import Cluster
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.front import Front
+from kafka_share_proxy.pipeline.share_member import ShareMember
+from kafka_share_proxy.pipeline.share_options import read_share_options
 
-from proxy.pipeline.share_member import ShareMember
-from proxy.pipeline.share_options import read_share_options
 from tests.support.brokers import NEW, OLD, QUICK, Running
 from tests.support.raw import Raw, Topic, until
 
@@ -41,9 +41,9 @@ Place = tuple[int, int]
 
 JOB = """
 import sys, time
-from proxy.pipeline import session
-from proxy.pipeline.lake import Lake
-from proxy.pipeline.share_stream import ShareStream
+from kafka_share_proxy.pipeline import session
+from kafka_share_proxy.pipeline.lake import Lake
+from kafka_share_proxy.pipeline.share_stream import ShareStream
 
 bootstrap, topic, group, folder, step, batch_s = sys.argv[1:]
 given = {"bootstrap": bootstrap, "topic": topic, "group": group, "maxOffsetsPerTrigger": step}
@@ -126,7 +126,7 @@ class Job:
         return [[int(word) for word in each[-1].split()[1:]] for each in lines if each]
 
     def written(self) -> list[Place]:
-        """What stands in the table; nothing while a batch is being replaced."""
+        """Return what stands in the table; nothing while a batch is being replaced."""
         try:
             return self._written()
         except FileNotFoundError:
@@ -201,7 +201,7 @@ def test_four_kills_beside_another_member_lose_nothing(
 
 
 def is_settled(front: Front | Cluster, topic: Topic, group: str) -> bool:
-    """Whether the group has nothing left to do. Its start offset says less: brokers store it with the next change."""
+    """True if the group has nothing left to do. Its start offset says less: brokers store it with the next change."""
     with Raw(front.bootstrap) as raw:
         wanted = [{"topic_name": topic.name, "partitions": list(range(PARTITIONS))}]
         asked = [{"group_id": group, "topics": wanted}]

@@ -10,8 +10,8 @@ from contextlib import closing
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from localkafka.cluster import Cluster
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.front import Front
 
 from tests.support.brokers import NEW, OLD, Running
 from tests.support.programs import built, need
@@ -73,7 +73,7 @@ def raw(front: Front) -> Iterator[Raw]:
 
 
 def program(client: str, release: str) -> str:
-    """What `Group` is to be given for a client."""
+    """Return what `Group` is to be given for a client."""
     if client == "console":
         return f"console-{release}"
     if client == "franz-go":

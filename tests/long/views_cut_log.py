@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from localkafka.children import Child
-from localkafka.cluster import Cluster
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.children import Child
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.front import Front
+from kafka_share_proxy.wire import records
+from kafka_share_proxy.wire.key_hash import hash_of_record
 
-from proxy.wire import records
-from proxy.wire.key_hash import hash_of_record
 from tests.long.views import SETTINGS
 from tests.support.brokers import NEW, OLD, Running
 from tests.support.raw import Raw, Topic, until
@@ -85,7 +85,6 @@ class Librdkafka(Reader):
             {
                 "bootstrap.servers": self.bootstrap, "group.id": "-", "enable.auto.commit": False, "log_level": 0,
                 "auto.offset.reset": "earliest", "topic.metadata.refresh.interval.ms": 1000,
-                "allow.auto.create.topics": True,
             }
         )  # fmt: skip
         consumer.assign([TopicPartition(self.topic, partition, 0) for partition in self.partitions])
@@ -97,7 +96,7 @@ class Librdkafka(Reader):
 
 
 class KafkaPython(Reader):
-    """It forgets the epoch of its position with every answer that has nothing for a partition.
+    """It forgets the epoch of its position with every response that has nothing for a partition.
 
     Sessions of the Fetch protocol, which leave such partitions out, hide that from it; views are read without sessions,
     so its reader of the base is too.

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from contextlib import closing
 
 import pytest
-from localkafka.cluster import Cluster
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.front import Front
 
 from tests.long.views import READ_S, RECORDS, SESSIONS, SETTINGS, SLOTS
 from tests.support.brokers import NEW, OLD, Running
@@ -39,7 +39,7 @@ def fronts(running: Running, kafka: Cluster) -> tuple[Front, Front]:
 def test_either_proxy_dies_and_nothing_is_lost(
     kafka: Cluster, fronts: tuple[Front, Front], fresh: Fresh, release: str, client: str, assignor: str
 ) -> None:
-    """Two members at each: those of the other go on meanwhile, and all four share the slots when it is back."""
+    """Two members at each: those of the other continue meanwhile, and all four share the slots when it is back."""
     if release != kafka.release:
         pytest.skip("the other release")
     with Raw(kafka.bootstrap) as broker:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from proxy.loop.faults import first_of, guard, is_network_trouble, serve
+from kafka_share_proxy.loop.faults import first_of, guard, is_network_trouble, serve
 
 
 class Owner:

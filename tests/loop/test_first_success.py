@@ -6,8 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 import trio
-
-from proxy.loop.first_success import AT_ONCE_MAX, STAGGER_S, Race, race
+from kafka_share_proxy.loop.first_success import AT_ONCE_MAX, STAGGER_S, Race, race
 
 
 class Runners:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.loop.histogram import SECONDS, Histogram, seconds
+from kafka_share_proxy.loop.histogram import SECONDS, Histogram, seconds
 
 
 def test_values_up_to_each_bound_are_counted() -> None:

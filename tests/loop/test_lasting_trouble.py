@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.loop.lasting_trouble import REMIND_S, LastingTrouble
+from kafka_share_proxy.loop.lasting_trouble import REMIND_S, LastingTrouble
 
 
 class Told:

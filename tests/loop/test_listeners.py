@@ -8,11 +8,10 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-
-from proxy.forwarding.pump import new_pump
-from proxy.loop import listeners
-from proxy.loop.listeners import Listener, bind
-from proxy.loop.reactor import Reactor
+from kafka_share_proxy.forwarding.pump import new_pump
+from kafka_share_proxy.loop import listeners
+from kafka_share_proxy.loop.listeners import Listener, bind
+from kafka_share_proxy.loop.reactor import Reactor
 
 
 @pytest.fixture

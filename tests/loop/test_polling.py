@@ -10,8 +10,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
-
-from proxy.loop.polling import HANGUP, PEER_LEFT, READ, WRITE, KqueuePoller, Poller, new_poller
+from kafka_share_proxy.loop.polling import HANGUP, PEER_LEFT, READ, WRITE, KqueuePoller, Poller, new_poller
 
 
 class Kevent(NamedTuple):

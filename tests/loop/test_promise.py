@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from proxy.loop.promise import (
+from kafka_share_proxy.loop.promise import (
     PROCESS,
     Callback,
     CallbackOwner,
@@ -350,7 +349,7 @@ def test_trouble_of_the_process_itself_is_raised_where_no_reactor_runs_and_the_r
 
 
 def test_trouble_of_the_process_itself_goes_to_its_scheduler_where_there_is_one() -> None:
-    """It ends the process; whoever settles the promise goes on."""
+    """It ends the process; whoever settles the promise continues."""
     promise: Promise[int] = Promise()
     soon: list[Callback] = []
 

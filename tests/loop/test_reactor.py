@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterator
 import pytest
 import trio
 import trio.lowlevel
-
-from proxy.forwarding.pump import new_pump
-from proxy.loop.polling import READ
-from proxy.loop.promise import Promise
-from proxy.loop.reactor import SPREAD_S, Reactor, no_pump
-from proxy.wire.errors import LocalProtocolError
+from kafka_share_proxy.forwarding.pump import new_pump
+from kafka_share_proxy.loop.polling import READ
+from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.loop.reactor import SPREAD_S, Reactor, no_pump
+from kafka_share_proxy.wire.errors import LocalProtocolError
 
 LIMIT_S = 10.0
 

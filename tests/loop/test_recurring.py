@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.loop.recurring import InTurn, look_every
 
-from proxy.loop.recurring import InTurn, look_every
 from tests.support.ports import ManualTimers
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from proxy.forwarding.pump import new_pump
-from proxy.loop.promise import Promise, Task
-from proxy.loop.reactor import Reactor
-from proxy.loop.slices import SLICE_S, STEP_BYTES, STEPS_UNLOOKED, Slices, Work
+from kafka_share_proxy.forwarding.pump import new_pump
+from kafka_share_proxy.loop.promise import Promise, Task
+from kafka_share_proxy.loop.reactor import Reactor
+from kafka_share_proxy.loop.slices import SLICE_S, STEP_BYTES, STEPS_UNLOOKED, Slices, Work
+
 from tests.support.ports import ManualTimers
 
 

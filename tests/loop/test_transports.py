@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import random
 import socket
 import ssl
@@ -12,10 +13,11 @@ from typing import Any
 
 import pytest
 import trustme
+from kafka_share_proxy.brokers.dialling import Dialled
+from kafka_share_proxy.loop import reactor
+from kafka_share_proxy.loop.transports import RECORDS_PER_READ
+from kafka_share_proxy.wire.values import Address, Limits
 
-from proxy.brokers.dialling import Dialled
-from proxy.forwarding import data_plane as plane_module
-from proxy.wire.values import Address, Limits
 from tests.forwarding.plane_world import FETCH, LOCAL, METADATA, Peer, World, answer, produce, request, some_routes
 
 CA = trustme.CA()
@@ -137,7 +139,7 @@ def make() -> Iterator[Callable[..., TlsWorld]]:
 
 
 def talk(w: TlsWorld, client: Peer) -> Peer:
-    """One request and its answer; the broker of the connection."""
+    """One request and its response; the broker of the connection."""
     before = len(w.brokers)
     client.send(request(FETCH, 11, 1, b"question"))
     w.turn_until(lambda: len(w.brokers) > before)
@@ -312,11 +314,8 @@ def test_a_client_without_the_certificate_that_is_asked_for_does_not_come_in(mak
     w.turn_until(lambda: w.events() == ["client-protocol-error"])
 
 
-def test_a_client_that_does_not_finish_its_handshake_is_closed(
-    make: Callable[..., TlsWorld], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(plane_module, "HANDSHAKE_S", 0.1)
-    w = make(clients=server_context())
+def test_a_client_that_does_not_finish_its_handshake_is_closed(make: Callable[..., TlsWorld]) -> None:
+    w = make(clients=server_context(), limits=Limits(tls_handshake_s=0.1))
     client = w.client()
     client.expect_end()
     assert "timed out" in w.reason()
@@ -374,3 +373,52 @@ def test_garbage_after_the_handshake_ends_that_connection_only(make: Callable[..
     raw.close()
     other.send(request(FETCH, 11, 2))
     w.brokers[1].expect(request(FETCH, 11, 2))
+
+
+def test_many_tiny_records_of_one_client_do_not_keep_the_loop(
+    make: Callable[..., TlsWorld], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One byte in each TLS record: a few of them at a time, and all of them in the end."""
+    monkeypatch.setattr(reactor, "SPREAD_S", 0.0)
+    w = make(clients=server_context())
+    client = opened(w)
+    data = request(FETCH, 11, 1, bytes(3000))
+    for byte in data:
+        assert client.sock.send(bytes((byte,))) == 1
+    taken = []
+    statistics = w.plane.statistics
+    while not taken or taken[-1] < len(data):
+        before = statistics().bytes_up
+        w.turn()
+        taken.append(statistics().bytes_up)
+        assert taken[-1] - before <= 2 * RECORDS_PER_READ, "when the kernel reports it, and when it is its turn"
+        assert len(taken) < len(data)
+    w.turn_until(lambda: w.brokers)
+    w.brokers[0].expect(data)
+
+
+def test_a_closed_tls_connection_leaves_nothing_to_the_garbage_collector(make: Callable[..., TlsWorld]) -> None:
+    w = make(clients=server_context(), brokers=server_context())
+    kinds = (ssl.SSLObject, ssl.MemoryBIO)
+
+    def alive() -> int:
+        return sum(isinstance(each, kinds) for each in gc.get_objects())
+
+    gc.collect()
+    before = alive()
+    gc.disable()
+    try:
+        for _ in range(3):
+            client = opened(w)
+            talk(w, client)
+            client.close()
+            w.turn_until(lambda: not w.plane.statistics().connections)
+            for peer in w.peers:
+                peer.close()
+            w.peers.clear()
+            w.brokers.clear()
+        w.turn()
+        w.turn()
+        assert alive() <= before
+    finally:
+        gc.enable()

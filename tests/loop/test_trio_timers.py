@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import trio
-
-from proxy.loop.trio_timers import TrioTimers
+from kafka_share_proxy.loop.trio_timers import TrioTimers
 
 
 async def test_an_alarm_rings_once_at_its_time(nursery: trio.Nursery, autojump_clock: Any) -> None:

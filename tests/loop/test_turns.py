@@ -13,14 +13,13 @@ from typing import Any
 import pytest
 import trio
 import trio.lowlevel
-
-from proxy.app import metrics as figures
-from proxy.app import observe
-from proxy.forwarding.pump import new_pump
-from proxy.forwarding.routes import Kind, Route
-from proxy.loop.polling import READ
-from proxy.loop.reactor import NewPump, Reactor, no_pump
-from proxy.loop.turns import LOGGED_S, LONG_S
+from kafka_share_proxy.app import metrics as figures
+from kafka_share_proxy.app import observe
+from kafka_share_proxy.forwarding.pump import new_pump
+from kafka_share_proxy.forwarding.routes import Kind, Route
+from kafka_share_proxy.loop.polling import READ
+from kafka_share_proxy.loop.reactor import NewPump, Reactor, no_pump
+from kafka_share_proxy.loop.turns import LOGGED_S, LONG_S
 
 SLOW_S = 1.5 * LONG_S
 VERY_SLOW_S = 1.5 * LOGGED_S
@@ -162,7 +161,7 @@ def test_a_collection_of_garbage_is_named(watched: Watched, monkeypatch: pytest.
 
 @pytest.mark.parametrize("watched", [new_pump], indirect=True, ids=["pump"])
 def test_a_thread_that_keeps_the_lock_counts(watched: Watched) -> None:
-    """The loop was woken, and cannot go on: that is no rest. (`select.epoll` tells only once it has the lock.)"""
+    """The loop was woken, and cannot continue: that is no rest. (`select.epoll` tells only once it has the lock.)"""
     text = "a" * 32 + "!"
 
     def hold() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from kafka_share_proxy.loop.promise import Promise, Task
+from kafka_share_proxy.loop.waiting import SlicedWork, first_until, settled_within, wait_until
 
-from proxy.loop.promise import Promise, Task
-from proxy.loop.waiting import SlicedWork, first_until, settled_within, wait_until
 from tests.support.ports import ManualTimers
 
 
@@ -77,7 +77,7 @@ def test_settled_in_time_or_not(timers):
 
 
 def test_of_all_slices_one_runs_in_each_turn():
-    """Whoever goes on asks again, behind the others."""
+    """Whoever continues asks again, behind the others."""
     rung: list[Callable[[], None]] = []
 
     class Timers(ManualTimers):

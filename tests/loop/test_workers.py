@@ -6,11 +6,10 @@ import threading
 import time
 
 import pytest
-
-from proxy.forwarding.pump import new_pump
-from proxy.loop.interfaces import WorkersBusy
-from proxy.loop.reactor import Reactor
-from proxy.loop.workers import WorkerThreads
+from kafka_share_proxy.forwarding.pump import new_pump
+from kafka_share_proxy.loop.interfaces import WorkersBusy
+from kafka_share_proxy.loop.reactor import Reactor
+from kafka_share_proxy.loop.workers import WorkerThreads
 
 LIMIT_S = 10.0
 
@@ -94,7 +93,7 @@ def test_who_has_used_much_time_goes_behind_who_has_not(reactor):
 
 
 def test_remembered_owners_are_bounded(reactor, monkeypatch):
-    monkeypatch.setattr("proxy.loop.workers.OWNERS_MAX", 5)
+    monkeypatch.setattr("kafka_share_proxy.loop.workers.OWNERS_MAX", 5)
     workers = WorkerThreads(reactor, threads=1)
     for number in range(50):
         promise = workers.run(int, number)

@@ -7,8 +7,7 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from proxy.offsets.commit_text import (
+from kafka_share_proxy.offsets.commit_text import (
     PIECE_MAX,
     CommitText,
     CommitTextError,
@@ -16,10 +15,12 @@ from proxy.offsets.commit_text import (
     TooManyRanges,
     UnknownCommitTextVersion,
     commit_text_version,
+    fit_commit_text,
     parse_commit_text,
+    split_commit_text,
     write_commit_text,
 )
-from proxy.offsets.ranges import OFFSET_MAX, OffsetRanges
+from kafka_share_proxy.offsets.ranges import OFFSET_MAX, OffsetRanges, OffsetSpan
 
 SPANS = st.tuples(st.integers(0, OFFSET_MAX), st.integers(1, 9)).map(
     lambda pair: (pair[0], min(pair[0] + pair[1], OFFSET_MAX + 1))
@@ -134,7 +135,7 @@ def test_errors_are_value_errors_of_bounded_length() -> None:
     ["1" * 300_000, "1-" * 150_000, "-" * 300_000, "1-2," * 75_000, "," * 300_000, "1-2" * 100_000, ";" * 300_000],
 )
 def test_the_work_is_bounded_by_the_length_of_the_text(text: str) -> None:
-    """A third of a megabyte of anything is refused at once: the grammar never goes back over what it has read."""
+    """A third of a megabyte of anything is refused immediately: the grammar never goes back over what it has read."""
     began = time.thread_time()
     for tried in (f"ic/1;{text}", f"ic/1;1-2;pr={text}"):
         with pytest.raises(CommitTextError):
@@ -150,3 +151,37 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     except CommitTextError:
         return
     assert parse_commit_text(str(read)) == read
+
+
+# Texts that are too long
+
+
+@given(st.lists(SPANS, max_size=60), USER_TEXTS, st.integers(60, 400))
+def test_a_split_text_has_every_range_once_and_all_tokens_in_each_piece(
+    spans: list[tuple[int, int]], user_text: str | None, bytes_max: int
+) -> None:
+    text = CommitText(OffsetRanges(spans), (OffsetSpan(1, 5),), user_text and user_text[:5])
+    pieces = split_commit_text(text, bytes_max)
+    assert all(len(each.encode()) <= bytes_max for each in pieces)
+    read = [parse_commit_text(each) for each in pieces]
+    assert [span for each in read for span in each.ranges] == list(text.ranges)
+    assert {(each.catch_up, each.user_text) for each in read} == {(text.catch_up, text.user_text)}
+
+
+@given(st.lists(SPANS, max_size=60), st.integers(60, 400))
+def test_a_fitted_text_and_what_it_leaves_out_are_the_whole(spans: list[tuple[int, int]], characters_max: int) -> None:
+    text = CommitText(OffsetRanges(spans), (), None)
+    fitted, left_out = fit_commit_text(text, characters_max)
+    assert len(fitted) <= characters_max
+    kept = list(parse_commit_text(fitted).ranges)
+    assert sorted([*kept, *left_out]) == list(text.ranges)
+    widths = [end - start for start, end in kept]
+    assert not kept or not left_out or min(widths) >= max(end - start for start, end in left_out)
+
+
+def test_tokens_that_have_no_room_are_an_error() -> None:
+    text = CommitText(OffsetRanges([(3, 4)]), (), "x" * 100)
+    with pytest.raises(ValueError, match="user_text and catch_up alone"):
+        fit_commit_text(text, 50)
+    with pytest.raises(ValueError, match="user_text and catch_up alone"):
+        split_commit_text(text, 50)

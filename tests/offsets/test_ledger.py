@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from proxy.offsets.commit_text import UnknownCommitTextVersion
-from proxy.offsets.ledger import BROKER_METADATA_MAX, OffsetLedger
-from proxy.offsets.ranges import OffsetRanges, OffsetSpan
+from kafka_share_proxy.offsets.commit_text import UnknownCommitTextVersion
+from kafka_share_proxy.offsets.ledger import BROKER_METADATA_MAX, OffsetLedger
+from kafka_share_proxy.offsets.ranges import OffsetRanges, OffsetSpan
 
 
 def delivered(ledger: OffsetLedger, *offsets: int) -> list[int]:
-    """Those that are to be processed."""
+    """Return those that are to be processed."""
     return [offset for offset in offsets if ledger.delivered(offset)]
 
 

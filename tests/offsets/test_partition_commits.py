@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from proxy.offsets.commit_text import parse_commit_text
-from proxy.offsets.partition_commits import CommitOutcome, after_individual_commit, after_plain_commit
-from proxy.offsets.ranges import OffsetRanges
+from kafka_share_proxy.offsets.commit_text import parse_commit_text
+from kafka_share_proxy.offsets.partition_commits import CommitOutcome, after_individual_commit, after_plain_commit
+from kafka_share_proxy.offsets.ranges import OffsetRanges
 
 
 def ranges(text: str) -> OffsetRanges:
@@ -24,7 +23,7 @@ def shown(outcome: CommitOutcome) -> tuple[int | None, str, str]:
 
 
 def individual(mark: int | None, stored: str, done: str, offset: int | None = None) -> tuple[int | None, str, str]:
-    """What an individual commit does; `done` is inclusive."""
+    """Return what an individual commit does; `done` is inclusive."""
     return shown(after_individual_commit(mark, ranges(stored), offset, ranges(done)))
 
 

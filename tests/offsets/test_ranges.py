@@ -6,8 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-
-from proxy.offsets.ranges import NO_CHANGE, OFFSET_MAX, OffsetRanges, OffsetSpan, RangeChange, ascending, loaded
+from kafka_share_proxy.offsets.ranges import (
+    NO_CHANGE,
+    OFFSET_MAX,
+    OffsetRanges,
+    OffsetSpan,
+    RangeChange,
+    ascending,
+    loaded,
+)
 
 LIMIT = 60
 OFFSETS = st.integers(0, LIMIT)

@@ -49,7 +49,7 @@ def seen(messages: Sequence[Message]) -> Seen:
 
 
 def committed(consumer: ShareConsumer) -> list[str]:
-    """What a commit says of each partition."""
+    """Return what a commit says of each partition."""
     return [str(error and error.args[0].name()) for error in consumer.commit_sync(LIMIT_S).values()]
 
 
@@ -59,7 +59,7 @@ def produce(w: World, topic: Topic, *values: str) -> None:
 
 @item(73)
 def unsubscribed_and_back(w: World) -> None:
-    """The same consumer goes on after it unsubscribed."""
+    """The same consumer continues after it unsubscribed."""
     t = w.topic()
     with sharing(w, w.group(), t) as consumer:
         produce(w, t, "one")
@@ -116,7 +116,7 @@ def acknowledged_after_the_lock(w: World) -> None:
 
 @item(84)
 def accepted_by_every_means(w: World) -> None:
-    """Accepted and sent with the next poll, or by commit_sync: nothing comes again."""
+    """Accepted and sent with the next poll, or by commit_sync: nothing arrives again."""
     t = w.topic()
     g = w.group()
     with sharing(w, g, t, mode="explicit") as consumer:
@@ -159,7 +159,7 @@ def released_and_closed(w: World) -> None:
 
 @item(88)
 def what_a_consumer_may_not_do(w: World) -> None:
-    """Explicit mode: acknowledging what is not held any more fails, and so does polling on without a word."""
+    """Explicit mode: acknowledging what is no longer held fails, and so does polling on without a word."""
     t = w.topic()
     produce(w, t, "one")
     refused: list[bool] = []

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from proxy.wire import records
+from kafka_share_proxy.wire import records
+
 from tests.oracle.items import item
 from tests.support.raw import GROUP_RESOURCE, Topic, until
 from tests.support.worlds import ACCEPT, RECORD_LIMIT, REJECT, RELEASE, Answer, Member, World
@@ -227,7 +228,7 @@ def altered_while_in_use(w: World) -> None:
 
 
 def release_everything(member: Member, topic: Topic) -> list[list[tuple[int, int, int]]]:
-    """Fetch and release until nothing comes any more; return what each fetch acquired."""
+    """Fetch and release until nothing arrives any longer; return what each fetch acquired."""
     seen: list[list[tuple[int, int, int]]] = []
     for _ in range(2000):
         answer: Answer = member.fetch(topic, wait_ms=50 if seen else 3000, silent=True)
@@ -283,7 +284,7 @@ ATTEMPTS = 3
 
 
 def _released_again_and_again(w: World, size: int, attempt: int) -> list[Any]:
-    """What comes, until nothing does."""
+    """Return what comes, until nothing does."""
     t = w.topic(f"t{size}-{attempt}")
     w.label(t.topic_id, f"t{size}")
     w.label(t.name, f"t{size}")

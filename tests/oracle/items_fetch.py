@@ -70,7 +70,7 @@ def release(w: World) -> None:
 
 @item(9)
 def release_piggybacked(w: World) -> None:
-    """As 8 when the release comes with a fetch: in its answer or in the next."""
+    """As 8 when the release comes with a fetch: in its response or in the next."""
     t = w.topic()
     w.raw.produce(t, 10)
     a = w.member(w.group(), topics=[t])
@@ -219,7 +219,7 @@ def connection_lost(w: World) -> None:
 
 @item(22)
 def forgotten_topic(w: World) -> None:
-    """A forgotten partition is not fetched any more."""
+    """A forgotten partition is no longer fetched."""
     t = w.topic(partitions=2)
     a = w.member(w.group(), topics=[t])
     w.raw.produce(t, 1, partition=0)
@@ -427,7 +427,7 @@ def forgotten_with_acknowledgement(w: World) -> None:
 
 @item(39)
 def log_start_moved(w: World) -> None:
-    """When records were deleted, delivery goes on from the new start of the log."""
+    """When records were deleted, delivery continues from the new start of the log."""
     t = w.topic()
     w.raw.produce(t, *[1] * 10)
     g = w.group()
@@ -446,7 +446,7 @@ def log_start_moved(w: World) -> None:
 
 @item(40)
 def deleted_topic(w: World) -> None:
-    """Acknowledging records of a deleted topic says so; other topics go on in a new session."""
+    """Acknowledging records of a deleted topic says so; other topics continue in a new session."""
     t, other = w.topic(), w.topic("u")
     w.raw.produce(t, 10)
     a = w.member(w.group(), topics=[t, other])

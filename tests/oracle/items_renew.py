@@ -88,7 +88,7 @@ def _until(moment: float) -> None:
 
 @item(46)
 def renew_not_held(w: World) -> None:
-    """Who does not hold the lock (any more) cannot renew it."""
+    """Who does not hold the lock (any longer) cannot renew it."""
     t, a, b = _holding_beside(w, lock_ms="3000")
     assert b.acknowledge((t, 0, 0, 4, RENEW), renew=True).code(t) == 121
     assert a.acknowledge((t, 0, 0, 4, ACCEPT)).code(t) == 0
@@ -107,7 +107,7 @@ def renew_acknowledged(w: World) -> None:
 
 @item(47)
 def changed_duration(w: World) -> None:
-    """A changed lock duration holds from the next renewal on and is told in the answer (R003-4)."""
+    """A changed lock duration holds from the next renewal on and is told in the response (R003-4)."""
     t, a = _holding(w, lock_ms="15000")
     assert a.acknowledge((t, 0, 0, 9, RENEW), renew=True).lock_ms == 15_000
     w.raw.configure_group(a.group, {"share.record.lock.duration.ms": "25000"})

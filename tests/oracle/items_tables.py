@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import time
 
-from proxy.wire import records
+from kafka_share_proxy.wire import records
+
 from tests.oracle.items import item
 from tests.oracle.items_deliveries import deliveries, release_everything, wait_for_lag
 from tests.oracle.items_work import ABORTED, COMMITTED, transact

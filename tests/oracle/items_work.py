@@ -325,7 +325,7 @@ def a_window_that_is_widened(w: World) -> None:
 
 @item(82)
 def many_records_two_at_a_time(w: World) -> None:
-    """Each once and in order, two in every answer."""
+    """Each once and in order, two in every response."""
     t = w.topic()
     w.raw.produce(t, *[1] * 100)
     a = w.member(w.group(), topics=[t])

@@ -1,4 +1,4 @@
-"""Which fields of an answer are null: asked in two worlds, told apart by the path of the field.
+"""Which fields of a response are null: asked in two worlds, told apart by the path of the field.
 
 The schemas allow null where brokers never send it, and Kafka's own clients expect what brokers send: null where a
 broker leaves a list empty is a NullPointerException in the Java client.
@@ -10,11 +10,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from localkafka.connection import Connection
+from kafka_share_proxy.localkafka.connection import Connection
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.messages import Message
+from kafka_share_proxy.wire.specs import StructSpec
 
-from proxy.wire import registry
-from proxy.wire.messages import Message
-from proxy.wire.specs import StructSpec
 from tests.support.raw import KEYS, Raw
 
 NULL, EMPTY, GIVEN = "null", "empty", "given"
@@ -41,9 +41,9 @@ class Asked:
         only: Callable[[Any], None] = lambda _answer: None,
         **values: Any,
     ) -> Any:
-        """Ask in every version from `since` on; returns the answer of the newest one.
+        """Ask in every version from `since` on; returns the response of the newest one.
 
-        `only` takes out of each answer what is not looked at.
+        `only` takes out of each response what is not looked at.
         """
         answer = None
         for version in (each for each in self._common[api] if each >= since):
@@ -55,7 +55,7 @@ class Asked:
         return answer
 
     def note(self, situation: str, api: str, version: int, answer: Message) -> None:
-        """Write down what was null in an answer."""
+        """Write down what was null in a response."""
         self.apis.add(api)
         self.told[f"{api} v{version}, {situation}"] = nulls(answer)
 
@@ -72,7 +72,7 @@ def in_version(spec: StructSpec, values: Mapping[str, Any], version: int) -> dic
 
 
 def nulls(message: Message) -> Paths:
-    """The fields of an answer that may be null by their kind."""
+    """The fields of a response that may be null by their kind."""
     found: dict[str, set[str]] = defaultdict(set)
     for path, value in _fields("", message):
         found[path].add(NULL if value is None else EMPTY if value == "" else GIVEN)
@@ -91,7 +91,7 @@ def _fields(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def differences(native: Mapping[str, Paths], proxy: Mapping[str, Paths]) -> list[str]:
-    """What is null in one world only; a path that one world does not show (its list is empty) says nothing."""
+    """Return what is null in one world only; a path that one world does not show (its list is empty) says nothing."""
     assert native.keys() == proxy.keys(), native.keys() ^ proxy.keys()
     return [
         f"{situation}: {path} is {'/'.join(sorted(kinds))} natively, {'/'.join(sorted(proxy[situation][path]))} here"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.cluster import Cluster
 
 from tests.support.brokers import TIGHT, Running
 from tests.support.raw import until

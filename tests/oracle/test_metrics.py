@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from localkafka.cluster import Cluster
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.front import Front
 
 from tests.support.brokers import QUICK, Running
 from tests.support.raw import until

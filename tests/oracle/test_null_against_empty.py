@@ -1,4 +1,4 @@
-"""What a broker leaves empty is never null here, and the other way round, in every answer that is made here.
+"""What a broker leaves empty is never null here, and the other way round, in every response that is made here.
 
 A native 4.3.0 and the proxy in front of 3.9.1 are asked about share groups; the proxy is asked about a view, and the
 broker behind it about a plain topic, of both releases.
@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from localkafka.cluster import Cluster
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.front import Front
+from kafka_share_proxy.sharegroups import share_group_apis
+from kafka_share_proxy.views import view_apis
+from kafka_share_proxy.wire import records, registry
 
-from proxy.sharegroups import share_group_apis
-from proxy.views import view_apis
-from proxy.wire import records, registry
 from tests.oracle.nulls import Asked, common_versions, differences
 from tests.support import ports, view_broker
 from tests.support.brokers import VIEWS, Running
@@ -308,7 +308,30 @@ def joined(w: Asked, n: Named) -> None:
     w.tell("a stranger", "ConsumerGroupHeartbeat", on=on, **of | {"member_id": "nobody"}, member_epoch=7)
 
 
-TOPIC_SCRIPTS = (shown, fetched, looked_up, refused, joined, made)
+def committed(w: Asked, n: Named) -> None:
+    """JoinGroup of a stranger, OffsetCommit and TxnOffsetCommit, and what a transaction may not write to."""
+    group = f"nulls-committed-{n.topic.name.strip('_')}"
+    on = w.raw.on_coordinator(group)
+    names = n.topic.name.encode()
+    metadata = b"\0\0" + (1).to_bytes(4, "big") + len(names).to_bytes(2, "big") + names + b"\xff\xff\xff\xff"
+    w.tell(
+        "a stranger", "JoinGroup", on=on, group_id=group, member_id="nobody", session_timeout_ms=10_000,
+        rebalance_timeout_ms=1000, protocol_type="consumer", protocols=[{"name": "range", "metadata": metadata}],
+    )  # fmt: skip
+    parts = [{"partition_index": index, "committed_offset": 1} for index in (0, 99)]
+    topics = [{"name": each.name, "topic_id": each.topic_id, "partitions": parts} for each in (n.topic, n.unknown)]
+    w.tell("no members", "OffsetCommit", on=on, group_id=group, topics=topics)
+    producer = {"transactional_id": "nulls", "producer_id": 1, "producer_epoch": 0}
+    w.tell("no producer", "TxnOffsetCommit", on=on, **producer, group_id=group, topics=topics)
+    added = [{"name": n.topic.name, "partitions": [99]}, {"name": n.missing, "partitions": [0]}]
+    w.tell(
+        "refused", "AddPartitionsToTxn", v3_and_below_transactional_id="nulls", v3_and_below_producer_id=1,
+        v3_and_below_producer_epoch=0, v3_and_below_topics=added,
+        transactions=[producer | {"verify_only": True, "topics": added}],
+    )  # fmt: skip
+
+
+TOPIC_SCRIPTS = (shown, fetched, looked_up, refused, joined, committed, made)
 SHARE_ON_VIEWS = {"ShareGroupHeartbeat", "ShareFetch", "AlterShareGroupOffsets"}
 """Share groups on views are refused: `test_null_against_empty_where_share_groups_meet_views`."""
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from localkafka.cluster import Cluster
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.front import Front
 
 from tests.support.brokers import QUICK, Running
 from tests.support.raw import Topic
@@ -45,13 +45,13 @@ def worlds(request: pytest.FixtureRequest) -> Iterator[Callable[[str, str], Worl
 
 
 def described(world: World, group: str) -> int:
-    """What ShareGroupDescribe says of a group."""
+    """Return what ShareGroupDescribe says of a group."""
     on = world.raw.on_coordinator(group)
     return int(world.raw.ask("ShareGroupDescribe", 1, on=on, group_ids=[group]).groups[0].error_code)
 
 
 def joined(world: World, group: str, topic: Topic) -> tuple[int, str | None]:
-    """The answer to a first heartbeat."""
+    """The response to a first heartbeat."""
     answer = world.member(group, "late").heartbeat(epoch=0, topics=[topic.name], silent=True)
     return answer.error_code, answer.error_message
 

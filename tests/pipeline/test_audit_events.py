@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
-from proxy.pipeline.audit_events import common, judged
+from kafka_share_proxy.pipeline.audit_events import common, judged
 
 pytestmark = pytest.mark.slow
 HEAD = '{"v": 2, "proxy_id": "p", "seq": 1, "ts_ms": 1795262400000, '

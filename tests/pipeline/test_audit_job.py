@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.front import Front
+from kafka_share_proxy.pipeline import audit_job, event_staging
+from kafka_share_proxy.pipeline.lake import Lake, NoLake
+from kafka_share_proxy.pipeline.options import BadOption
 
-from proxy.pipeline import audit_job, event_staging
-from proxy.pipeline.lake import Lake, NoLake
-from proxy.pipeline.options import BadOption
 from tests.support.audit_story import NOON, Proxy, write
 from tests.support.raw import Raw
 
@@ -97,6 +97,47 @@ def test_tables_equal_what_was_counted_beside_them(spark: Any, tmp_path: Path) -
     assert {row["reason"] for row in rows(spark, tmp_path / "lake", "audit_rejects")} == {
         "no JSON object of an event", "v, proxy_id or seq is missing",
     }  # fmt: skip
+
+
+def test_a_reject_is_in_its_table_once_however_often_its_file_is_read(spark: Any, tmp_path: Path) -> None:
+    """A live file grows, is rotated, and its last line is not whole yet."""
+    proxy, folder, lake = Proxy("one"), tmp_path / "in", tmp_path / "lake"
+    for number in range(4):
+        proxy.settle(NOON + number, number, number)
+    event, second, third, last = proxy.lines
+    bad = ["{bad", "{bad", f"{event} {second}", f"{event} and more", '{"v": 2}']
+    write(folder, "audit.jsonl", [*bad, third, last[:50]], end="")
+    with (folder / "audit.jsonl").open("ab") as file:
+        file.write(b"\nm\xff\xfe\n" + last[:60].encode())
+    assert run(spark, folder, lake).rejects == 8
+    first = {row["line"]: row["reason"] for row in rows(spark, lake, "audit_rejects")}
+    assert first == {
+        "{bad": "no JSON object of an event",
+        f"{event} {second}": "more than one event on the line",
+        f"{event} and more": "more than one event on the line",
+        '{"v": 2}': "v, proxy_id or seq is missing",
+        last[:50]: "no JSON object of an event",
+        "m\ufffd\ufffd": "no JSON object of an event",
+    }
+    with (folder / "audit.jsonl").open("ab") as file:
+        file.write(last[60:].encode() + b"\n{worse\n")
+    (folder / "audit.jsonl").rename(folder / "audit.jsonl.1")
+    write(folder, "audit.jsonl", ["{worse still"])
+    result = run(spark, folder, lake)
+    assert (result.events, result.rejects) == (2, 9)
+    after = [row["line"] for row in rows(spark, lake, "audit_rejects")]
+    assert sorted(after) == sorted([*first, "{worse", "{worse still"])
+    assert len(rows(spark, lake, "audit_rejects")) == len(after)
+
+
+def test_rejects_of_earlier_releases_are_known(spark: Any, tmp_path: Path) -> None:
+    old = spark.createDataFrame(
+        [("{bad", "no JSON object of an event", "b")], "line string, reason string, ingest_batch string"
+    )
+    Lake(spark, str(tmp_path / "lake")).overwrite(old, "audit_rejects", ["ingest_batch"])
+    write(tmp_path / "in", "audit.jsonl", ["{bad", "{new"])
+    run(spark, tmp_path / "in", tmp_path / "lake")
+    assert sorted(row["line"] for row in rows(spark, tmp_path / "lake", "audit_rejects")) == ["{bad", "{new"]
 
 
 def test_a_run_that_died_while_it_added_events_is_run_again(

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
-from proxy.pipeline import cluster
-from proxy.pipeline.cluster import (
+from kafka_share_proxy.pipeline import cluster
+from kafka_share_proxy.pipeline.cluster import (
     ATTEMPTS_MAX,
     ClusterClient,
     Deadline,
@@ -17,12 +16,13 @@ from proxy.pipeline.cluster import (
     TryAgain,
     Unavailable,
 )
-from proxy.pipeline.options import read_options
-from proxy.wire import messages
-from proxy.wire.api_key import ApiKey
-from proxy.wire.errors import ErrorCode
-from proxy.wire.headers import RequestHeader
-from proxy.wire.values import TopicPartition
+from kafka_share_proxy.pipeline.options import read_options
+from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.headers import RequestHeader
+from kafka_share_proxy.wire.values import TopicPartition
+
 from tests.support.blocking_server import BlockingServer
 
 PLACE = TopicPartition("orders", 0)
@@ -99,7 +99,7 @@ def test_what_does_not_pass_is_told_at_once(client: ClusterClient, broker: Broke
 
 def test_a_topic_that_was_made_anew_is_not_read(client: ClusterClient) -> None:
     assert client.leader(PLACE, ID).versions
-    with pytest.raises(TopicReplaced, match="made anew"):
+    with pytest.raises(TopicReplaced, match="deleted and created again"):
         client.leader(PLACE, bytes(15) + b"\1")
 
 

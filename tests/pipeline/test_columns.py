@@ -7,16 +7,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from proxy.pipeline.columns import BYTES_WANTED, ROWS_WANTED, SPARK_TYPES, TYPES, BatchMaker
-from proxy.pipeline.key_ranges import KeyRanges
-from proxy.pipeline.options import COLUMNS
-from proxy.wire import compression
-from proxy.wire.fetched_records import fetched_records
-from proxy.wire.key_hash import hash_of_record
-from proxy.wire.record_views import LazyRecords
-from proxy.wire.records import Record, build_batch
-from proxy.wire.values import TopicPartition
+from kafka_share_proxy.pipeline.columns import BYTES_WANTED, ROWS_WANTED, SPARK_TYPES, TYPES, BatchMaker
+from kafka_share_proxy.pipeline.key_ranges import KeyRanges
+from kafka_share_proxy.pipeline.options import COLUMNS
+from kafka_share_proxy.wire import compression
+from kafka_share_proxy.wire.fetched_records import fetched_records
+from kafka_share_proxy.wire.key_hash import hash_of_record
+from kafka_share_proxy.wire.record_views import LazyRecords
+from kafka_share_proxy.wire.records import Record, build_batch
+from kafka_share_proxy.wire.values import TopicPartition
 
 PLACE = TopicPartition("orders", 3)
 RANGES = KeyRanges.even(5)

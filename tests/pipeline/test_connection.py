@@ -1,4 +1,4 @@
-"""Blocking connections: TLS, SASL, and what is no answer (pipeline/README.md rules 5 and 7)."""
+"""Blocking connections: TLS, SASL, and what is no response (pipeline/README.md rules 5 and 7)."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 import trustme
+from kafka_share_proxy.pipeline.connection import BlockingConnection, LoginRefused
+from kafka_share_proxy.pipeline.options import Security
+from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode, RemoteProtocolError, UpstreamLost
+from kafka_share_proxy.wire.headers import RequestHeader
+from kafka_share_proxy.wire.values import Address
 from scramp import ScramMechanism
 
-from proxy.pipeline.connection import BlockingConnection, LoginRefused
-from proxy.pipeline.options import Security
-from proxy.wire import messages
-from proxy.wire.api_key import ApiKey
-from proxy.wire.errors import ErrorCode, RemoteProtocolError, UpstreamLost
-from proxy.wire.headers import RequestHeader
-from proxy.wire.values import Address
 from tests.support.blocking_server import BlockingServer
 
 SECRET = "alice-secret"

@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from kafka_share_proxy.pipeline import event_files
+from kafka_share_proxy.pipeline.event_lines import Block
 
-from proxy.pipeline import event_files
-from proxy.pipeline.event_lines import Block
 from tests.support.audit_story import NOON, Proxy
 
 DAY_MS = 86_400_000

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-
-from proxy.pipeline import event_input
-from proxy.pipeline.event_input import FileRange, block_of, blocks_of_files, shares_of
-from proxy.wire.values import MIB
+from kafka_share_proxy.pipeline import event_input
+from kafka_share_proxy.pipeline.event_input import FileRange, block_of, blocks_of_files, shares_of
+from kafka_share_proxy.wire.values import MIB
 
 NO_BREAK = "\u2028\u0085\v\f".encode()
 """What ends a line elsewhere, and does not here."""
@@ -49,6 +48,17 @@ def test_what_was_written_since_a_file_was_listed_is_left_out(tmp_path: Path) ->
     assert read(path, 20, 5) == b"one\ntwo\nthree\n", "it was longer"
     path.write_bytes(b"")
     assert read(path, 20, 5) == b""
+
+
+@pytest.mark.parametrize("look", [65_536, 3])
+def test_a_last_line_without_an_end_is_unfinished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look: int) -> None:
+    monkeypatch.setattr(event_input, "LOOK_BYTES", look)
+    path = tmp_path / "audit.jsonl"
+    for text, found in ((b"one\ntwo", b"two"), (b"one\r\ntwo\n", b""), (b"", b""), (b"\xef\xbb\xbfone", b"one")):
+        path.write_bytes(text)
+        assert event_input.unfinished_line(str(path), len(text)) == found
+    path.write_bytes(b"one\ntwo\nthree")
+    assert event_input.unfinished_line(str(path), 6) == b"tw", "what was written since is left out"
 
 
 def test_each_byte_is_in_one_range_and_all_tasks_have_something_to_do() -> None:

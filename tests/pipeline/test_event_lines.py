@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 
-from proxy.pipeline.event_lines import FEW_LINES, LINE_BYTES, Block, parsed_block
+from kafka_share_proxy.pipeline.event_lines import FEW_LINES, LINE_BYTES, Block, parsed_block
+
 from tests.support.odd_lines import BROKEN, ODD, TAKEN, with_
 
 

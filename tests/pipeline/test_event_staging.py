@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka_share_proxy.pipeline import audit_job, event_input, event_staging
+from kafka_share_proxy.pipeline.lake import Lake
 
-from proxy.pipeline import audit_job, event_input, event_staging
-from proxy.pipeline.lake import Lake
 from tests.support.audit_story import NOON, Proxy
 from tests.support.odd_lines import BROKEN, ODD, TAKEN
 

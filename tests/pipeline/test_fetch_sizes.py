@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.pipeline.fetch_sizes import BATCH_BYTES, REMEMBERED_MAX, FetchSizes
+from kafka_share_proxy.pipeline.fetch_sizes import BATCH_BYTES, REMEMBERED_MAX, FetchSizes
 
 MOST = 1 << 20
 
@@ -20,7 +20,7 @@ def test_as_much_is_asked_for_as_the_last_answer_makes_expect() -> None:
     assert sizes.wanted("a", 500, MOST) == BATCH_BYTES + 5_100
     assert sizes.wanted("a", 10_000_000, MOST) == MOST
     assert sizes.wanted("b", 1_000_000, MOST) == MOST
-    sizes.came("a", 0, 0)  # an answer that did not get on
+    sizes.came("a", 0, 0)  # a response that did not get on
     sizes.came("a", 1_000, 0)  # a range of keys that has none there
     assert sizes.wanted("a", 500, MOST) == BATCH_BYTES
 

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from proxy.pipeline.files import Files
+from kafka_share_proxy.pipeline.files import Files
 
 pytestmark = pytest.mark.slow
 
@@ -19,6 +18,8 @@ def test_a_file_is_written_as_a_whole_and_read_again(spark: Any, tmp_path: Path)
     assert files.read(path) == '{"a": "ü"}'
     assert Path(path).read_text() == '{"a": "ü"}'
     assert not files.exists(f"{path}.new")
+    files.write(path, "replaced")
+    assert files.read(path) == "replaced"
     files.delete(str(tmp_path / "deep"))
     files.delete(str(tmp_path / "deep"))
     assert not files.exists(path)

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import Consumer
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.front import Front
+from kafka_share_proxy.offsets.ranges import OffsetRanges, OffsetSpan
+from kafka_share_proxy.pipeline.cluster import ClusterClient
+from kafka_share_proxy.pipeline.group_commits import CommitsOfGroup, CommittedState, GroupHasMembers, NothingCommitted
+from kafka_share_proxy.pipeline.options import read_options
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.offsets.ranges import OffsetRanges, OffsetSpan
-from proxy.pipeline.cluster import ClusterClient
-from proxy.pipeline.group_commits import CommitsOfGroup, CommittedState, GroupHasMembers, NothingCommitted
-from proxy.pipeline.options import read_options
-from proxy.wire.values import TopicPartition
 from tests.support.raw import Topic, until
 
 Fresh = Callable[[str], str]

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from proxy.offsets.ranges import OffsetSpan
-from proxy.pipeline.acquirer import NotAcknowledged
-from proxy.pipeline.handover import Handover, HandoverClient, HandoverFailed
-from proxy.pipeline.share_offsets import ShareOffset
-from proxy.wire.values import TopicPartition
+from kafka_share_proxy.offsets.ranges import OffsetSpan
+from kafka_share_proxy.pipeline.acquirer import NotAcknowledged
+from kafka_share_proxy.pipeline.handover import Handover, HandoverClient, HandoverFailed
+from kafka_share_proxy.pipeline.share_offsets import ShareOffset
+from kafka_share_proxy.wire.values import TopicPartition
 
 BATCH = ShareOffset(3, [(TopicPartition("orders", 0), OffsetSpan(5, 9))], {"orders": bytes(16)})
 
@@ -72,7 +71,7 @@ def test_a_job_that_is_gone_is_told(acquirer: Any) -> None:
     with Handover(acquirer) as handover:
         client = HandoverClient(handover.path)
         assert client.acquire(2) == BATCH
-    for _ in range(2):  # closed under way, and not there any more
+    for _ in range(2):  # closed under way, and not there any longer
         with pytest.raises(HandoverFailed, match="the process that acquires for this query is gone"):
             client.acquire(2)
     assert not Path(handover.path).parent.exists()

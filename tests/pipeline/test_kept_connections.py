@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from kafka_share_proxy.pipeline import cluster
+from kafka_share_proxy.pipeline.cluster import LATEST_TIMESTAMP, ClusterClient, ReadRefused, TopicReplaced
+from kafka_share_proxy.pipeline.kept_connections import KeptConnections
+from kafka_share_proxy.pipeline.options import SourceOptions, read_options
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.pipeline import cluster
-from proxy.pipeline.cluster import LATEST_TIMESTAMP, ClusterClient, ReadRefused, TopicReplaced
-from proxy.pipeline.kept_connections import KeptConnections
-from proxy.pipeline.options import SourceOptions, read_options
-from proxy.wire.api_key import ApiKey
-from proxy.wire.values import TopicPartition
 from tests.pipeline.test_cluster import Broker
 from tests.support.blocking_server import BlockingServer
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from proxy.pipeline import key_hashes
-from proxy.wire.key_hash import hash_of_record
+from kafka_share_proxy.pipeline import key_hashes
+from kafka_share_proxy.wire.key_hash import hash_of_record
 
 
 @given(st.lists(st.none() | st.binary(max_size=40), max_size=30), st.integers(0, 1 << 60))

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from proxy.pipeline.key_ranges import KEY_FILTER_TAG, KeyRanges, key_filter, scanned_to
-from proxy.views.fetch.key_filter import TAG, applied, read_filter
-from proxy.views.model.slots import EvenCut
-from proxy.wire import messages
+from kafka_share_proxy.pipeline.key_ranges import KEY_FILTER_TAG, KeyRanges, key_filter, scanned_to
+from kafka_share_proxy.views.fetch.key_filter import TAG, applied, read_filter
+from kafka_share_proxy.views.model.slots import EvenCut
+from kafka_share_proxy.wire import messages
 
 KEYS = st.none() | st.binary(max_size=20)
 

@@ -8,8 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
-from proxy.pipeline.lake import Lake, LakeError, NoLake
+from kafka_share_proxy.pipeline.lake import Lake, LakeError, NoLake
 
 pytestmark = pytest.mark.slow
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from localkafka.cluster import Cluster
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.front import Front
+from kafka_share_proxy.pipeline.cluster import ClusterClient, ReadRefused
+from kafka_share_proxy.pipeline.log_reader import LogReader, NotFiltered, OffsetsLost
+from kafka_share_proxy.pipeline.options import read_options
+from kafka_share_proxy.pipeline.planning import PlannedRead
+from kafka_share_proxy.pipeline.splits import Split
+from kafka_share_proxy.wire.records import Record
 
-from proxy.pipeline.cluster import ClusterClient, ReadRefused
-from proxy.pipeline.log_reader import LogReader, NotFiltered, OffsetsLost
-from proxy.pipeline.options import read_options
-from proxy.pipeline.planning import PlannedRead
-from proxy.pipeline.splits import Split
-from proxy.wire.records import Record
 from tests.pipeline.conftest import key_of, produce_keys
 from tests.support.raw import Raw, Topic
 
@@ -138,7 +138,7 @@ def test_what_lies_behind_the_end_is_an_error_at_once(views_front: Front, orders
 def test_a_proxy_that_comes_back_is_asked_again(
     views_front: Front, orders: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Connections that break between two answers cost nothing: the position is kept."""
+    """Connections that break between two responses cost nothing: the position is kept."""
     read, splits = splits_of(views_front.bootstrap, orders.name, fetchBytes="2048")
     reader = LogReader(read, splits[0])
     found, breaks = [], 0

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import Consumer
-from localkafka.addresses import free_ports
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.addresses import free_ports
+from kafka_share_proxy.localkafka.front import Front
+from kafka_share_proxy.pipeline import mirrored_progress
+from kafka_share_proxy.pipeline.cluster import ClusterClient
+from kafka_share_proxy.pipeline.group_commits import CommitsOfGroup
+from kafka_share_proxy.pipeline.mirrored_progress import PAUSE_S, MirroredProgress
+from kafka_share_proxy.pipeline.options import read_options
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.pipeline import mirrored_progress
-from proxy.pipeline.cluster import ClusterClient
-from proxy.pipeline.group_commits import CommitsOfGroup
-from proxy.pipeline.mirrored_progress import PAUSE_S, MirroredProgress
-from proxy.pipeline.options import read_options
-from proxy.wire.values import TopicPartition
 from tests.support.raw import Topic, until
 
 Fresh = Callable[[str], str]

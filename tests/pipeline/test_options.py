@@ -6,11 +6,10 @@ import pickle
 from pathlib import Path
 
 import pytest
-
-from proxy.offsets.ranges import OffsetSpan
-from proxy.pipeline.key_ranges import KeyRanges
-from proxy.pipeline.options import STOCK_COLUMNS, BadOption, offset_range, read_options
-from proxy.wire.values import Address, TopicPartition
+from kafka_share_proxy.offsets.ranges import OffsetSpan
+from kafka_share_proxy.pipeline.key_ranges import KeyRanges
+from kafka_share_proxy.pipeline.options import STOCK_COLUMNS, BadOption, offset_range, read_options
+from kafka_share_proxy.wire.values import Address, TopicPartition
 
 LEAST = {"bootstrap": "one:9092", "topic": "orders"}
 

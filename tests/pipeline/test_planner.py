@@ -8,11 +8,10 @@ from itertools import combinations, pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from proxy.pipeline import planner
-from proxy.pipeline.planner import BUCKET_WIDTH, BUCKETS, NothingToPlan, balance_of, make_plan, written
-from proxy.views.model import plans
-from proxy.wire.key_hash import murmur2
+from kafka_share_proxy.pipeline import planner
+from kafka_share_proxy.pipeline.planner import BUCKET_WIDTH, BUCKETS, NothingToPlan, balance_of, make_plan, written
+from kafka_share_proxy.views.model import plans
+from kafka_share_proxy.wire.key_hash import murmur2
 
 WEIGHTS = st.dictionaries(st.integers(0, BUCKETS - 1), st.integers(1, 20), min_size=1, max_size=9)
 

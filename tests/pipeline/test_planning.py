@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-
-from proxy.pipeline.cluster import EARLIEST_TIMESTAMP, ClusterClient, ReadRefused, TopicSeen
-from proxy.pipeline.log_reader import OffsetsLost
-from proxy.pipeline.options import BadOption, read_options
-from proxy.pipeline.planning import PlannedRead, restricted
-from proxy.wire.values import TopicPartition
+from kafka_share_proxy.pipeline.cluster import EARLIEST_TIMESTAMP, ClusterClient, ReadRefused, TopicSeen
+from kafka_share_proxy.pipeline.log_reader import OffsetsLost
+from kafka_share_proxy.pipeline.options import BadOption, read_options
+from kafka_share_proxy.pipeline.planning import PlannedRead, restricted
+from kafka_share_proxy.wire.values import TopicPartition
 
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
 

@@ -6,10 +6,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra [spark] is not installed")
 
+from kafka_share_proxy.pipeline.pushdown import Predicate
+from kafka_share_proxy.pipeline.splits import KEYS_MAX
 from pyspark.sql import datasource
-
-from proxy.pipeline.pushdown import Predicate
-from proxy.pipeline.splits import KEYS_MAX
 
 KEY, PARTITION, OFFSET, TIMESTAMP = ("key",), ("partition",), ("offset",), ("timestamp",)
 

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from proxy.pipeline.lake import Lake, NoLake
-from proxy.pipeline.report_job import HEAT_COLUMNS, Blocked, HotKey, MemberTotals, gathered
+from kafka_share_proxy.pipeline.lake import Lake, NoLake
+from kafka_share_proxy.pipeline.report_job import HEAT_COLUMNS, Blocked, MemberTotals, gathered, step_for
 
 pytest.importorskip("pyspark", reason="the extra [spark] is not installed")
 
@@ -18,16 +17,36 @@ def test_a_report_tells_what_the_audit_found(spark: Any, story_lake: Path) -> No
     lake = Lake(spark, str(story_lake))
     found = gathered(lake, "g")
     assert found.days == ("2026-11-21",)
-    assert found.deliveries_by_hour == (("11-21 12", 10, 0),)
+    assert found.deliveries.step_s == 1
+    steps = [(begin.second, count, again) for begin, count, again in found.deliveries.steps]
+    assert steps == [(1, 1, 0), (5, 8, 0), (9, 1, 0)]
     assert found.members == (
-        MemberTotals("g", "slow", 1, 0, 0, 3, 8_000, 64),
+        MemberTotals("g", "slow", 1, 0, 0, 3, 8_000, 64, "billing 10.0.0.7"),
         MemberTotals("g", "quick", 9, 0, 0, 0, 0, 64),
     )
     assert found.blocked[0] == Blocked("g", "orders-0", "slow", "11-11", 8_000, 8)
-    assert found.hot_keys == (HotKey("orders", 123, 0.45), HotKey("orders", 9, 0.05))
+    assert [(each.topic, each.hash, each.share) for each in found.hot_keys] == [
+        ("orders", 123, 0.45),
+        ("orders", 9, 0.05),
+    ]
+    hot = found.hot_keys[0]
+    assert hot.share_low is not None
+    assert hot.share_high is not None
+    assert hot.share_low < 0.45 < hot.share_high
+    assert hot.sampled == 200
     (heat,) = found.heats
-    assert heat.times == ("11-21 12:00",)
+    assert [f"{each:%m-%d %H:%M}" for each in heat.times] == ["11-21 12:00"]
+    assert (heat.step_s, heat.sampled) == (60, 4)
     assert (heat.cells[0][0], heat.cells[0][-1], sum(heat.cells[0])) == (750, 250, 1_000)
     assert heat.balance == pytest.approx(750 / 1_000 * HEAT_COLUMNS)
     with pytest.raises(NoLake, match="no delivery of group other"):
         gathered(lake, "other")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "step"), [(8, 1), (3_600, 60), (6 * 3_600, 300), (86_400, 1_800), (1e8, 1_123_200)]
+)
+def test_time_steps_follow_the_span(seconds: float, step: int) -> None:
+    """An hour of traffic is 60 bars, and no report has more than it can show."""
+    assert step_for(seconds, 90) == step
+    assert seconds / step <= 90

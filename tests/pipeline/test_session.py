@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import sys
@@ -12,8 +13,7 @@ from zipfile import ZipFile
 from zipimport import zipimporter
 
 import pytest
-
-from proxy.pipeline import session, zipped_kernels
+from kafka_share_proxy.pipeline import session, zipped_kernels
 
 
 def test_settings_are_those_of_the_master() -> None:
@@ -60,6 +60,16 @@ def test_a_spark_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
     with pytest.raises(session.SparkMissing, match=r"install kafka-share-proxy\[spark\]"):
         session.open_spark_session("test", "local[1]")
+
+
+def test_a_quiet_session_silences_py4j_and_no_other_logger(caplog: pytest.LogCaptureFixture) -> None:
+    """Py4J reports an interrupted call by the root logger, and the rest by its own."""
+    session._made_quietly(SimpleNamespace(getOrCreate=object))
+    logging.getLogger("kafka_share_proxy.consumer").error("cannot connect")
+    logging.getLogger("py4j.java_gateway").error("connection refused")
+    root = logging.getLogger()
+    root.handle(root.makeRecord("root", logging.ERROR, "/py4j/java_gateway.py", 1070, "interrupted", (), None))
+    assert caplog.messages == ["cannot connect"]
 
 
 def test_processes_that_plan_streams_find_the_zip_of_this_package(

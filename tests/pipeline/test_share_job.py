@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from proxy.pipeline import share_job
-from proxy.pipeline.acquirer import Totals
+from kafka_share_proxy.pipeline import share_job
+from kafka_share_proxy.pipeline.acquirer import Totals
 
 
 def test_a_batch_is_told_with_what_became_of_all_so_far() -> None:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kafka_share_proxy.pipeline.share_lag import lag_of_group
+from kafka_share_proxy.pipeline.share_options import read_share_options
+from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.pipeline.share_lag import lag_of_group
-from proxy.pipeline.share_options import read_share_options
-from proxy.wire import messages
-from proxy.wire.api_key import ApiKey
-from proxy.wire.errors import ErrorCode
 from tests.support import blocking_server
 from tests.support.blocking_server import BlockingServer
 
 
 def lag_of(lags: list[int], version: int = 1, code: int = 0) -> int | None:
-    """What is told of a group with these lags in one of its topics, and 1,000 in another."""
+    """Return what is told of a group with these lags in one of its topics, and 1,000 in another."""
 
     def answers(header: Any, request: Any) -> Any:
         if header.key == ApiKey.FIND_COORDINATOR:

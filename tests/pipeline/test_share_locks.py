@@ -8,16 +8,16 @@ from contextlib import closing
 from typing import Any
 
 import pytest
+from kafka_share_proxy.consumer.share_acknowledgements import AcknowledgeType
+from kafka_share_proxy.offsets.ranges import OffsetSpan
+from kafka_share_proxy.pipeline import share_locks
+from kafka_share_proxy.pipeline.cluster import ReadRefused
+from kafka_share_proxy.pipeline.share_locks import LockSession, ShareMemberName
+from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.consumer.share_acknowledgements import AcknowledgeType
-from proxy.offsets.ranges import OffsetSpan
-from proxy.pipeline import share_locks
-from proxy.pipeline.cluster import ReadRefused
-from proxy.pipeline.share_locks import LockSession, ShareMemberName
-from proxy.wire import messages
-from proxy.wire.api_key import ApiKey
-from proxy.wire.errors import ErrorCode, UpstreamLost
-from proxy.wire.values import TopicPartition
 from tests.support.raw import until
 
 ID = bytes(range(16))
@@ -25,7 +25,7 @@ PLACES = {TopicPartition("orders", number): ID for number in (0, 1)}
 SPANS = [OffsetSpan(0, 10), OffsetSpan(10, 20), OffsetSpan(30, 40)]
 HELD = {place: list(SPANS) for place in PLACES}
 Codes = Callable[[int, list[tuple[int, int]], int], int]
-"""(partition, its first and last offsets, type) -> the code of the answer."""
+"""(partition, its first and last offsets, type) -> the code of the response."""
 
 
 class Node:

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
+from kafka_share_proxy.consumer.share_acknowledgements import AcknowledgeType
+from kafka_share_proxy.offsets.ranges import OffsetSpan
+from kafka_share_proxy.pipeline.cluster import ReadRefused
+from kafka_share_proxy.pipeline.share_lag import lag_of_group
+from kafka_share_proxy.pipeline.share_locks import AcquiredOffsets, count_of
+from kafka_share_proxy.pipeline.share_member import ShareMember
+from kafka_share_proxy.pipeline.share_membership import NoShareGroups
+from kafka_share_proxy.pipeline.share_options import ShareSourceOptions, read_share_options
 
-from proxy.consumer.share_acknowledgements import AcknowledgeType
-from proxy.offsets.ranges import OffsetSpan
-from proxy.pipeline.cluster import ReadRefused
-from proxy.pipeline.share_lag import lag_of_group
-from proxy.pipeline.share_locks import AcquiredOffsets, count_of
-from proxy.pipeline.share_member import ShareMember
-from proxy.pipeline.share_membership import NoShareGroups
-from proxy.pipeline.share_options import ShareSourceOptions, read_share_options
 from tests.support.raw import Raw, Topic, until
 
 pytestmark = pytest.mark.broker

@@ -7,15 +7,15 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from kafka_share_proxy.pipeline import share_membership as module
+from kafka_share_proxy.pipeline.cluster import ReadRefused
+from kafka_share_proxy.pipeline.share_membership import BlockingShareMembership, NoShareGroups
+from kafka_share_proxy.pipeline.share_options import read_share_options
+from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.pipeline import share_membership as module
-from proxy.pipeline.cluster import ReadRefused
-from proxy.pipeline.share_membership import BlockingShareMembership, NoShareGroups
-from proxy.pipeline.share_options import read_share_options
-from proxy.wire import messages
-from proxy.wire.api_key import ApiKey
-from proxy.wire.errors import ErrorCode
-from proxy.wire.values import TopicPartition
 from tests.support import blocking_server
 from tests.support.blocking_server import BlockingServer
 from tests.support.raw import until

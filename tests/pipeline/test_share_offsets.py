@@ -6,11 +6,10 @@ import json
 from typing import Any
 
 import pytest
-
-from proxy.offsets.ranges import OffsetSpan
-from proxy.pipeline.share_offsets import START, ShareOffset, merged, read_written_share, written_share
-from proxy.pipeline.stream_offsets import BadStreamOffset
-from proxy.wire.values import TopicPartition
+from kafka_share_proxy.offsets.ranges import OffsetSpan
+from kafka_share_proxy.pipeline.share_offsets import START, ShareOffset, merged, read_written_share, written_share
+from kafka_share_proxy.pipeline.stream_offsets import BadStreamOffset
+from kafka_share_proxy.wire.values import TopicPartition
 
 PLACE = TopicPartition("eu-orders", 3)
 

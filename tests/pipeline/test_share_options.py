@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
-from proxy.pipeline.options import BadOption
-from proxy.pipeline.share_options import OFFSETS_MAX, read_share_options
+from kafka_share_proxy.pipeline.options import BadOption
+from kafka_share_proxy.pipeline.share_options import OFFSETS_MAX, read_share_options
 
 GIVEN = {"bootstrap": "proxy:9092", "topic": "orders", "group": "lake"}
 

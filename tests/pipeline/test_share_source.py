@@ -10,17 +10,16 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra [spark] is not installed")
 
+from kafka_share_proxy.offsets.ranges import OffsetSpan
+from kafka_share_proxy.pipeline.handover import Handover
+from kafka_share_proxy.pipeline.options import BadOption
+from kafka_share_proxy.pipeline.share_offsets import START, ShareOffset, written_share
+from kafka_share_proxy.pipeline.share_options import read_share_options
+from kafka_share_proxy.pipeline.share_source import ShareSource, ShareStreamReader
+from kafka_share_proxy.pipeline.splits import Split
+from kafka_share_proxy.wire.values import TopicPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
-
-from proxy.offsets.ranges import OffsetSpan
-from proxy.pipeline.handover import Handover
-from proxy.pipeline.options import BadOption
-from proxy.pipeline.share_offsets import START, ShareOffset, written_share
-from proxy.pipeline.share_options import read_share_options
-from proxy.pipeline.share_source import ShareSource, ShareStreamReader
-from proxy.pipeline.splits import Split
-from proxy.wire.values import TopicPartition
 
 GIVEN = {"bootstrap": "proxy:9092", "topic": "orders", "group": "lake"}
 PLACE = TopicPartition("orders", 0)

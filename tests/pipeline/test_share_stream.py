@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from localkafka.cluster import Cluster
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.front import Front
+from kafka_share_proxy.pipeline import share_job
+from kafka_share_proxy.pipeline.lake import Lake
+from kafka_share_proxy.pipeline.options import BadOption
+from kafka_share_proxy.pipeline.share_locks import count_of
+from kafka_share_proxy.pipeline.share_member import ShareMember
+from kafka_share_proxy.pipeline.share_options import read_share_options
+from kafka_share_proxy.pipeline.share_stream import ShareStream
 
-from proxy.pipeline import share_job
-from proxy.pipeline.lake import Lake
-from proxy.pipeline.options import BadOption
-from proxy.pipeline.share_locks import count_of
-from proxy.pipeline.share_member import ShareMember
-from proxy.pipeline.share_options import read_share_options
-from proxy.pipeline.share_stream import ShareStream
 from tests.pipeline.conftest import produce_keys
 from tests.support.brokers import QUICK, Running
 from tests.support.raw import Raw, Topic
@@ -96,6 +96,26 @@ def test_whatever_fails_or_is_repeated_each_record_is_written_once_and_then_ackn
     rows = Lake(spark, str(tmp_path / "lake")).read("share_records")
     assert rows.count() == rows.select("partition", "offset").distinct().count() == 3_050
     assert sorted({int(row["value"]) for row in rows.select("value").collect()}) == list(range(3_000))
+
+
+def test_a_batch_of_a_topic_that_was_created_again_is_an_error_or_left_out(
+    spark: Any, given: dict[str, str], raw: Raw, orders: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The batch was acquired and not written; the new topic is delivered from its beginning."""
+
+    def fail(*_: Any) -> None:
+        raise ValueError("no room")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Lake, "overwrite", fail)
+        with pytest.raises(Exception, match="no room"):
+            run(spark, given, tmp_path)
+    raw.delete_topic(orders)
+    produce_keys(raw, raw.create_topic(orders.name, 2, {"retention.ms": "-1"}), 50)
+    with pytest.raises(Exception, match=f"{orders.name} was deleted and created again"):
+        run(spark, given, tmp_path)
+    (done, totals), _ = run(spark, given | {"failOnDataLoss": "false"}, tmp_path)
+    assert (done.rows, totals.acknowledged) == (50, 50)
 
 
 def forget_commit(commits: Path) -> None:

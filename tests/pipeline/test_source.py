@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,16 +11,18 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra [spark] is not installed")
 
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.front import Front
+from kafka_share_proxy.pipeline.cluster import ClusterClient, TopicReplaced
+from kafka_share_proxy.pipeline.group_commits import CommitsOfGroup
+from kafka_share_proxy.pipeline.log_reader import OffsetsLost
+from kafka_share_proxy.pipeline.options import BadOption, read_options
+from kafka_share_proxy.pipeline.source import BatchReader, StreamReader, read_split
+from kafka_share_proxy.pipeline.stream_offsets import read_written
+from kafka_share_proxy.wire.topic_ids import topic_id_text
+from kafka_share_proxy.wire.values import TopicPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import StructType
 
-from proxy.pipeline.cluster import ClusterClient
-from proxy.pipeline.group_commits import CommitsOfGroup
-from proxy.pipeline.options import BadOption, read_options
-from proxy.pipeline.source import BatchReader, StreamReader, read_split
-from proxy.pipeline.stream_offsets import read_written
-from proxy.wire.values import TopicPartition
 from tests.pipeline.conftest import key_of, produce_keys
 from tests.support.raw import Raw, Topic
 
@@ -110,6 +113,97 @@ def test_the_group_that_mirrors_a_stream_has_what_is_behind_it(
     assert set(committed(views_front, group, orders).values()) == {0}  # the batch is planned, and not done
     reader.latestOffset(middle, ReadMaxRows(1_000))
     assert committed(views_front, group, orders) == read_written(middle)
+
+
+@pytest.fixture
+def recreated(reader_of: Reader, raw: Raw, orders: Topic) -> tuple[dict[str, Any], Topic]:
+    """Offset of a stream that read 3,000 records, and the topic with 50 records that now has the same name."""
+    reader = reader_of()
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    reader.stop()
+    return end, recreate(raw, orders, 50)
+
+
+def recreate(raw: Raw, topic: Topic, count: int, partitions: int = 2) -> Topic:
+    raw.delete_topic(topic)
+    other = raw.create_topic(topic.name, partitions, {"retention.ms": "-1"})
+    assert other.topic_id != topic.topic_id
+    produce_keys(raw, other, count)
+    return other
+
+
+@pytest.mark.parametrize("count", [50, 4_000])
+def test_a_topic_that_was_created_again_is_an_error(reader_of: Reader, raw: Raw, orders: Topic, count: int) -> None:
+    reader = reader_of()
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    new = recreate(raw, orders, count)
+    ids = topic_id_text(orders.topic_id), topic_id_text(new.topic_id)
+    text = rf"{orders.name} was deleted and created again.* id {ids[0]}, .* has id {ids[1]} now"
+    with pytest.raises(TopicReplaced, match=text):
+        reader.latestOffset(end, ReadAllAvailable())
+    with pytest.raises(TopicReplaced, match=text):  # a batch that was planned and not written
+        reader.partitions(reader.initialOffset(), end)
+
+
+def test_a_topic_that_was_created_again_is_read_from_its_beginning_if_data_may_be_lost(
+    reader_of: Reader, raw: Raw, recreated: tuple[dict[str, Any], Topic]
+) -> None:
+    end, _ = recreated
+    reader = reader_of(failOnDataLoss="false", columns="value,topic_id", maxOffsetsPerTrigger="40")
+    assert reader.partitions({"v": 2, "t": {}, "ids": {}}, end) == [], "those records are gone"
+    for start in (end, {"v": 1, "t": end["t"]}):
+        middle = reader.latestOffset(start, ReadMaxRows(40))
+        rows = rows_of(reader, reader.partitions(start, middle))
+        last = reader.latestOffset(middle, ReadAllAvailable())
+        rows += rows_of(reader, reader.partitions(middle, last))
+        assert sorted(int(row["value"]) for row in rows) == list(range(50))
+        assert {row["topic_id"] for row in rows} == {topic_id_text(recreated[1].topic_id)}
+
+
+def test_a_log_that_ends_before_the_offset_of_an_old_checkpoint_is_an_error(
+    reader_of: Reader, recreated: tuple[dict[str, Any], Topic]
+) -> None:
+    old = {"v": 1, "t": recreated[0]["t"]}
+    with pytest.raises(OffsetsLost, match=r"the log ends at offset 25, and offset 1500 was reached"):
+        reader_of().latestOffset(old, ReadAllAvailable())
+
+
+def test_offsets_in_options_can_be_tied_to_a_topic_id(
+    views_front: Front, reader_of: Reader, raw: Raw, orders: Topic
+) -> None:
+    """Both by a stream that was never started, and by a backfill."""
+    ids = json.dumps({orders.name: topic_id_text(orders.topic_id)})
+    given = {"bootstrap": views_front.bootstrap, "topicIds": ids}
+    hole = [{"topic": orders.name, "partition": 0, "first": 10, "last": 19}]
+    starting = {"startingOffsets": json.dumps({orders.name: {"0": 1_000, "1": 1_000}}), "topicIds": ids}
+    holes = {"offsetRanges": json.dumps(hole)}
+    assert len(rows_of(*batch_of(given | holes))) == 10
+    recreate(raw, orders, 50, partitions=1)
+    with pytest.raises(TopicReplaced, match="deleted and created again"):
+        reader_of(**starting).initialOffset()
+    with pytest.raises(TopicReplaced, match="deleted and created again"):
+        batch_of(given | holes)
+    loses = given | {"failOnDataLoss": "false"}
+    assert reader_of(failOnDataLoss="false", **starting).initialOffset()["t"] == {orders.name: {"0": 0}}
+    assert rows_of(*batch_of(loses | holes)) == []
+
+
+def batch_of(options: dict[str, str]) -> tuple[BatchReader, Any]:
+    reader = BatchReader(read_options(options))
+    return reader, reader.partitions()
+
+
+def test_offsets_that_are_excepted_are_not_read(views_front: Front, orders: Topic) -> None:
+    """Unless the topic has another id than that of the option."""
+    hole = [{"topic": orders.name, "partition": 0, "first": 10, "last": 1_399}]
+    given = {"bootstrap": views_front.bootstrap, "topic": orders.name, "exceptOffsets": json.dumps(hole)}
+    for id_of, rows in ((orders.topic_id, 1_610), (bytes(range(16)), 3_000)):
+        ids = json.dumps({orders.name: topic_id_text(id_of)})
+        reader = StreamReader(read_options(given | {"topicIds": ids}))
+        end = reader.reportLatestOffset()
+        found = rows_of(reader, reader.partitions({"v": 2, "t": {}, "ids": {}}, end))
+        assert len(found) == rows
+        reader.stop()
 
 
 def test_a_task_without_partition_reads_nothing(views_front: Front, orders: Topic) -> None:

@@ -7,12 +7,11 @@ from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
-
-from proxy.offsets.ranges import OffsetSpan
-from proxy.pipeline.key_ranges import KeyRanges
-from proxy.pipeline.splits import SPANS_MAX, Split, make_splits
-from proxy.wire.key_hash import murmur2
-from proxy.wire.values import TopicPartition
+from kafka_share_proxy.offsets.ranges import OffsetSpan
+from kafka_share_proxy.pipeline.key_ranges import KeyRanges
+from kafka_share_proxy.pipeline.splits import SPANS_MAX, Split, make_splits
+from kafka_share_proxy.wire.key_hash import murmur2
+from kafka_share_proxy.wire.values import TopicPartition
 
 PLACE = TopicPartition("orders", 0)
 IDS = {"orders": bytes(16)}

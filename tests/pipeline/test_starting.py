@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.front import Front
+from kafka_share_proxy.pipeline.options import BadOption, read_options
+from kafka_share_proxy.pipeline.starting import FILE, KeptStart, kept_start
 
-from proxy.pipeline.options import BadOption, read_options
-from proxy.pipeline.starting import FILE, KeptStart, kept_start
 from tests.pipeline.conftest import produce_keys
 from tests.support.raw import Raw, Topic
 

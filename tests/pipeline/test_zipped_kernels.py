@@ -11,20 +11,19 @@ from typing import Any
 from zipfile import ZipFile
 
 import pytest
-
-from proxy.app import pipeline_package
-from proxy.pipeline import zipped_kernels
-from proxy.pipeline.zipped_kernels import MANIFEST, MODULES
-from proxy.wire import record_positions
+from kafka_share_proxy.app import pipeline_package
+from kafka_share_proxy.pipeline import zipped_kernels
+from kafka_share_proxy.pipeline.zipped_kernels import MANIFEST, MODULES
+from kafka_share_proxy.wire import record_positions
 
 LOADED = """
 import json, sys
 sys.path.append(sys.argv[1])
-import proxy.pipeline
-from proxy.views.kernel import slicing
-from proxy.wire import batches, messages, record_positions, registry
+import kafka_share_proxy.pipeline
+from kafka_share_proxy.views.kernel import slicing
+from kafka_share_proxy.wire import batches, messages, record_positions, registry
 registry.request(1, 15)
-print(json.dumps([proxy.__file__, slicing.KERNEL, batches.KERNEL, record_positions.KERNEL]))
+print(json.dumps([kafka_share_proxy.__file__, slicing.KERNEL, batches.KERNEL, record_positions.KERNEL]))
 """
 LIBRARIES = str(Path(pytest.__file__).parents[1])
 
@@ -61,7 +60,7 @@ def changed(whole: Path, path: Path, name: str, data: bytes) -> Path:
 
 def test_kernels_and_definitions_are_found_and_nothing_is_left_behind(whole: Path, tmp_path: Path) -> None:
     told, noted = loaded_from(whole, tmp_path)
-    assert told == [f"{whole}/proxy/__init__.py", "c", "c", "c"]
+    assert told == [f"{whole}/kafka_share_proxy/__init__.py", "c", "c", "c"]
     assert noted == ""
     assert list(tmp_path.iterdir()) == []
 
@@ -86,7 +85,7 @@ def test_the_twin_takes_over_where_a_kernel_cannot_be_and_the_log_says_so(
 
 
 def test_a_damaged_kernel_is_not_loaded(whole: Path, tmp_path: Path) -> None:
-    damaged = changed(whole, tmp_path / "other.zip", "proxy/wire/_record_positions.abi3.so", b"\x7fELF")
+    damaged = changed(whole, tmp_path / "other.zip", "kafka_share_proxy/wire/_record_positions.abi3.so", b"\x7fELF")
     told, noted = loaded_from(damaged, tmp_path)
     assert told[1:] == ["c", "c", "python"]
     assert "_record_positions.abi3.so is damaged: its checksum is wrong" in noted

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import inspect
 import json
+import pickle
 import subprocess
 import sys
 
@@ -49,10 +50,10 @@ def test_importing_is_quick_and_loads_nothing_of_the_proxy_nor_any_library() -> 
         ).stdout
         took, modules = json.loads(told)
         times.append(took)
-        ours = {name for name in modules if name.split(".")[0] == "proxy"}
-        assert {name.split(".")[1] for name in ours if "." in name} == {"offsets"}
+        rooms = {name.split(".")[1] for name in modules if name.startswith("kafka_share_proxy.")}
+        assert rooms == {"offsets"}
         others = {name.split(".")[0] for name in modules} - set(sys.stdlib_module_names)
-        assert others == {"kafka_share_proxy", "proxy"}
+        assert others == {"kafka_share_proxy"}
     assert min(times) < IMPORT_S_MAX
 
 
@@ -70,7 +71,7 @@ def test_the_client_is_loaded_when_it_is_used_and_brings_nothing_of_the_proxy_al
         [sys.executable, "-c", CLIENT_IMPORTED], capture_output=True, text=True, timeout=60, check=True
     ).stdout
     modules = json.loads(told)
-    ours = {name.split(".")[1] for name in modules if name.startswith("proxy.")}
+    ours = {name.split(".")[1] for name in modules if name.startswith("kafka_share_proxy.")}
     assert ours == {"offsets", "wire", "loop", "brokers", "consumer", "client"}
     assert {"structlog", "pydantic", "prometheus_client", "typer", "rich", "construct"}.isdisjoint(modules)
 
@@ -87,7 +88,7 @@ def test_the_pipeline_is_loaded_when_it_is_used_and_spark_when_a_session_is_open
         [sys.executable, "-c", SPARK_IMPORTED], capture_output=True, text=True, timeout=60, check=True
     ).stdout
     modules = json.loads(told)
-    ours = {name.split(".")[1] for name in modules if name.startswith("proxy.")}
+    ours = {name.split(".")[1] for name in modules if name.startswith("kafka_share_proxy.")}
     assert ours == {"offsets", "wire", "views", "consumer", "pipeline"}
     assert {"pyspark", "pyarrow", "numpy", "trio", "typer"}.isdisjoint(modules)
 
@@ -95,3 +96,27 @@ def test_the_pipeline_is_loaded_when_it_is_used_and_spark_when_a_session_is_open
 def test_a_name_that_is_not_there_is_an_error_of_the_usual_kind() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'open_producer'"):
         kafka_share_proxy.open_producer  # noqa: B018 - looking is what raises
+
+
+NAMES_SHOWN = """
+import kafka_share_proxy as k
+k.open_consumer, k.open_share_consumer, k.open_spark_session
+classes = [getattr(k, name) for name in k.__all__ if isinstance(getattr(k, name), type)]
+print(*{each.__module__ for each in classes})
+print(k.MalformedCommitText, k.LockLostError)
+"""
+
+
+def test_public_classes_show_their_public_name() -> None:
+    """Tracebacks and `repr` name what programs import, not the room that defines it."""
+    shown = subprocess.run(
+        [sys.executable, "-c", NAMES_SHOWN], capture_output=True, text=True, timeout=60, check=True
+    ).stdout.splitlines()
+    assert shown[0] == "kafka_share_proxy"
+    assert shown[1].count("'kafka_share_proxy.MalformedCommitText'") == 1
+    assert shown[1].count("'kafka_share_proxy.LockLostError'") == 1
+
+
+def test_public_classes_can_be_pickled() -> None:
+    span = kafka_share_proxy.OffsetSpan(3, 7)
+    assert pickle.loads(pickle.dumps(span)) == span

@@ -11,12 +11,12 @@ from typing import Any
 import confluent_kafka
 import pytest
 import trio
-from localkafka.cluster import Cluster
+from kafka_share_proxy import recipes
+from kafka_share_proxy.client.opening import open_consumer
+from kafka_share_proxy.consumer.partitions import OffsetAndMetadata
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.client.opening import open_consumer
-from proxy.consumer.partitions import OffsetAndMetadata
-from proxy.public import recipes
-from proxy.wire.values import TopicPartition
 from tests.client.cluster import cluster
 from tests.client.test_real_brokers import EARLIEST, QUIET, Fresh, create, produce, read
 from tests.consumer.world import FakeKafka

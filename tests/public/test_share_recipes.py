@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 import trio
+from kafka_share_proxy import share_recipes
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.public import share_recipes
-from proxy.wire.values import TopicPartition
 from tests.client.share_cluster import share_cluster
 from tests.consumer.share_world import ShareKafka
 

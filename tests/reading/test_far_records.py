@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from proxy.reading.far_records import ELSEWHERE, Elsewhere, FarSlice, HeldRecords, holder_of, on_the_wire, taken_in
-from proxy.wire import records, registry
-from proxy.wire.batches import split_complete
-from proxy.wire.records import Record
+from kafka_share_proxy.reading.far_records import (
+    ELSEWHERE,
+    Elsewhere,
+    FarSlice,
+    HeldRecords,
+    holder_of,
+    on_the_wire,
+    taken_in,
+)
+from kafka_share_proxy.wire import records, registry
+from kafka_share_proxy.wire.batches import split_complete
+from kafka_share_proxy.wire.records import Record
+
 from tests.support.ports import Cluster, Connection, ManualTimers
 
 

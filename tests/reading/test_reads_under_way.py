@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.reading.reads_under_way import ReadsUnderWay
+from kafka_share_proxy.reading.reads_under_way import ReadsUnderWay
 
 
 def test_reads_of_one_key_are_found_in_the_order_they_began():

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.brokers.rights import Right, rights_of
+from kafka_share_proxy.brokers.topic_leaders import ask_topics, tell_topics
+from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions, Offer
+from kafka_share_proxy.reading.chunk_cache import ReadKey
+from kafka_share_proxy.reading.upstream_fetch import PartitionRead, UpstreamFetch, fetch_version
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost
 
-from proxy.brokers.rights import Right, rights_of
-from proxy.brokers.topic_leaders import ask_topics, tell_topics
-from proxy.forwarding.offered_versions import EffectiveVersions, Offer
-from proxy.reading.chunk_cache import ReadKey
-from proxy.reading.upstream_fetch import PartitionRead, UpstreamFetch, fetch_version
-from proxy.wire.api_key import ApiKey
-from proxy.wire.errors import ErrorCode, UpstreamLost
 from tests.support.ports import World
 
 

@@ -6,21 +6,21 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from kafka_share_proxy.brokers.cluster_view import ClusterView
+from kafka_share_proxy.brokers.connection_slots import SlotValues
+from kafka_share_proxy.durable.interfaces import JournalRefused
+from kafka_share_proxy.durable.memory_journal import MemoryJournal
+from kafka_share_proxy.forwarding.address_book import AddressBook
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions, Offer
+from kafka_share_proxy.loop.promise import Promise, Task, settled
+from kafka_share_proxy.sharegroups import services, share_group_apis
+from kafka_share_proxy.sharegroups.model.group import Heartbeat, TopicInfo
+from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
+from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import UNKNOWN_NODE, Limits
 
-from proxy.brokers.cluster_view import ClusterView
-from proxy.brokers.connection_slots import SlotValues
-from proxy.durable.interfaces import JournalRefused
-from proxy.durable.memory_journal import MemoryJournal
-from proxy.forwarding.address_book import AddressBook
-from proxy.forwarding.interfaces import Call
-from proxy.forwarding.offered_versions import EffectiveVersions, Offer
-from proxy.loop.promise import Promise, Task, settled
-from proxy.sharegroups import services, share_group_apis
-from proxy.sharegroups.model.group import Heartbeat, TopicInfo
-from proxy.sharegroups.model.settings import BrokerShareLimits
-from proxy.wire import frames, registry
-from proxy.wire.errors import ErrorCode
-from proxy.wire.values import UNKNOWN_NODE, Limits
 from tests.support.far import FarWorld
 from tests.support.ports import ManualTimers, Reply, SlowJournal, Topic, answered
 from tests.support.share_steps import ten_records
@@ -179,7 +179,7 @@ class GroupWorld:
         return share_group_apis.served(self.services)
 
     def serves(self, key: int, version: int, **fields: Any) -> bool:
-        """Whether a request is answered here rather than forwarded."""
+        """True if a request is served here rather than forwarded."""
         route = self._served().get(key)
         if route is None:
             return False
@@ -201,7 +201,7 @@ class GroupWorld:
         return memoryview(frames.request(key, version, 7, "client", message))[4:]
 
     def passes(self, key: int, version: int, **fields: Any) -> bool:
-        """Whether the handler looks at a request and lets it go to the broker."""
+        """True if the handler looks at a request and lets it go to the broker."""
         call = self._call(key, version, self.frame(key, version, **fields))
         task = Task(answered(self._served()[key].handler, call), lambda _: None)
         task.start()

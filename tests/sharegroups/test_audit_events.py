@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.audit.stream import Audit
+from kafka_share_proxy.loop.promise import settled
+from kafka_share_proxy.sharegroups import group_report
+from kafka_share_proxy.sharegroups.audit_events import MEMBERS_EVERY_S, ShareAudit
+from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
+from kafka_share_proxy.sharegroups.model.group import Member
+from kafka_share_proxy.wire import records, registry
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.key_hash import murmur2
 
-from proxy.audit.stream import Audit
-from proxy.loop.promise import settled
-from proxy.sharegroups import group_report
-from proxy.sharegroups.audit_events import ShareAudit
-from proxy.sharegroups.model.coordinator import ShareKey
-from proxy.wire import records, registry
-from proxy.wire.errors import ErrorCode
-from proxy.wire.key_hash import murmur2
 from tests.support import audit_lines
 from tests.support.far import FarWorld
 from tests.support.ports import WALL_MS, SlowJournal, World, acquired
@@ -53,7 +54,7 @@ def short(event):
 
 
 def test_a_delivery_from_acquire_to_settle(world, topic):
-    """Every field that README.md names under Audit; bytes are those of the answer."""
+    """Every field that README.md names under Audit; bytes are those of the response."""
     member = world.member()
     answer = member.fetch(topic)
     size = len(answer.responses[0].partitions[0].records)
@@ -157,7 +158,7 @@ def test_marks_of_renewed_locks_are_bounded(world, topic, monkeypatch):
     for each in (topic, other):
         member.fetch(each)
         member.acknowledge({(each.topic_id, 0): [(0, 9, [RENEW])]}, renew=True)
-    monkeypatch.setattr("proxy.sharegroups.audit_events.MARKS_MAX", 1)
+    monkeypatch.setattr("kafka_share_proxy.sharegroups.audit_events.MARKS_MAX", 1)
     found = []
     for _ in range(4):
         world.audit.tell_load()
@@ -232,7 +233,7 @@ def test_load_by_key(world):
 
 
 def test_altered_and_deleted_offsets_are_told_when_they_are_stored(world, topic):
-    """With the start offset before, and from where the group goes on; null where there is none."""
+    """With the start offset before, and from where the group continues; null where there is none."""
     member = world.member()
     member.fetch(topic)
     member.acknowledge({(topic.topic_id, 0): [(0, 3, [ACCEPT])]})
@@ -287,3 +288,19 @@ def test_keys_are_seen_where_the_bytes_are():
 
 def test_off_is_the_default():
     assert World().services.audit is None
+
+
+def test_who_a_member_is_is_reported_once(world, topic):
+    """Although it has left when the interval ends; after an hour it is reported again."""
+    beats = world.services.coordinator.add_group("g").members
+    beats["m1"] = Member("m1", client_id="app", client_host="10.0.0.7")
+    world.member().fetch(topic)
+    beats.clear()
+    for _ in range(2):
+        world.audit.tell_load()
+    (told,) = events(world, "member")
+    named = tuple(told[name] for name in ("group", "member", "topic", "client", "host"))
+    assert named == ("g", "m1", None, "app", "10.0.0.7")
+    world.timers.advance(MEMBERS_EVERY_S)
+    world.audit.tell_load()
+    assert events(world, "member") == []

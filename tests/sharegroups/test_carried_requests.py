@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kafka_share_proxy.fleet.carried import CarriedRequests, EdgeOfLink
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.sharegroups.carried_requests import CarriedShareRequests, ShareEdge
+from kafka_share_proxy.wire import records, registry
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.values import Limits
 
-from proxy.fleet.carried import CarriedRequests, EdgeOfLink
-from proxy.forwarding.interfaces import Call
-from proxy.sharegroups.carried_requests import CarriedShareRequests, ShareEdge
-from proxy.wire import records, registry
-from proxy.wire.api_key import ApiKey
-from proxy.wire.values import Limits
 from tests.support.ports import World
 
 HEARTBEAT = 76

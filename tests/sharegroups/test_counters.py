@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.loop.histogram import Histogram
+from kafka_share_proxy.sharegroups.counters import OTHERS, ShareFigures
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import Limits
 
-from proxy.loop.histogram import Histogram
-from proxy.sharegroups.counters import OTHERS, ShareFigures
-from proxy.wire.errors import ErrorCode
-from proxy.wire.values import Limits
 from tests.support.ports import SlowJournal, World, acquired
 from tests.support.share_steps import ACCEPT, EARLIEST, REJECT, RELEASE, RENEW, from_the_start
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.sharegroups import deleted_topics
+from kafka_share_proxy.sharegroups.deleted_topics import LOOK_EVERY_S, DeletedTopics
+from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
+from kafka_share_proxy.sharegroups.state_records import StateKey
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.sharegroups import deleted_topics
-from proxy.sharegroups.deleted_topics import LOOK_EVERY_S, DeletedTopics
-from proxy.sharegroups.model.coordinator import ShareKey
-from proxy.sharegroups.state_records import StateKey
-from proxy.wire.errors import ErrorCode
 from tests.support.ports import SlowJournal, World
 
 

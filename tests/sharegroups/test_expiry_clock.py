@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from math import inf
 
-from proxy.sharegroups.expiry_clock import ShareClock
+from kafka_share_proxy.sharegroups.expiry_clock import ShareClock
+
 from tests.support.ports import ManualTimers
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.sharegroups.group_changes import ShareChanges, succeeded
+from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator
+from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
+from kafka_share_proxy.sharegroups.state_writes import ShareWrites
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.loop.promise import Promise
-from proxy.sharegroups.group_changes import ShareChanges, succeeded
-from proxy.sharegroups.model.coordinator import ShareCoordinator
-from proxy.sharegroups.model.settings import BrokerShareLimits
-from proxy.sharegroups.state_writes import ShareWrites
-from proxy.wire.errors import ErrorCode
 from tests.support.ports import SlowJournal
 
 LEVEL = {"share.isolation.level": "read_committed"}

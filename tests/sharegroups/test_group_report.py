@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from kafka_share_proxy.sharegroups import group_report
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.sharegroups import group_report
-from proxy.wire.errors import ErrorCode
 from tests.support.ports import SlowJournal, World, acquired, entries
 from tests.support.share_views import all_groups
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import trio
-
-from proxy.durable.partition_log import Reign, Replay
-from proxy.durable.state_partitions import state_partition
-from proxy.sharegroups.held_state import FORGOTTEN_AT_ONCE, HeldShareState
-from proxy.sharegroups.model.coordinator import ShareCoordinator, ShareKey
-from proxy.sharegroups.model.settings import BrokerShareLimits
-from proxy.sharegroups.state_records import PARTITIONS, SHARE_STATE, StateKey, encode_key, group_value
-from proxy.wire.records import decode_records, iter_batches
+from kafka_share_proxy.durable.partition_log import Reign, Replay
+from kafka_share_proxy.durable.state_partitions import state_partition
+from kafka_share_proxy.sharegroups.held_state import FORGOTTEN_AT_ONCE, HeldShareState
+from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator, ShareKey
+from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
+from kafka_share_proxy.sharegroups.state_records import PARTITIONS, SHARE_STATE, StateKey, encode_key, group_value
+from kafka_share_proxy.wire.records import decode_records, iter_batches
 
 STORED = Path(__file__).with_name("share_state_log.hex")
 """Batches, one a line, as the release before descriptions of states wrote them: two owners, the first of them late."""
@@ -77,3 +76,25 @@ async def test_windows_are_as_large_as_the_topic_takes() -> None:
     share = coordinator.add_share(key, coordinator.new_partition(key, 0), 1)
     held.limit_records(20_000)
     assert share.partition.offsets_max * 20 < 20_000
+
+
+async def test_everything_held_of_some_partitions_can_be_stored_again() -> None:
+    """Groups, settings and share partitions, at rest or in use; what belongs to other owners is left out."""
+    coordinator, held = new()
+    names = ["orders", next(name for name in map(str, range(99)) if state_partition(name) != state_partition("orders"))]
+    for name in names:
+        group = coordinator.add_group(name)
+        group.epoch = group.stored_epoch = 5
+        coordinator.store_settings(name, {"share.record.lock.duration.ms": "29000"})
+        for partition in (3, 4):
+            share = coordinator.new_partition(ShareKey(name, TOPIC_ID, partition), 41)
+            coordinator.rest(ShareKey(name, TOPIC_ID, partition), share.snapshot().encode())
+    assert coordinator.share(ShareKey("orders", TOPIC_ID, 3)) is not None, "in use"
+    stored = list(held.stored({state_partition("orders")}, 0))
+    again, loads = new()
+    await loads.load([(encode_key(key), value) for key, value in stored])
+    assert list(again.groups) == ["orders"]
+    assert again.groups["orders"].stored_epoch == 5
+    assert again.stored_settings("orders") == coordinator.stored_settings("orders")
+    assert set(again.keys_of("orders")) == set(coordinator.keys_of("orders"))
+    assert sorted(loads.stored({state_partition("orders")}, 0)) == sorted(stored)

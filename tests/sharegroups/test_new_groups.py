@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from proxy.durable.interfaces import ANSWER_MAX_S
-from proxy.loop.promise import Task
-from proxy.sharegroups.new_groups import GroupRefused, hold_group
-from proxy.sharegroups.state_records import StateKey
-from proxy.wire.errors import ErrorCode
+from kafka_share_proxy.durable.interfaces import ANSWER_MAX_S
+from kafka_share_proxy.loop.promise import Task
+from kafka_share_proxy.sharegroups.new_groups import GroupRefused, hold_group
+from kafka_share_proxy.sharegroups.state_records import StateKey
+from kafka_share_proxy.wire.errors import ErrorCode
+
 from tests.support.ports import SlowJournal, World
 
 
@@ -41,7 +42,7 @@ def test_a_refused_group_is_not_held():
 
 
 def test_a_group_that_is_stored_late_is_held_from_then_on():
-    """Whoever asked is told to come again in time (15); what became of it shows."""
+    """Whoever asked is told to retry in time (15); what became of it shows."""
     world = World(journal=SlowJournal())
     world.journal.slow = True
     task = hold(world)

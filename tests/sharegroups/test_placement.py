@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kafka_share_proxy.durable.gate import HOLD_MAX_S
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.loop.promise import Task, settled
+from kafka_share_proxy.sharegroups import share_group_apis
+from kafka_share_proxy.sharegroups.placement import ServeRule, ShareRules
+from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.durable.gate import HOLD_MAX_S
-from proxy.forwarding.interfaces import Call
-from proxy.loop.promise import Task, settled
-from proxy.sharegroups import share_group_apis
-from proxy.sharegroups.placement import ServeRule, ShareRules
-from proxy.wire import frames, registry
-from proxy.wire.errors import ErrorCode
 from tests.support.ports import World, answered
 
 RULES = (ServeRule(groups="mine-*", serve="local"), ServeRule(groups="theirs-*", serve="upstream"))
@@ -156,7 +156,7 @@ def test_description_of_several_groups_comes_from_both_sides():
 
 
 def test_offsets_of_several_groups_come_from_both_sides():
-    """DescribeShareGroupOffsets in one answer."""
+    """DescribeShareGroupOffsets in one response."""
     mixed = Mixed()
     mixed.hold("old")
     request, response = (registry.message(f"DescribeShareGroupOffsets{kind}") for kind in ("Request", "Response"))

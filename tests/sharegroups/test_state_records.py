@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import pytest
-
-from proxy.durable.partition_log import Reign
-from proxy.sharegroups import state_records
-from proxy.sharegroups.apis.group_configs import stored_value
-from proxy.sharegroups.model.coordinator import ShareCoordinator, ShareKey
-from proxy.sharegroups.model.settings import BrokerShareLimits
-from proxy.sharegroups.model.snapshot import ShareSnapshot
-from proxy.sharegroups.state_records import SHARE_STATE, StateKey
-from proxy.wire.errors import RemoteProtocolError
-from proxy.wire.records import Record
+from kafka_share_proxy.durable.partition_log import Reign
+from kafka_share_proxy.sharegroups import state_records
+from kafka_share_proxy.sharegroups.apis.group_configs import stored_value
+from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator, ShareKey
+from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
+from kafka_share_proxy.sharegroups.model.snapshot import ShareSnapshot
+from kafka_share_proxy.sharegroups.state_records import SHARE_STATE, StateKey
+from kafka_share_proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.wire.records import Record
 
 ID = bytes(range(16))
 KEYS = [StateKey("partition", "gruppe-ü", ID, 3), StateKey("group", "g"), StateKey("settings", "g")]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.durable.interfaces import JournalRefused
+from kafka_share_proxy.loop.promise import Promise, on_behalf_of, running
+from kafka_share_proxy.sharegroups import state_writes
+from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
+from kafka_share_proxy.sharegroups.model.snapshot import ShareSnapshot
+from kafka_share_proxy.sharegroups.state_records import StateKey
+from kafka_share_proxy.sharegroups.state_writes import ShareWrites
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.durable.interfaces import JournalRefused
-from proxy.loop.promise import Promise, on_behalf_of, running
-from proxy.sharegroups import state_writes
-from proxy.sharegroups.model.coordinator import ShareKey
-from proxy.sharegroups.model.snapshot import ShareSnapshot
-from proxy.sharegroups.state_records import StateKey
-from proxy.sharegroups.state_writes import ShareWrites
-from proxy.wire.errors import ErrorCode
 from tests.support.ports import World, acquired, entries
 from tests.support.share_steps import ACCEPT, code, from_the_start, held, start_offset
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kafka_share_proxy.durable.gate import HOLD_MAX_S
+from kafka_share_proxy.durable.state_partitions import state_partition
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.loop.promise import Task
+from kafka_share_proxy.sharegroups.while_loading import LOADING_MAX_S
+from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.durable.gate import HOLD_MAX_S
-from proxy.durable.state_partitions import state_partition
-from proxy.forwarding.interfaces import Call
-from proxy.loop.promise import Task
-from proxy.sharegroups.while_loading import LOADING_MAX_S
-from proxy.wire import frames, registry
-from proxy.wire.errors import ErrorCode
 from tests.support.ports import ManualTimers, answered
 
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -18,7 +18,7 @@ COMMIT_S = 30.0
 
 
 def kind(chance: float) -> str:
-    """What becomes of a record."""
+    """Return what becomes of a record."""
     return "L" if chance < RELEASED else "J" if chance < RELEASED + REJECTED else "A"
 
 

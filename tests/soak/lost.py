@@ -29,14 +29,14 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "deploy"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "proxy"))
 
-from localkafka.cluster import Cluster, Node
-from localkafka.front import Front
+from kafka_share_proxy.durable.ownership_rules import GROUP as PROXIES
+from kafka_share_proxy.durable.state_partitions import state_partition
+from kafka_share_proxy.localkafka.cluster import Cluster, Node
+from kafka_share_proxy.localkafka.front import Front
+from kafka_share_proxy.sharegroups.state_records import SHARE_STATE
 
-from proxy.durable.ownership_rules import GROUP as PROXIES
-from proxy.durable.state_partitions import state_partition
-from proxy.sharegroups.state_records import SHARE_STATE
 from tests.soak.rolling import BROKERS
 from tests.support.brokers import NEW
 from tests.support.raw import Raw, Topic, until
@@ -48,7 +48,7 @@ CALM_S = 4.0
 LONGEST_S = 45.0
 """How long the group may stand still."""
 AFTER_S = 5.0
-"""How long the group must go on afterwards, and again when the broker is back."""
+"""How long the group must continue afterwards, and again when the broker is back."""
 LOOK_S = 0.02
 PAUSE_S = 0.05
 
@@ -170,7 +170,7 @@ class Run:
             told = why
 
     def _settle(self, member: Member, topic: Topic) -> None:
-        """One record after the other; each answer is written down."""
+        """One record after the other; each response is written down."""
         story = self.story
         while not self._enough.wait(PAUSE_S):
             sent = story.now()

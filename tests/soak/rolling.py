@@ -7,7 +7,7 @@ Three brokers, replication 3, at least two in sync; records at a steady rate; fo
 acknowledge each record (explicit mode). The brokers are ended in turn, by SIGTERM and SIGKILL, every 10 seconds or as
 soon as the last one is in sync again, and started again; with --overlapping whether or not it is in sync, which brokers
 themselves bear badly: for a while none of them listens. With --crash SIGSTOP a crash is a machine or a network that is
-lost: no connection ends, and the broker goes on later as if nothing had been. Three runs, one after the other:
+lost: no connection ends, and the broker continues later as if nothing had been. Three runs, one after the other:
 
 - proxy: Kafka 4.3.0 behind the proxy, which serves the group;
 - native: the same brokers, which serve the group themselves;
@@ -29,10 +29,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "deploy"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "proxy"))
 
-from localkafka.cluster import Cluster
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.front import Front
 
 from tests.support.brokers import NEW, OLD
 from tests.support.rolling import Outcome, Plan, Rolling, report
@@ -46,7 +46,7 @@ BROKERS: dict[str, Any] = {
 """So that all crashes are missed after about the same time, which would be luck otherwise: 9 s after a broker was last
 heard of (broker.session.timeout.ms), which is every 2 s by default; a controller that crashes is replaced first."""
 CRASHED_S = 12.0
-"""How long a broker that crashed is away, for the same reason: one that is back before it is missed goes on."""
+"""How long a broker that crashed is away, for the same reason: one that is back before it is missed continues."""
 ALIKE_S = 0.5
 """Two crashes on the same side differ by so much: the heartbeat interval."""
 
@@ -110,7 +110,7 @@ def main() -> None:
 
 
 def verdict(outcomes: Mapping[str, Outcome]) -> bool:
-    """Whether something is wrong."""
+    """True if something is wrong."""
     wrong = any(outcome.faults() for outcome in outcomes.values())
     print("\nlongest time without a settled record, and after a crash was missed:")
     for name, outcome in outcomes.items():

@@ -24,11 +24,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import PIPE, Popen
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "deploy"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "proxy"))
 
 from confluent_kafka import Producer
-from localkafka.cluster import Cluster
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.front import Front
 
 from tests.support.brokers import OLD, QUICK
 from tests.support.java_tools import command
@@ -260,7 +260,7 @@ class Soak:
 
 
 def judge(soak: Soak, records: int) -> list[str]:
-    """What is wrong."""
+    """Return what is wrong."""
     ledger, wrong = soak.ledger, list(soak.ledger.faults)
     wanted = {(number % PARTITIONS, number // PARTITIONS) for number in range(records)}
     missing = wanted - ledger.delivered.keys()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from localkafka.cluster import Cluster
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.front import Front
 
 from tests.support.brokers import VIEWS, Running
 

@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 
 from confluent_kafka import ShareConsumer
-from localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.wire.errors import ErrorCode
 from tests.support.raw import Raw, Topic, until
 from tests.support.worlds import ACCEPT, RELEASE, Member, World
 
@@ -65,7 +65,7 @@ def _group_at(node: int, kafka: Cluster, name: str, topic: Topic, kept_at: KeptA
 def groups_survive_a_node(w: World, kafka: Cluster, name: str, kept_at: KeptAt) -> None:
     """The node that leads one topic, and that the group's state is at, leaves and comes back.
 
-    [125] The lag of another topic is what it was. [102] Its members go on, and get what was released. [100] A
+    [125] The lag of another topic is what it was. [102] Its members continue, and get what was released. [100] A
     consumer that reads from the node is closed in time. [101] Acknowledgements of what was held there meet a session
     that is gone (122), and all that was not accepted comes again, and nothing else.
     """
@@ -125,7 +125,7 @@ def _lag(w: World, group: str, t: Topic) -> int | None:
 
 
 def _goes_on(member: Member) -> bool:
-    """Whether a heartbeat at the present epoch is taken; False while the coordinator moves."""
+    """True if a heartbeat at the present epoch is taken; False while the coordinator moves."""
     code = ErrorCode.of(member.heartbeat(silent=True).error_code)
     assert code == ErrorCode.NONE or code in MOVING, code
     return code == ErrorCode.NONE

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.wire import records
+from kafka_share_proxy.wire.key_hash import murmur2
+from kafka_share_proxy.wire.records import Record
 
-from proxy.wire import records
-from proxy.wire.key_hash import murmur2
-from proxy.wire.records import Record
 from tests.support import audit_lines
 from tests.support.brokers import Running
 from tests.support.raw import Topic, until
@@ -92,7 +92,7 @@ def play(world: World, topic: Topic, group: str) -> int:
 
 
 def test_files_tell_every_event_once_across_rotation_and_death(world: World, audited: AuditedFront) -> None:
-    """Given a proxy that is killed within a line, when the next one goes on with the file, nothing else is lost."""
+    """Given a proxy that is killed within a line, when the next one continues with the file, nothing else is lost."""
     topic = filled(world, batches=60)
     ranges = play(world, topic, world.group("before"))
     until(lambda: len(audited.events("settle")) == ranges and _ends_with_load(audited), "all events")
@@ -125,7 +125,7 @@ def test_files_tell_every_event_once_across_rotation_and_death(world: World, aud
 
 
 def _ends_with_load(audited: AuditedFront) -> bool:
-    """Whether the line that will be cut is no delivery."""
+    """True if the line that will be cut is no delivery."""
     found = audited.events()
     return bool(found) and found[-1]["kind"] in ("load", "hot_keys")
 
@@ -183,7 +183,7 @@ def test_share_groups_of_the_brokers_are_told_as_they_pass(
 def test_readers_of_views_and_individual_commits_are_told(world: World, audited: AuditedFront) -> None:
     """The slots' ranges are the hash space, and each record is given once."""
     topic, raw = filled(world), world.raw
-    view = until(lambda: raw.topic(f"__view.r3.{topic.name}", may_create=True), "the view")
+    view = until(lambda: raw.view(f"__view.r3.{topic.name}"), "the view")
     asked = [{"partition": at, "fetch_offset": 0, "partition_max_bytes": 1 << 20} for at in range(3)]
     raw.ask(
         "Fetch", 12, on=raw.connect(raw.node(topic.leaders[0])), replica_id=-1, max_wait_ms=500, min_bytes=1,

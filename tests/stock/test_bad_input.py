@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable
 
 import pytest
-from localkafka.cluster import Cluster
-from localkafka.connection import Connection, build
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.connection import Connection, build
+from kafka_share_proxy.localkafka.front import Front
+from kafka_share_proxy.wire import records
 
-from proxy.wire import records
 from tests.support.brokers import Running
 from tests.support.raw import Raw, address, until
 
@@ -55,7 +55,7 @@ def quiet(running: Running, kafka_39: Cluster) -> Front:
 
 @pytest.mark.parametrize("name", sorted(NO_REQUESTS))
 def test_no_request(quiet: Front, name: str) -> None:
-    """The connection ends, one line says so, and a connection that was open before goes on."""
+    """The connection ends, one line says so, and a connection that was open before continues."""
     with Raw(quiet.bootstrap) as raw:
         raw.brokers()
         before = _log(quiet)
@@ -111,7 +111,7 @@ def test_client_that_does_not_read(front_39: Front, fresh: Callable[[str], str])
 
 
 def test_burst_without_acknowledgement(front_39: Front, fresh: Callable[[str], str]) -> None:
-    """Requests that get no answer do not shift the answers of those behind them."""
+    """Requests that get no response do not shift the responses of those behind them."""
     with Raw(front_39.bootstrap) as raw:
         topic = raw.create_topic(fresh("topic"))
         connection = raw.kept(raw.node(1))

@@ -8,17 +8,21 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from localkafka.cluster import Cluster
+from kafka_share_proxy.app import cli
+from kafka_share_proxy.commits.state_records import TOPIC
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.wire.topic_ids import topic_id_text
 from typer.testing import CliRunner
 
-from proxy.app import cli
-from proxy.commits.state_records import TOPIC
 from tests.support.brokers import NEW, OLD, Running
 from tests.support.raw import Raw, until
 
 pytestmark = pytest.mark.broker
 
 Fresh = Callable[[str], str]
+NO_TOPICS = bytes(6) + b"\xff\xff\xff\xff"
+"""A subscription to nothing (ConsumerProtocolSubscription v0): 4.3.0 does not survive one that it cannot read."""
+
 runner = CliRunner()
 
 
@@ -67,6 +71,7 @@ def test_what_is_done_and_what_is_not_is_told_with_no_proxy_running(side: Side, 
     made = side.direct.create_topic(topic, 3)
     for partition in range(3):
         side.direct.produce(made, 60, partition=partition)
+    topic_id = topic_id_text(made.topic_id)
     side.direct.create_topic(old, 1)
     written = time.time()
     side.commit(side.direct, group, topic, 10, "ic/1;12-13", partition=1)
@@ -89,9 +94,9 @@ def test_what_is_done_and_what_is_not_is_told_with_no_proxy_running(side: Side, 
     assert side.told(group, "--holes") == {
         "group": group,
         "holes": [
-            {"topic": topic, "partition": 0, "first": 8, "last": 19},
-            {"topic": topic, "partition": 0, "first": 21, "last": 29},
-            {"topic": topic, "partition": 1, "first": 10, "last": 11},
+            {"topic": topic, "partition": 0, "topic_id": topic_id, "first": 8, "last": 19},
+            {"topic": topic, "partition": 0, "topic_id": topic_id, "first": 21, "last": 29},
+            {"topic": topic, "partition": 1, "topic_id": topic_id, "first": 10, "last": 11},
         ],
     }
     shown = runner.invoke(cli.app, ["commits", group, "--upstream", side.kafka.bootstrap]).stdout
@@ -113,9 +118,31 @@ def _told(
     }
 
 
-def test_group_that_nobody_knows_has_nothing(side: Side, fresh: Fresh) -> None:
-    """Whether or not there is a topic of ranges."""
-    assert side.told(fresh("group"))["partitions"] == []
+def test_an_unknown_group_is_an_error_that_names_it(side: Side, fresh: Fresh) -> None:
+    """Whether or not the topic of ranges exists, with and without --json."""
+    group = fresh("group")
+    for format_flag in ([], ["--json"]):
+        result = runner.invoke(cli.app, ["commits", group, "--upstream", side.kafka.bootstrap, *format_flag])
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert f"the brokers list no group '{group}'" in result.stderr
+
+
+def test_a_group_without_committed_offsets_is_said_to_have_none(side: Side, fresh: Fresh) -> None:
+    """A member joined and committed nothing, or all offsets were deleted: the group exists."""
+    group, topic = fresh("group"), fresh("topic")
+    side.direct.create_topic(topic, 1)
+    joining = {"group_id": group, "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000, "member_id": ""}
+    joining |= {"protocol_type": "consumer", "protocols": [{"name": "range", "metadata": NO_TOPICS}]}
+
+    def joined() -> bool:
+        code = side.direct.ask("JoinGroup", 3, on=side.direct.on_coordinator(group), **joining).error_code
+        assert code in (0, 14, 15, 16), code
+        return bool(code == 0)
+
+    until(joined, "the member joins")
+    assert side.told(group)["partitions"] == []
+    shown = runner.invoke(cli.app, ["commits", group, "--upstream", side.kafka.bootstrap])
+    assert (shown.exit_code, shown.stdout) == (0, f"Group '{group}' has no committed offsets.\n")
 
 
 def test_ranges_of_a_topic_that_was_made_anew_are_not_shown(side: Side, fresh: Fresh) -> None:

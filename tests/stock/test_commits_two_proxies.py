@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from localkafka.addresses import HOST, free_ports
-from localkafka.cluster import Cluster
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.addresses import HOST, free_ports
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.front import Front
 
 from tests.support.brokers import OLD, Running
 from tests.support.commit_topic import CommitTopic

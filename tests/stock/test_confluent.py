@@ -20,7 +20,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.front import Front
 
 from tests.support.raw import LIMIT_S, Raw, until
 from tests.support.worlds import BEFORE_LOCK_S
@@ -220,7 +220,7 @@ def from_the_start(front: Front, group: str, **settings: str) -> None:
 
 
 def test_share_consumers_divide_the_work(front: Front, fresh: Fresh) -> None:
-    """Three share consumers get every record, each exactly one of them; nothing comes again."""
+    """Three share consumers get every record, each exactly one of them; nothing arrives again."""
     topic, group = fresh("topic"), fresh("group")
     create(front, topic)
     from_the_start(front, group)

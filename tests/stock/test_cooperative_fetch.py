@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from localkafka.children import Child
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.children import Child
+from kafka_share_proxy.localkafka.front import Front
 
 from tests.support.raw import Raw, Topic, until
 
@@ -55,7 +55,7 @@ class Group:
             member.kill()
 
     def told(self, member: Child) -> list[tuple[str, float, int]]:
-        """What a member did, when, and with which offset; a last line that is cut off does not count."""
+        """Return what a member did, when, and with which offset; a last line that is cut off does not count."""
         lines = [line.split() for line in member.log.read_text().split("\n")[:-1]]
         return [(each[0], float(each[1]), int(each[3])) for each in lines if each[0] in ("begin", "end")]
 

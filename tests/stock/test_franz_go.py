@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.front import Front
 
 from tests.support.programs import built, need, output_of
 

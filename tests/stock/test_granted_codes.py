@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from localkafka.cluster import Cluster
+from kafka_share_proxy.brokers.rights import GRANTS
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.api_key import ApiKey
 
-from proxy.brokers.rights import GRANTS
-from proxy.wire import registry
-from proxy.wire.api_key import ApiKey
 from tests.support.brokers import NEW, OLD, USERS, Running
 from tests.support.java_programs import compiled
 from tests.support.raw import GROUP_RESOURCE, Raw, until
@@ -67,7 +67,7 @@ def place(running: Running, request: pytest.FixtureRequest) -> Iterator[Place]:
 def join(raw: Raw, group: str, kind: str) -> None:
     """Make a classic group with one member, of this protocol type."""
     member = ""
-    for _ in range(2):  # the first answer gives the member its id
+    for _ in range(2):  # the first response gives the member its id
         answer = raw.ask(
             "JoinGroup", 5, on=raw.on_coordinator(group), group_id=group, session_timeout_ms=30_000,
             rebalance_timeout_ms=30_000, member_id=member, group_instance_id=None, protocol_type=kind,
@@ -116,7 +116,7 @@ def test_codes_that_grant(place: Place, fresh: Callable[[str], str]) -> None:
 
 
 def _loaded(raw: Raw, key: int, group: str) -> int:
-    """The answer once the group's coordinator is ready; 14 tells clients to wait."""
+    """The response once the group's coordinator is ready; 14 tells clients to wait."""
     codes: list[int] = []
 
     def is_ready() -> bool:

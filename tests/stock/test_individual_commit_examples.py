@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import pytest
 from confluent_kafka import Message, Producer
-from localkafka.children import Child
-from localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.children import Child
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.offsets.commit_text import parse_commit_text
+from kafka_share_proxy.offsets.ranges import OffsetRanges
 
-from proxy.offsets.commit_text import parse_commit_text
-from proxy.offsets.ranges import OffsetRanges
 from tests.support.java_programs import java_program
 from tests.support.raw import LIMIT_S, Raw, until
 
@@ -42,7 +42,7 @@ class Produced(NamedTuple):
         return [self.offsets[partition][number] for number in ENDLESS[partition]]
 
     def unfinished(self, partition: int) -> list[tuple[int, int]]:
-        """What can not be done while that work goes on: those records with the markers before them."""
+        """Return what can not be done while that work continues: those records with the markers before them."""
         offsets = self.offsets[partition]
         found = [(offsets[n - 1] + 1 if n else 0, offsets[n] + 1) for n in ENDLESS[partition]]
         return list(OffsetRanges(found))
@@ -90,7 +90,7 @@ def committed(raw: Raw, group: str, topic: str) -> dict[int, tuple[int, str]]:
 
 
 def left(state: tuple[int, str], end: int) -> list[tuple[int, int]] | None:
-    """What is not done before an offset; None if nothing is committed."""
+    """Return what is not done before an offset; None if nothing is committed."""
     mark, metadata = state
     return None if mark < 0 else list(parse_commit_text(metadata).ranges.gaps(mark, end))
 
@@ -137,7 +137,7 @@ def test_only_what_was_not_finished_is_begun_again(
         finally:
             second.kill()
         for partition, (mark, metadata) in committed(raw, group, produced.topic).items():
-            assert mark - ends[partition] in (0, 1)  # behind the last marker, if the client tells its position
+            assert mark - ends[partition] in (0, 1)  # after the last marker, if the client tells its position
             assert str(parse_commit_text(metadata)) == "ic/1;"
     for partition in ENDLESS:
         assert begun(logs[0], partition) == produced.offsets[partition]

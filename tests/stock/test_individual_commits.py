@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -14,13 +15,13 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as ConfluentTopicPartition
 from confluent_kafka.admin import AdminClient
-from localkafka.cluster import Cluster
-from localkafka.front import Front
+from kafka_share_proxy.commits.state_records import TOPIC
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.front import Front
+from kafka_share_proxy.offsets.ledger import OffsetLedger
+from kafka_share_proxy.offsets.ranges import OffsetRanges
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.commits.state_records import TOPIC
-from proxy.offsets.ledger import OffsetLedger
-from proxy.offsets.ranges import OffsetRanges
-from proxy.wire.errors import ErrorCode
 from tests.support.brokers import CLASSIC, COORDINATORS, OLD, Running
 from tests.support.commit_members import MEMBERS, ConfluentMember, Member, PythonMember, Refused, settle
 from tests.support.commit_topic import CommitTopic
@@ -57,7 +58,7 @@ class Side:
         return name
 
     def shown(self, group: str, topic: str, partition: int = 0) -> tuple[int, str]:
-        """What OffsetFetch through the proxy says."""
+        """Return what OffsetFetch through the proxy says."""
         answer = self.raw.ask(
             "OffsetFetch", 7, on=self.raw.on_coordinator(group), group_id=group,
             topics=[{"name": topic, "partition_indexes": [partition]}],
@@ -605,3 +606,33 @@ def test_a004_14_compaction_leaves_one_record_for_each_live_range(side: Side, fr
         return len(puts) == len(set(puts)) == side.oracle.live(group, topic).count(",") + 1
 
     until(is_clean, "the log cleaner", limit_s=3 * LIMIT_S, pause_s=2.0)
+
+
+def test_commit_to_a_recreated_topic_inherits_nothing_of_the_deleted_one(side: Side, fresh: Fresh) -> None:
+    """Stored before: 500 with 507-509. Committed 0, 1, 3 and 4 s after the recreation: 2 with 4-4."""
+    cases = {after_s: (fresh("topic"), fresh("group")) for after_s in (0, 1, 3, 4)}
+
+    def commit(topic: str, group: str, offset: int, text: str) -> int:
+        answer = side.raw.ask(
+            "OffsetCommit", 8, on=side.raw.on_coordinator(group), group_id=group, generation_id_or_member_epoch=-1,
+            member_id="", topics=[{"name": topic, "partitions": [
+                {"partition_index": 0, "committed_offset": offset, "committed_metadata": text}]}],
+        )  # fmt: skip
+        return int(answer.topics[0].partitions[0].error_code)
+
+    for topic, group in cases.values():
+        side.topic(topic, records=0)
+        assert commit(topic, group, 500, "ic/1;507-509") == 0
+        assert side.shown(group, topic) == (500, "ic/1;507-509")
+    with Raw(side.kafka.bootstrap) as raw:
+        for topic, _ in cases.values():
+            deleted = raw.topic(topic)
+            assert deleted is not None
+            raw.delete_topic(deleted)
+            raw.create_topic(topic)
+    recreated = time.monotonic()
+    for after_s, (topic, group) in cases.items():
+        time.sleep(max(0.0, recreated + after_s - time.monotonic()))
+        assert commit(topic, group, 2, "ic/1;4-4") == 0
+        assert side.state(group, topic) == (2, "", "4-4"), after_s
+        assert side.shown(group, topic) == (2, "ic/1;4-4"), after_s

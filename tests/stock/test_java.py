@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.front import Front
 
 from tests.support.java_tools import NEWEST, start, tool
 from tests.support.raw import Raw, until

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 
 import pytest
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.front import Front
 
 from tests.support.programs import built, need, output_of
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from localkafka.cluster import Cluster
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.front import Front
 
 from tests.support import audit_lines
 from tests.support.brokers import Running
@@ -53,7 +53,15 @@ def events(folder: Path) -> list[dict[str, Any]]:
 
 
 def groups(front: Front, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "proxy", "groups", *arguments, "--admin", f"127.0.0.1:{front.admin_port}"]
+    command = [
+        sys.executable,
+        "-m",
+        "kafka_share_proxy",
+        "groups",
+        *arguments,
+        "--admin",
+        f"127.0.0.1:{front.admin_port}",
+    ]
     return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
 
 

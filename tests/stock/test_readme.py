@@ -10,11 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from localkafka.children import Child
-from localkafka.cluster import Cluster
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.children import Child
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.front import Front
+from kafka_share_proxy.views.model import plans
 
-from proxy.views.model import plans
 from tests.support.raw import Raw, until
 from tests.support.view_group import committed
 
@@ -22,10 +22,9 @@ README = (Path(__file__).resolve().parents[2] / "README.md").read_text()
 
 
 def example(language: str, heading: str) -> str:
-    """The one program of a section in a language."""
+    """Return the first program of a section in a language."""
     section = README.split(f"\n## {heading}\n")[1].split("\n## ")[0]
-    (found,) = re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
-    return found
+    return re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)[0]
 
 
 def program(heading: str, own: dict[str, str], file: Path) -> Path:
@@ -83,6 +82,32 @@ def test_the_consumer_prints_what_there_is(kafka_39: Cluster, fresh: Callable[[s
     assert [line.split()[:2] + line.split()[-1:] for line in printed] == [
         ["0", str(offset), str(value)] for offset, value in enumerate((b"one", b"two", b"three"))
     ]
+
+
+@pytest.mark.broker
+def test_the_program_reads_a_view_that_does_not_exist_yet(
+    proxy_39: Front, fresh: Callable[[str], str], tmp_path: Path
+) -> None:
+    """Two processes of the program share the partition."""
+    topic, group = fresh("topic"), fresh("group")
+    own = {"proxy.example:19092": proxy_39.bootstrap, '"billing"': f'"{group}"', "orders": topic}
+    file = program("Views", own, tmp_path / "reader.py")
+    with Raw(proxy_39.bootstrap) as raw:
+        made = raw.create_topic(topic, 1)
+        raw.produce(made, [b"one", b"two", b"three"])
+    readers = [Child([sys.executable, "-u", str(file)], tmp_path / f"reader-{n}.log") for n in range(2)]
+
+    def printed() -> set[str]:
+        return {line for reader in readers for line in reader.log.read_text().splitlines()}
+
+    try:
+        until(lambda: len(printed()) >= 3, "all three are printed")
+    finally:
+        for reader in readers:
+            reader.kill()
+    assert {line.split(maxsplit=1)[1] for line in printed()} == {
+        f"{offset} None {value!r}" for offset, value in enumerate((b"one", b"two", b"three"))
+    }
 
 
 def test_the_plan_is_one() -> None:

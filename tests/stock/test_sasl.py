@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, ShareConsumer
-from localkafka.cluster import Cluster
-from localkafka.connection import Connection, build
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.connection import Connection, build
+from kafka_share_proxy.localkafka.front import Front
+from kafka_share_proxy.wire import frames
+from kafka_share_proxy.wire.values import Address
 
 from tests.support.brokers import NEW, OLD, QUICK, USERS, Running
 from tests.support.raw import GROUP_RESOURCE, Raw, RawError, Topic, authenticate, until
@@ -60,6 +62,19 @@ def _allow_alice(bootstrap: str) -> None:
 def test_rights_are_judged_alike(front: Front, native: Cluster) -> None:
     """Whatever the share APIs allow or refuse on native Kafka, the proxy allows or refuses."""
     assert _judgements("proxy", front.bootstrap) == _judgements("native", native.bootstrap)
+
+
+def test_a_client_that_is_newer_than_the_proxy_steps_down_before_sasl(front: Front) -> None:
+    """ApiVersions v5, as franz-go and Java 4.4 send it first: 35, and the connection continues to SASL and Metadata."""
+    host, port = front.bootstrap.rsplit(":", 1)
+    software = {"client_software_name": "c", "client_software_version": "1"}
+    with Connection(Address(host, int(port))) as opened:
+        opened.send(18, 5, build("ApiVersionsRequest", **software))
+        _, answer = frames.decode_response(18, 0, opened.receive())
+        assert (answer.error_code, answer.api_keys[0].max_version) == (35, 4)
+        assert opened.ask(18, 4, build("ApiVersionsRequest", **software)).error_code == 0
+        authenticate(opened, *ALICE)
+        assert opened.ask(3, 12, build("MetadataRequest", topics=[])).brokers
 
 
 def _judgements(name: str, bootstrap: str) -> dict[str, Any]:
@@ -151,7 +166,7 @@ def expiring(running: Running, request: pytest.FixtureRequest) -> dict[str, str]
 
 
 def test_nothing_is_served_after_the_session_lifetime(expiring: dict[str, str], fresh: Fresh) -> None:
-    """As a broker ends it: at the first request after it; who has authenticated anew in time goes on."""
+    """As a broker ends it: at the first request after it; who has authenticated anew in time continues."""
     for name, bootstrap in expiring.items():
         group = f"alice-{fresh('group')}"
         until(partial(_joins, bootstrap, group), f"{name} to let the member in")
@@ -168,7 +183,7 @@ def test_nothing_is_served_after_the_session_lifetime(expiring: dict[str, str], 
 
 
 def _joins(bootstrap: str, group: str) -> bool:
-    """Whether the group takes a member, on connections that live for no longer than that takes."""
+    """True if the group takes a member, on connections that live for no longer than that takes."""
     with Raw(bootstrap, sasl=ALICE) as raw:
         return _beats(raw.on_coordinator(group), group) == 0
 
@@ -214,7 +229,7 @@ def test_stock_client_is_refused(front: Front, topic: str) -> None:
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_proxy_restarted_under_clients(front: Front, topic: str, end: str) -> None:
-    """Clients that hold connections to broker ports go on when the proxy comes back, and lose nothing."""
+    """Clients that hold connections to broker ports continue when the proxy comes back, and lose nothing."""
     with ExitStack() as stack:
         producer = Producer(_settings(front, ALICE, **{"enable.idempotence": True}))
         consumer = Consumer(_settings(front, ALICE, **{"group.id": f"{topic}-c", "auto.offset.reset": "earliest"}))
@@ -364,6 +379,8 @@ def test_who_may_make_and_see_views(running: Running, front: Front, kafka: Clust
         assert shown(alice) == shown(bob) == (29, 0)
         _allow_views(kafka.bootstrap, CREATE, READ)
         until(lambda: shown(alice) == (0, 2), "alice's view")  # brokers hear of ACLs in their own time
+        assert shown(bob) == (29, 0)
+        assert alice.view(view) is not None
         assert shown(bob) == (29, 0)
         assert shown(past) == (0, 2)
         assert "not stored" in bare.ask("/readyz")[1]

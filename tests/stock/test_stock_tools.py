@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 import pytest
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.front import Front
 
 from tests.support.java_tools import RUN_S, command
 from tests.support.raw import Raw, until
@@ -57,7 +57,7 @@ class Shell:
         return done.returncode, done.stdout + done.stderr
 
     def prints(self, tool: str, *arguments: str, text: str | None = None) -> str:
-        """What a tool prints that ends well and complains of nothing."""
+        """Return what a tool prints that ends well and complains of nothing."""
         status, printed = self.run(tool, *arguments, text=text)
         assert (status, [word for word in TROUBLE if word in printed]) == (0, []), f"{tool} {arguments}: {printed}"
         return printed

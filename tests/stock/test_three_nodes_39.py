@@ -7,11 +7,11 @@ from functools import partial
 from typing import Any
 
 import pytest
-from localkafka.addresses import free_ports
-from localkafka.cluster import Cluster
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.addresses import free_ports
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.front import Front
+from kafka_share_proxy.sharegroups import state_records
 
-from proxy.sharegroups import state_records
 from tests.stock import restarts, three_nodes
 from tests.support.brokers import OLD, Running
 from tests.support.raw import Raw

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from localkafka.connection import Connection, build
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.connection import Connection, build
+from kafka_share_proxy.localkafka.front import Front
+from kafka_share_proxy.views.fetch.key_filter import TAG, applied
+from kafka_share_proxy.views.model.slots import Cut, EvenCut, StripeCut
+from kafka_share_proxy.wire import records, registry
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.key_hash import murmur2
 
-from proxy.views.fetch.key_filter import TAG, applied
-from proxy.views.model.slots import Cut, EvenCut, StripeCut
-from proxy.wire import records, registry
-from proxy.wire.errors import ErrorCode
-from proxy.wire.key_hash import murmur2
 from tests.support.raw import Raw, Topic, until
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(480)]
@@ -99,7 +99,7 @@ def check(got: Mapping[int, list[Any]], expected: list[Any], cut: Cut) -> None:
 
 
 def base_records(raw: Raw, topic: Topic, end: int) -> list[Any]:
-    """What a consumer of the base gets."""
+    """Return what a consumer of the base gets."""
     return read_all(raw.kept(raw.node(topic.leaders[0])), 12, topic, 1, end)[0]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import closing
 
 import pytest
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.front import Front
 
 from tests.support.programs import built, need
 from tests.support.raw import Raw

@@ -12,12 +12,12 @@ from itertools import product
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer, ShareConsumer
-from localkafka.addresses import HOST
-from localkafka.cluster import Cluster
-from localkafka.connection import Connection, build
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.addresses import HOST
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.connection import Connection, build
+from kafka_share_proxy.localkafka.front import Front
+from kafka_share_proxy.wire import registry
 
-from proxy.wire import registry
 from tests.support.brokers import OLD
 from tests.support.dialled import DialledPorts
 from tests.support.raw import BROKER_RESOURCE, GROUP_RESOURCE, LIMIT_S, Raw, Topic, until
@@ -25,7 +25,7 @@ from tests.support.worlds import World
 
 NODES = (1, 2, 3)
 PAUSE_S = 0.004
-"""Between two records: the load goes on while a leader is down."""
+"""Between two records: the load continues while a leader is down."""
 RECOVER_S = 180
 
 

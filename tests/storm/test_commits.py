@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from kafka_share_proxy.commits.model.partition_commits import PartitionCommits
+from kafka_share_proxy.offsets.ranges import OffsetRanges
 
-from proxy.commits.model.partition_commits import PartitionCommits
-from proxy.offsets.ranges import OffsetRanges
 from tests.support import storm_commits
 
 STEPS = 500
@@ -20,7 +20,7 @@ STEPS = 500
 
 @pytest.mark.parametrize("seed", range(40))
 def test_a_storm_breaks_nothing(seed: int) -> None:
-    """`python -m tests.storm.run --commits` goes on for as long as it is told."""
+    """`python -m tests.storm.run --commits` continues for as long as it is told."""
     storm_commits.run(seed, STEPS)
 
 

@@ -6,15 +6,15 @@ What must hold is listed in `tests/support/storm.py`. A million steps: `python -
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.durable import state_producer
+from kafka_share_proxy.durable.produce_errors import Follows
+from kafka_share_proxy.sharegroups.apis import k42_delete_groups
+from kafka_share_proxy.sharegroups.group_changes import ShareChanges
+from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator
+from kafka_share_proxy.sharegroups.model.offset_runs import AVAILABLE
+from kafka_share_proxy.sharegroups.model.partition import SharePartition
+from kafka_share_proxy.sharegroups.state_writes import ShareWrites
 
-from proxy.durable import state_producer
-from proxy.durable.produce_errors import Follows
-from proxy.sharegroups.apis import k42_delete_groups
-from proxy.sharegroups.group_changes import ShareChanges
-from proxy.sharegroups.model.coordinator import ShareCoordinator
-from proxy.sharegroups.model.offset_runs import AVAILABLE
-from proxy.sharegroups.model.partition import SharePartition
-from proxy.sharegroups.state_writes import ShareWrites
 from tests.sharegroups.model.world import RandomChooser
 from tests.support import storm, storm_admin
 from tests.support.state_leader import AFTER_APPEND, CUT
@@ -88,7 +88,7 @@ def _told_by_the_past(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _never_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """State is stored anew, and the old one goes on in memory."""
+    """State is stored anew, and the old one continues in memory."""
     add = ShareCoordinator.add_share
 
     def keep(self, key, partition, node_id):

@@ -43,6 +43,7 @@ def blocked_events() -> list[str]:
     still = {"attempt": 1, "t_acquire_ms": NOON, "renews": 4, "start_offset": 20, "member": "stuck"}
     proxy.event("renew", NOON + 10_000, first=20, last=20, renew_ms=400, **still)
     proxy.event("renew", NOON + 12_000, first=20, last=20, renew_ms=2_400, **still)
+    proxy.event("member", NOON + 12_000, member="slow", client="billing", host="10.0.0.7")
     return proxy.lines
 
 

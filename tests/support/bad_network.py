@@ -6,7 +6,7 @@ import random
 from contextlib import ExitStack
 
 import trio
-from localkafka.addresses import HOST
+from kafka_share_proxy.localkafka.addresses import HOST
 
 from tests.support.relay import Relay
 

@@ -10,9 +10,9 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
-from proxy.wire import frames, messages
-from proxy.wire.api_key import ApiKey
-from proxy.wire.headers import RequestHeader
+from kafka_share_proxy.wire import frames, messages
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.headers import RequestHeader
 
 Answers = Callable[[RequestHeader, Any], Any]
 """(header, request) -> response; None: the connection is closed instead."""

@@ -9,13 +9,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-DEPLOY = str(Path(__file__).resolve().parents[2] / "deploy")
-if DEPLOY not in sys.path:  # in a bench, which no conftest has prepared
-    sys.path.insert(0, DEPLOY)
+SOURCE_ROOT = str(Path(__file__).resolve().parents[2] / "proxy")
+if SOURCE_ROOT not in sys.path:  # in a bench, which no conftest has prepared
+    sys.path.insert(0, SOURCE_ROOT)
 
-from localkafka.cluster import Cluster, Sasl  # noqa: E402 - found through the path set above
-from localkafka.front import Front  # noqa: E402
-from localkafka.java import FULL_SPEED as FULL_SPEED  # noqa: E402
+from kafka_share_proxy.localkafka.cluster import Cluster, Sasl  # noqa: E402 - found through the path set above
+from kafka_share_proxy.localkafka.front import Front  # noqa: E402
+from kafka_share_proxy.localkafka.java import FULL_SPEED as FULL_SPEED  # noqa: E402
 
 from tests.support.worlds import warm_up  # noqa: E402
 

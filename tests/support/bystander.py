@@ -10,28 +10,35 @@ from __future__ import annotations
 import contextlib
 import re
 import socket
+import subprocess
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import cycle
 from typing import Any
 
-from localkafka.connection import Connection, build
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.connection import Connection, build
+from kafka_share_proxy.localkafka.front import Front
+from kafka_share_proxy.wire.values import Address
 
-from proxy.wire.values import Address
 from tests.support.hostile import Hostile, Names
+from tests.support.pipelining import pipelining
 from tests.support.raw import Raw, until
 
+API_VERSIONS = 18
 HEARTBEAT = 76
+PLAIN_HEARTBEAT = 12
 GROUPS = 20
 """Share groups that are held."""
 EVERY_S = 0.004
 """Between two small requests."""
+EVERY_BESIDE_PIPELINED_S = 0.02
+"""The same where the load lasts: the next request must not have to wait for the one before, which would add up."""
 ANSWER_S = 2.0
-"""How long the hostile client waits for an answer, or for being closed."""
+"""How long the hostile client waits for a response, or for being closed."""
 LATE_S = 40.0
 """How long a small request may take before the measure is given up: a broker that was sent many large requests may need
 that long to answer a new connection's first one."""
@@ -118,7 +125,7 @@ class Bystander:
         longest_turn_s(self._front)
         hostile.start()
         try:
-            self._beside(measured, ended)
+            note_waits(measured, ended.is_set, self.beat_on)
         except TimeoutError as error:
             measured.trouble = repr(error)
         finally:
@@ -127,14 +134,57 @@ class Bystander:
         measured.longest_turn_s = longest_turn_s(self._front)
         return measured
 
-    def _beside(self, measured: Measured, ended: threading.Event) -> Measured:
-        due = time.monotonic()
-        while not ended.is_set():
-            due += EVERY_S
-            time.sleep(max(due - time.monotonic(), 0))
-            self._member["member_epoch"] = self._beat().member_epoch
-            measured.waits_s.append(time.monotonic() - due)
+    def beside_pipelined(self, request: Hostile, connections: int, seconds: float, bound: Bound) -> Measured:
+        """While so many connections send this small request without end."""
+        measured = Measured(bound=bound)
+        longest_turn_s(self._front)
+        with pipelining(self._front.port, connections, seconds, request.frame) as load:
+            try:
+                note_waits(measured, lambda: load.poll() is not None, self.beat_on, EVERY_BESIDE_PIPELINED_S)
+            except TimeoutError as error:
+                measured.trouble = repr(error)
+            _note_load(measured, load)
+        measured.largest = len(request.frame)
+        measured.longest_turn_s = longest_turn_s(self._front)
         return measured
+
+    def beat_on(self) -> None:
+        self._member["member_epoch"] = self._beat().member_epoch
+
+
+def at_broker(address: Address, request: Hostile, connections: int, seconds: float) -> Measured:
+    """A heartbeat of a classic group beside the same pipelined requests, both directly at a broker."""
+    measured = Measured()
+    beat = build("HeartbeatRequest", group_id="bystanders", generation_id=0, member_id="nobody")
+    with (
+        Connection(address, "bystander", LATE_S) as connection,
+        pipelining(address.port, connections, seconds, request.frame) as load,
+    ):
+        ask = partial(connection.ask, PLAIN_HEARTBEAT, 4, beat)
+        note_waits(measured, lambda: load.poll() is not None, ask, EVERY_BESIDE_PIPELINED_S)
+        _note_load(measured, load)
+    measured.largest = len(request.frame)
+    return measured
+
+
+def note_waits(
+    measured: Measured, has_ended: Callable[[], bool], ask: Callable[[], object], every_s: float = EVERY_S
+) -> None:
+    """Send a small request every few milliseconds; each wait counts from when the request was due."""
+    due = time.monotonic()
+    while not has_ended():
+        due += every_s
+        time.sleep(max(due - time.monotonic(), 0))
+        ask()
+        measured.waits_s.append(time.monotonic() - due)
+
+
+def _note_load(measured: Measured, load: subprocess.Popen[bytes]) -> None:
+    """Note how many requests were sent; a load that failed measures nothing."""
+    assert load.stdout is not None
+    measured.sent = int(load.stdout.read() or 0)
+    if load.wait() or not measured.sent:
+        measured.trouble = measured.trouble or f"the load ended with status {load.returncode} after {measured.sent}"
 
 
 @dataclass
@@ -144,6 +194,8 @@ class World:
     front: Front
     names: Names
     """A share group that is held, with its member, and the view."""
+    versions: dict[int, int]
+    """API key -> the highest version that clients are offered."""
 
     @classmethod
     def around(cls, front: Front) -> World:
@@ -151,17 +203,29 @@ class World:
         with Raw(front.bootstrap) as raw:
             raw.create_topic("base", 2)
             view = until(lambda: raw.view("__view.r2.base"), "the view")
+        with Connection(Address("127.0.0.1", front.port), "versions") as connection:
+            offered = connection.ask(API_VERSIONS, 0, build("ApiVersionsRequest"))
+        versions = {each.api_key: each.max_version for each in offered.api_keys}
         members = [Bystander(front, f"held-{number}") for number in range(GROUPS)]
         for member in members:
             member.close()
         longest_turn_s(front)  # the first one takes long: it loads what makes figures
-        return cls(front, Names("held-0", view.name, view.topic_id, members[0].member_id))
+        return cls(front, Names("held-0", view.name, view.topic_id, members[0].member_id), versions)
 
     def beside(self, shapes: Sequence[Hostile], attempts: int, seconds: float, bound: Bound = CALM) -> Measured:
         """The best of some attempts, or the first that keeps nobody waiting."""
+        return self._best(attempts, bound, lambda bystander: bystander.beside(shapes, seconds, bound))
+
+    def beside_pipelined(
+        self, request: Hostile, connections: int, attempts: int, seconds: float, bound: Bound = CALM
+    ) -> Measured:
+        """The same beside connections that send a small request without end."""
+        return self._best(attempts, bound, lambda by: by.beside_pipelined(request, connections, seconds, bound))
+
+    def _best(self, attempts: int, bound: Bound, measure: Callable[[Bystander], Measured]) -> Measured:
         best: Measured | None = None
         for _ in range(attempts):
-            measured = self._once(shapes, seconds, bound)
+            measured = self._once(bound, measure)
             if measured.is_fine:
                 return measured
             if best is None or measured.longest_turn_s < best.longest_turn_s:
@@ -169,13 +233,13 @@ class World:
         assert best is not None
         return best
 
-    def _once(self, shapes: Sequence[Hostile], seconds: float, bound: Bound) -> Measured:
+    def _once(self, bound: Bound, measure: Callable[[Bystander], Measured]) -> Measured:
         try:
             bystander = Bystander(self.front, "bystanders")
         except TimeoutError as error:
             return Measured(trouble=f"before anything was sent: {error!r}", bound=bound)
         try:
-            return bystander.beside(shapes, seconds, bound)
+            return measure(bystander)
         finally:
             bystander.close()
 
@@ -195,7 +259,7 @@ def _play(port: int, requests: Sequence[Hostile], seconds: float, measured: Meas
 
 
 def _send(port: int, frame: bytes, measured: Measured) -> None:
-    """One large request; its answer, or being closed, is all the same here."""
+    """One large request; its response, or being closed, is all the same here."""
     measured.sent += 1
     measured.largest = max(measured.largest, len(frame))
     with socket.create_connection(("127.0.0.1", port), ANSWER_S) as sock, contextlib.suppress(OSError):

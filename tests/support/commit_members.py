@@ -39,7 +39,7 @@ class Member(Protocol):
         """Commit and wait. Raises Refused."""
 
     def committed(self, topic: str, partition: int) -> tuple[int, str]:
-        """What the group has committed, and the metadata."""
+        """Return what the group has committed, and the metadata."""
 
     def close(self) -> None:
         """Leave the group."""

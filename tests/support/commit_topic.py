@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from proxy.commits.state_records import TOPIC, GroupKey, RangeKey, RangeValue, decode_key, decode_range_value
-from proxy.durable.state_partitions import state_partition
-from proxy.wire import records
-from proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.commits.state_records import (
+    TOPIC,
+    GroupKey,
+    RangeKey,
+    RangeValue,
+    decode_key,
+    decode_range_value,
+)
+from kafka_share_proxy.durable.state_partitions import state_partition
+from kafka_share_proxy.wire import records
+from kafka_share_proxy.wire.errors import RemoteProtocolError
+
 from tests.support.raw import Raw, Topic, until
 
 
@@ -93,7 +101,7 @@ class CommitTopic:
         return ",".join(f"{first}-{last}" for first, last in spans)
 
     def is_marked(self, group: str) -> bool:
-        """Whether a record says that the group commits individually."""
+        """True if a record says that the group commits individually."""
         last: dict[Any, bytes | None] = {_decoded(key): value for _, key, value in self.log(group)}
         return last.get(GroupKey(group)) is not None
 

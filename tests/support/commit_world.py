@@ -7,15 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from proxy.commits import commit_apis
-from proxy.commits.held_state import HeldCommits
-from proxy.commits.services import CommitOptions, CommitServices
-from proxy.commits.state_records import INDIVIDUAL_COMMITS, CommitKey, GroupKey, RangeKey
-from proxy.forwarding.declared_api import Served
-from proxy.forwarding.interfaces import Call
-from proxy.loop.promise import Task
-from proxy.wire import frames, registry
-from proxy.wire.errors import ErrorCode
+from kafka_share_proxy.commits import commit_apis
+from kafka_share_proxy.commits.held_state import HeldCommits
+from kafka_share_proxy.commits.services import CommitOptions, CommitServices
+from kafka_share_proxy.commits.state_records import INDIVIDUAL_COMMITS, CommitKey, GroupKey, RangeKey
+from kafka_share_proxy.forwarding.declared_api import Served
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.loop.promise import Task
+from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.errors import ErrorCode
+
 from tests.support.ports import Connection, SlowJournal, World, answered
 
 OFFSET_COMMIT, OFFSET_FETCH, TXN_OFFSET_COMMIT, DELETE_GROUPS, OFFSET_DELETE = 8, 9, 28, 42, 47
@@ -44,7 +45,7 @@ class Coordinator:
     metadata_max: int = 4096
 
     def answer(self, key: int, version: int, request: Any) -> Any:
-        """What a broker answers."""
+        """Return what a broker answers."""
         answers = {
             OFFSET_COMMIT: self._commit,
             TXN_OFFSET_COMMIT: self._commit,
@@ -373,7 +374,7 @@ class CommitWorld:
         return self.send(DELETE_GROUPS, 2, registry.message("DeleteGroupsRequest")(groups_names=list(groups)))
 
     def committed(self, **options: Any) -> tuple[int, str]:
-        """What a client is told of partition 0 of t."""
+        """Return what a client is told of partition 0 of t."""
         sent = self.fetch(**options)
         groups = sent.answer.groups if sent.version >= 8 else [sent.answer]
         (entry,) = [
@@ -389,7 +390,7 @@ class CommitWorld:
         return dict(self.journal.values)  # type: ignore[arg-type]
 
     def ranges(self, group: str = "g", partition: int = 0) -> str:
-        """Those of a partition of t that are in the topic."""
+        """Return those of a partition of t that are in the topic."""
         found = sorted(
             (key.first, key.last)
             for key in self.topic
@@ -401,9 +402,15 @@ class CommitWorld:
         return GroupKey(group) in self.topic
 
     def primary(self, group: str = "g", partition: int = 0) -> tuple[int, str]:
-        """What the broker has of a partition of t."""
+        """Return what the broker has of a partition of t."""
         found = self.coordinator.committed.get((group, "t", partition), Committed(-1))
         return found.offset, found.metadata
+
+    def recreate_topic(self) -> None:
+        """Delete topic t and create it again: brokers drop the offsets committed for a deleted topic."""
+        self.cluster.create("t", leaders=(1, 1, 1, 1))
+        for place in [place for place in self.coordinator.committed if place[1] == "t"]:
+            del self.coordinator.committed[place]
 
     def begin(self, mark: int, *ranges: str, group: str = "g") -> None:
         """Partition 0 of t of a group as it is to be at first."""

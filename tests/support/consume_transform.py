@@ -11,8 +11,8 @@ import random
 import sys
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from kafka_share_proxy.offsets.ledger import OffsetLedger
 
-from proxy.offsets.ledger import OffsetLedger
 from tests.support.commit_members import ConfluentMember
 from tests.support.raw import LIMIT_S
 
@@ -82,7 +82,7 @@ class Job:
             consumer.close()
 
     def results(self) -> list[int]:
-        """What the output has, read committed, in order; and nothing more."""
+        """Return what the output has, read committed, in order; and nothing more."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.bootstrap,

@@ -15,7 +15,7 @@ _CONNECTING = re.compile(r"ipv4#127\.0\.0\.1:(\d+)|//127\.0\.0\.1:(\d+)")
 class DialledPorts:
     """While entered, notes the remote port of every TCP connection of this process, and what librdkafka says it dials.
 
-    Give `settings` to librdkafka clients: their log names every attempt, also those that are refused at once.
+    Give `settings` to librdkafka clients: their log names every attempt, also those that are refused immediately.
     """
 
     def __init__(self) -> None:

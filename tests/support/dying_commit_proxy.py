@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import yaml
-
-from proxy.app import server
-from proxy.app.config import Config
-from proxy.commits import storing
-from proxy.commits.apis import k08_offset_commit
-from proxy.durable.journal import TopicJournal
-from proxy.forwarding.ask_and_reply import ask_upstream
+from kafka_share_proxy.app import server
+from kafka_share_proxy.app.config import Config
+from kafka_share_proxy.commits import storing
+from kafka_share_proxy.commits.apis import k08_offset_commit
+from kafka_share_proxy.durable.journal import TopicJournal
+from kafka_share_proxy.forwarding.ask_and_reply import ask_upstream
 
 FAULTS = ("before the coordinator", "after the coordinator", "append on its way", "stored, not answered")
 TRIGGER = "die"
@@ -64,7 +63,7 @@ def install(fault: str) -> None:
 
 
 def _when_sent(condition: Callable[[], bool]) -> None:
-    """Die when a Produce has been sent, in the next turn or when its answer comes: whichever is first."""
+    """Die when a Produce has been sent, in the next turn or when its response comes: whichever is first."""
     produce = TopicJournal._produce
 
     def patched(self: Any, *arguments: Any) -> None:

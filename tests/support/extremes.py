@@ -6,7 +6,7 @@ Each seed makes two small worlds with state in them (groups with members, sessio
 rest, views that are read and written), and gives them requests of every API that is served: the least and the largest
 integers, -1, nulls, empty and long strings and arrays, ids that exist and ids that do not. The broker behind them
 answers each question with whatever it finds in it, and with codes of all kinds. Every request must be answered by
-bytes that decode, or be passed on; what waits for records goes on waiting. A failure names its seed.
+bytes that decode, or be passed on; what waits for records continues waiting. A failure names its seed.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from proxy.forwarding import chain
-from proxy.forwarding.ask_and_reply import framed
-from proxy.forwarding.declared_api import Served
-from proxy.forwarding.interfaces import Call
-from proxy.forwarding.offered_versions import CAPS
-from proxy.loop.promise import Task
-from proxy.sharegroups import share_group_apis
-from proxy.sharegroups.model.coordinator import ShareKey
-from proxy.views import view_apis
-from proxy.wire import frames, registry
-from proxy.wire.specs import FieldSpec, StructSpec
+from kafka_share_proxy.forwarding import chain
+from kafka_share_proxy.forwarding.ask_and_reply import framed
+from kafka_share_proxy.forwarding.declared_api import Served
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.offered_versions import CAPS
+from kafka_share_proxy.loop.promise import Task
+from kafka_share_proxy.sharegroups import share_group_apis
+from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
+from kafka_share_proxy.views import view_apis
+from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.specs import FieldSpec, StructSpec
+
 from tests.support import view_broker
 from tests.support.ports import Connection
 from tests.support.view_ports import ViewWorld
@@ -203,7 +204,7 @@ class Topics:
 
 
 def run(seed: object, requests: int = REQUESTS) -> Counter[str]:
-    """Give both worlds so many requests; how many of each API were answered here. Raises what a handler raises."""
+    """Give both worlds so many requests; how many of each API were served here. Raises what a handler raises."""
     answered: Counter[str] = Counter()
     for place in (Shares(seed), Topics(seed)):
         drawn = Requests(f"{seed} {type(place).__name__}", place.topic_ids)
@@ -221,7 +222,7 @@ def run(seed: object, requests: int = REQUESTS) -> Counter[str]:
 
 
 def _answered(place: Shares | Topics, key: int, version: int, request: Any, number: int, chosen: random.Random) -> bool:
-    """Whether the request was answered here."""
+    """True if the request was served here."""
     served = place.served[key]
     frame = memoryview(frames.request(key, version, number, "client", request))[4:]
     if served.wants is not None and not served.wants.look(key, version)(frame):

@@ -5,19 +5,20 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from proxy.durable.memory_journal import MemoryJournal
-from proxy.fleet.carried import CarriedFeatures
-from proxy.fleet.edge import PeerEdge
-from proxy.fleet.owner import PeerOwner
-from proxy.fleet.peer_protocol import NONCE_BYTES, PeerProtocol
-from proxy.forwarding.address_book import AddressBook
-from proxy.forwarding.interfaces import Call
-from proxy.loop.promise import Task
-from proxy.sharegroups import share_group_apis
-from proxy.sharegroups.carried_requests import CarriedShareRequests, ShareEdge
-from proxy.sharegroups.services import FEATURE, build
-from proxy.wire import registry
-from proxy.wire.errors import ErrorCode
+from kafka_share_proxy.durable.memory_journal import MemoryJournal
+from kafka_share_proxy.fleet.carried import CarriedFeatures
+from kafka_share_proxy.fleet.edge import PeerEdge
+from kafka_share_proxy.fleet.owner import PeerOwner
+from kafka_share_proxy.fleet.peer_protocol import NONCE_BYTES, PeerProtocol
+from kafka_share_proxy.forwarding.address_book import AddressBook
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.loop.promise import Task
+from kafka_share_proxy.sharegroups import share_group_apis
+from kafka_share_proxy.sharegroups.carried_requests import CarriedShareRequests, ShareEdge
+from kafka_share_proxy.sharegroups.services import FEATURE, build
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import ErrorCode
+
 from tests.support.ports import Connection, Reply, World, answered
 
 SECRET = b"sixteen bytes ok"

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import trustme
-from localkafka.addresses import HOST, free_ports
-from localkafka.cluster import Cluster
-from localkafka.front import Front
+from kafka_share_proxy.localkafka.addresses import HOST, free_ports
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.front import Front
 
 from tests.support.brokers import QUICK, Running
 from tests.support.raw import until
@@ -99,7 +99,7 @@ def elsewhere(world: World, member: Member, name: str) -> Member:
 
 
 def acquired_again(member: Member, topic: Any, limit_s: float = BEFORE_LOCK_S) -> list[tuple[int, int, int]]:
-    """What a member gets that opens sessions anew for as long as it is told to."""
+    """Return what a member gets that opens sessions anew for as long as it is told to."""
     end = time.monotonic() + limit_s
     while time.monotonic() < end:
         answer = member.fetch(topic)

@@ -12,23 +12,27 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from proxy.forwarding import chain, route_table
-from proxy.forwarding.address_book import AddressBook
-from proxy.forwarding.offered_versions import EffectiveVersions, Offer
-from proxy.forwarding.routes import Kind, Route
-from proxy.sharegroups import share_group_apis
-from proxy.views.view_apis import served as served_views
-from proxy.wire import frames, primitives, registry
-from proxy.wire.specs import FieldSpec, StructSpec
-from proxy.wire.values import Limits
+from kafka_share_proxy.forwarding import chain, route_table
+from kafka_share_proxy.forwarding.address_book import AddressBook
+from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions, Offer
+from kafka_share_proxy.forwarding.routes import Kind, Route
+from kafka_share_proxy.sharegroups import share_group_apis
+from kafka_share_proxy.views.view_apis import served as served_views
+from kafka_share_proxy.wire import frames, primitives, registry
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.specs import FieldSpec, StructSpec
+from kafka_share_proxy.wire.values import Limits
+
 from tests.support import ports, view_broker
 from tests.wire.samples import present
 
 NUMBER = "00000000"
 """Stands in the bytes of an element where its number goes."""
 FIELDS = {"resource_type": 32, "config_resource_type": 32, "acks": -1}
-"""Values of some fields: group settings, and Produce with an answer. All other numbers are 0."""
+"""Values of some fields: group settings, and Produce with a response. All other numbers are 0."""
 HUGE_STRING = 32_000
+ARRAYS_MAX = 20
+"""Arrays of one request at most, each of which has an element beside the one that is filled."""
 TAG_MIN = 1000
 """Unknown tags begin here."""
 
@@ -56,14 +60,20 @@ class Hostile:
     frame: bytes
 
 
+CLIENTS_UP_TO: dict[int, int] = {ApiKey.ADD_PARTITIONS_TO_TXN: 3}
+"""Highest version for clients of an API whose later versions are for brokers (KIP-890). After requests of 4 MiB in v5
+two network threads of a 3.9.1 broker were busy for good, and it served no client any longer."""
+
+
 def looked_into() -> dict[int, Route]:
-    """API key -> the route of its highest version, of every API that is not simply passed on or refused."""
+    """API key -> the route of its highest version for clients, of every API that is not simply passed on or refused."""
     return {route.key: route for route in every_route()}
 
 
 def every_route() -> list[Route]:
-    """Those of all versions, in order."""
+    """Return those of all versions for clients, in order."""
     found = [route for route in _routes() if route.kind not in (Kind.REFUSE, Kind.FORWARD) or route.amend is not None]
+    found = [route for route in found if route.version <= CLIENTS_UP_TO.get(route.key, route.version)]
     return sorted((route for route in found if not route.opaque), key=lambda route: (route.key, route.version))
 
 
@@ -89,6 +99,17 @@ def requests(key: int, version: int, known: Names, size: int) -> Iterator[Hostil
                 yield Hostile(f"{words} {kind}", frame)
     if version in spec.flexible:
         yield Hostile("unknown tags", _tagged(key, version, known, size))
+
+
+def small(key: int, version: int) -> Iterator[Hostile]:
+    """Requests about what does not exist, with one element in each array: they create nothing.
+
+    They hold `NUMBER` where names may differ from request to request, so that no response is one seen before.
+    Topics are views in the first, which the proxy serves itself where it serves views, and plain ones in the second.
+    """
+    for shape, topic in (("views", "__view.r2.absent"), ("plain", "absent")):
+        names = Names(f"absent{NUMBER}", topic + NUMBER, b"absent--" + NUMBER.encode(), f"absent{NUMBER}")
+        yield Hostile(shape, _message(key, version, (), 0, names, names))
 
 
 def _arrays(root: StructSpec, version: int, above: tuple[FieldSpec, ...] = ()) -> Iterator[tuple[FieldSpec, ...]]:
@@ -158,11 +179,22 @@ def _filled(key: int, version: int, path: tuple[FieldSpec, ...], known: Names, n
     begin, width = (at, 1) if flexible else (at - 3, 4)
     behind = len(empty) - begin - width
     element = one[begin + width : len(one) - behind]
-    count = min((size - len(empty) - 8) // max(len(element), 1), primitives.ELEMENTS_MAX)
+    count = min(
+        (size - len(empty) - 8) // max(len(element), 1),
+        (primitives.ELEMENTS_MAX - ARRAYS_MAX) // _elements(path[-1], version),
+    )
     if count < 1:
         return None
     number = primitives.uvarint(count + 1) if flexible else struct.pack(">i", count)
     return _sized(empty[4:begin] + number + _numbered(element, count) + one[len(one) - behind :])
+
+
+def _elements(field: FieldSpec, version: int) -> int:
+    """Elements of arrays that one element of this array brings: itself, and one in each array within."""
+    if field.struct is None:
+        return 1
+    within = [each for each in present(field.struct, version) if each.is_array and not each.is_tagged(version)]
+    return 1 + sum(_elements(each, version) for each in within)
 
 
 def _numbered(element: bytes, count: int) -> bytes:

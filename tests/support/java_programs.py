@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from localkafka.jars import class_path
-from localkafka.java import QUICK_START, find_java
+from kafka_share_proxy.localkafka.jars import class_path
+from kafka_share_proxy.localkafka.java import QUICK_START, find_java
 
 from tests.support.programs import CLIENTS, built
 

@@ -6,10 +6,10 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-from localkafka.children import Child
-from localkafka.class_archive import archive_options
-from localkafka.jars import class_path
-from localkafka.java import QUICK_START, find_java
+from kafka_share_proxy.localkafka.children import Child
+from kafka_share_proxy.localkafka.class_archive import archive_options
+from kafka_share_proxy.localkafka.jars import class_path
+from kafka_share_proxy.localkafka.java import QUICK_START, find_java
 
 from tests.support.java_programs import QUIET
 from tests.support.programs import output_of
@@ -48,7 +48,7 @@ def _archived(java: str, jars: str) -> tuple[str, ...]:
 
 
 def tool(name: str, *arguments: str, releases: tuple[str, ...] = ("4.3.0",), text: str | None = None) -> str:
-    """What a tool prints; it must end with status 0."""
+    """Return what a tool prints; it must end with status 0."""
     return output_of(command(name, *arguments, releases=releases), RUN_S, text)
 
 

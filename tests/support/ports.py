@@ -2,7 +2,7 @@
 
 The cluster keeps real record batches and answers through our own codec what share requests ask of a broker: Metadata,
 ListOffsets, Fetch with its wait, and the questions about rights. Rules can be bent per test: deny rights, move leaders,
-hold answers back, cut connections, make the next answer an error.
+hold answers back, cut connections, make the next response an error.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from proxy.brokers.cluster_view import ClusterView
-from proxy.brokers.connection_slots import SlotValues
-from proxy.durable.interfaces import Journal, JournalRefused
-from proxy.durable.memory_journal import MemoryJournal
-from proxy.forwarding.address_book import AddressBook
-from proxy.forwarding.ask_and_reply import framed
-from proxy.forwarding.interfaces import AwaitedAnswer, Call
-from proxy.forwarding.offered_versions import EffectiveVersions, Offer
-from proxy.forwarding.routes import Handler
-from proxy.loop.promise import Promise, Task, call_soon, on_behalf_of
-from proxy.loop.slices import AT_ONCE, Slices, Work
-from proxy.sharegroups import share_group_apis
-from proxy.sharegroups.apis import k76_share_group_heartbeat as k76
-from proxy.sharegroups.apis import k77_share_group_describe as k77
-from proxy.sharegroups.apis import k78_share_fetch as k78
-from proxy.sharegroups.apis import k79_share_acknowledge as k79
-from proxy.sharegroups.apis import k90_describe_share_group_offsets as k90
-from proxy.sharegroups.apis import k91_alter_share_group_offsets as k91
-from proxy.sharegroups.apis import k92_delete_share_group_offsets as k92
-from proxy.sharegroups.model.settings import BrokerShareLimits
-from proxy.sharegroups.services import ShareOptions, ShareServices, build
-from proxy.wire import frames, headers, records, registry
-from proxy.wire.errors import ErrorCode, UpstreamLost
-from proxy.wire.frames import Answer
-from proxy.wire.values import UNKNOWN_NODE, Address, Limits
+from kafka_share_proxy.brokers.cluster_view import ClusterView
+from kafka_share_proxy.brokers.connection_slots import SlotValues
+from kafka_share_proxy.durable.interfaces import Journal, JournalRefused
+from kafka_share_proxy.durable.memory_journal import MemoryJournal
+from kafka_share_proxy.forwarding.address_book import AddressBook
+from kafka_share_proxy.forwarding.ask_and_reply import framed
+from kafka_share_proxy.forwarding.interfaces import AwaitedAnswer, Call
+from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions, Offer
+from kafka_share_proxy.forwarding.routes import Handler
+from kafka_share_proxy.loop.promise import Promise, Task, call_soon, on_behalf_of
+from kafka_share_proxy.loop.slices import AT_ONCE, Slices, Work
+from kafka_share_proxy.sharegroups import share_group_apis
+from kafka_share_proxy.sharegroups.apis import k76_share_group_heartbeat as k76
+from kafka_share_proxy.sharegroups.apis import k77_share_group_describe as k77
+from kafka_share_proxy.sharegroups.apis import k78_share_fetch as k78
+from kafka_share_proxy.sharegroups.apis import k79_share_acknowledge as k79
+from kafka_share_proxy.sharegroups.apis import k90_describe_share_group_offsets as k90
+from kafka_share_proxy.sharegroups.apis import k91_alter_share_group_offsets as k91
+from kafka_share_proxy.sharegroups.apis import k92_delete_share_group_offsets as k92
+from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
+from kafka_share_proxy.sharegroups.services import ShareOptions, ShareServices, build
+from kafka_share_proxy.wire import frames, headers, records, registry
+from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost
+from kafka_share_proxy.wire.frames import Answer
+from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address, Limits
 
 WALL_MS = 1_700_000_000_000
 HANDLERS = {api.KEY: api.handle for api in (k76, k77, k78, k79, k90, k91, k92)}
@@ -52,7 +52,7 @@ LEADER_EPOCH_SINCE = 4
 
 
 async def answered(handler: Handler, call: Call) -> Answer | None:
-    """What a handler gives, as the frame that a client gets."""
+    """Return what a handler gives, as the frame that a client gets."""
     return await framed(call, await handler(call))
 
 
@@ -555,7 +555,7 @@ class Connection:
         self.taken.set(frame)
 
     async def taken_answer(self) -> bytes:
-        """What the client gets for the request that was taken."""
+        """Return what the client gets for the request that was taken."""
         return await self.taken
 
     def close(self) -> None:
@@ -594,7 +594,7 @@ class Own:
 
 @dataclass
 class Reply:
-    """The answer to one request, when it is there."""
+    """The response to one request, when it is there."""
 
     task: Task[Any]
     key: int
@@ -614,7 +614,7 @@ class Reply:
 
 
 class Restless(Work):
-    """Work that is interrupted wherever it may be; it goes on when the clock is moved."""
+    """Work that is interrupted wherever it may be; it continues when the clock is moved."""
 
     def __init__(self, slices: Slices) -> None:
         super().__init__(slices)
@@ -666,7 +666,7 @@ class World:
         return Connection(self.cluster, node_id)
 
     def ask(self, key: int, version: int, connection: Connection | None = None, **fields: Any) -> Any:
-        """Send a request to its handler; the answer."""
+        """Send a request to its handler; the response."""
         request = registry.message(f"{registry.API_KEYS[key]}Request")(**fields)
         return self.send(connection or self.connect(), key, version, request).message
 
@@ -764,14 +764,14 @@ class Member:
         return self.world.send(self.connection, 78, self.version, request)
 
     def fetch(self, *topics: Topic | tuple[Topic, int], **fields: Any) -> Any:
-        """Send a ShareFetch and wait as long as it does; the answer."""
+        """Send a ShareFetch and wait as long as it does; the response."""
         reply = self.send_fetch(*topics, **fields)
         if not reply.done:
             self.world.timers.advance(fields.get("wait_ms", 500) / 1000 + 0.001)
         return reply.message
 
     def acknowledge(self, acks: Acks, *, epoch: int | None = None, renew: bool = False) -> Any:
-        """Send a ShareAcknowledge; the answer."""
+        """Send a ShareAcknowledge; the response."""
         return self.send_acknowledge(acks, epoch=epoch, renew=renew).message
 
     def send_acknowledge(self, acks: Acks, *, epoch: int | None = None, renew: bool = False) -> Reply:
@@ -798,7 +798,7 @@ class Member:
         return self.world.send(self.connection, 79, self.version, request)
 
     def heartbeat(self, epoch: int, topics: Sequence[str] | None = None, **fields: Any) -> Any:
-        """Send a ShareGroupHeartbeat; the answer."""
+        """Send a ShareGroupHeartbeat; the response."""
         return self.send_heartbeat(epoch, topics, **fields).message
 
     def send_heartbeat(self, epoch: int, topics: Sequence[str] | None = None, **fields: Any) -> Reply:

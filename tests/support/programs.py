@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from localkafka.jars import cache_folder
-from localkafka.turns import turn
+from kafka_share_proxy.localkafka.jars import cache_folder
+from kafka_share_proxy.localkafka.turns import turn
 
 CLIENTS = Path(__file__).resolve().parent.parent / "clients"
 BUILD_S = 300
@@ -44,7 +44,7 @@ def built(name: str, command: list[str], product: str, sources: Sequence[Path] =
 
 
 def output_of(command: list[str], timeout_s: float = RUN_S, text: str | None = None) -> str:
-    """What a program prints; it must end with status 0."""
+    """Return what a program prints; it must end with status 0."""
     done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=timeout_s, check=False)
     assert done.returncode == 0, f"{command[0]} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
     return done.stdout

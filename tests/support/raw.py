@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from localkafka.connection import Connection, build
-
-from proxy.wire import records, registry
-from proxy.wire.values import Address
+from kafka_share_proxy.localkafka.connection import Connection, build
+from kafka_share_proxy.wire import records, registry
+from kafka_share_proxy.wire.values import Address
 
 KEYS = {name: key for key, name in registry.API_KEYS.items()}
 GROUP_RESOURCE, TOPIC_RESOURCE, BROKER_RESOURCE = 32, 2, 4
@@ -87,7 +86,7 @@ class Raw:
         return self._kept[to]
 
     def node(self, node_id: int) -> Address:
-        """Where Metadata says that broker is."""
+        """Return where Metadata says that broker is."""
         return self.brokers()[node_id]
 
     def ask(self, api: str, version: int, *, on: Connection | None = None, **values: Any) -> Any:
@@ -101,12 +100,15 @@ class Raw:
         return {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
 
     def view(self, name: str) -> Topic | None:
-        """The topic of a view, made if it is missing, once every partition has a leader."""
-        return self.topic(name, may_create=True)
+        """The topic of a view, created if it is missing, once every partition has a leader."""
+        partitions = [{"partition_index": 0, "timestamp": -2, "current_leader_epoch": -1}]
+        topics = [{"name": name, "partitions": partitions}]
+        self.ask("ListOffsets", 7, replica_id=-1, isolation_level=0, topics=topics)
+        return self.topic(name)
 
-    def topic(self, name: str, *, may_create: bool = False) -> Topic | None:
-        """The topic if it exists and every partition has a leader."""
-        answer = self.ask("Metadata", 12, topics=[{"name": name}], allow_auto_topic_creation=may_create).topics[0]
+    def topic(self, name: str) -> Topic | None:
+        """The topic if it exists and every partition has a leader, or a view that a reader would be shown."""
+        answer = self.ask("Metadata", 12, topics=[{"name": name}], allow_auto_topic_creation=False).topics[0]
         leaders = {partition.partition_index: partition.leader_id for partition in answer.partitions}
         if answer.error_code or not leaders or -1 in leaders.values():
             return None
@@ -208,7 +210,7 @@ class Raw:
     # Groups
 
     def coordinator(self, group: str) -> Address:
-        """Where its coordinator is; any broker for a group one has no right to, to see what it answers."""
+        """Return where its coordinator is; any broker for a group one has no right to, to see what it answers."""
 
         def find() -> Any:
             found = self.ask("FindCoordinator", 4, key_type=0, coordinator_keys=[group]).coordinators[0]

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 
-from localkafka.addresses import HOST
+from kafka_share_proxy.localkafka.addresses import HOST
 
 CHUNK = 1 << 16
 DROP_S = 0.005

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
-from localkafka.cluster import Cluster, Node
+from kafka_share_proxy.durable.state_partitions import state_partition
+from kafka_share_proxy.localkafka.cluster import Cluster, Node
+from kafka_share_proxy.sharegroups.state_records import SHARE_STATE
 
-from proxy.durable.state_partitions import state_partition
-from proxy.sharegroups.state_records import SHARE_STATE
 from tests.support.raw import Raw, until
 from tests.support.rolling_times import Lookout, Seen
 from tests.support.settlements import Ledger, Place, gaps
@@ -52,7 +52,7 @@ class Plan:
     down_s: float = 2.0
     """Between the end of a broker and its start."""
     crashed_s: float = 2.0
-    """The same after SIGKILL, or until it goes on after SIGSTOP."""
+    """The same after SIGKILL, or until it continues after SIGSTOP."""
     crash: str = "SIGKILL"
     """How every other broker is lost: by SIGKILL, or by SIGSTOP as a machine is whose network is cut."""
     rate: int = 500
@@ -127,7 +127,7 @@ class Outcome:
             yield Gap(ended, (begin - self.since) / 1e9, length / 1e9, produced / 1e9, times)
 
     def _times(self, ended: Ended, end: int) -> Iterator[tuple[str, int | None]]:
-        """What happened when, until another broker was ended."""
+        """Yield what happened when, until another broker was ended."""
         seen, node_id, since = self.seen, ended.node_id, ended.at
         missed = seen.missed(node_id, since, end)
         yield "missed", missed
@@ -227,7 +227,7 @@ class Rolling:
             until(self._all_told, "members to hear of it", TOLD_S)
 
     def _led(self) -> dict[str, list[tuple[str, int]]]:
-        """What somebody else has to lead when a broker is gone."""
+        """Return what somebody else has to lead when a broker is gone."""
         return {
             "records": [(TOPIC, partition) for partition in range(self._plan.partitions)],
             "state": PROXY_STATE if self._refusal else NATIVE_STATE,
@@ -276,7 +276,7 @@ class Rolling:
         back()
 
     def _in_sync(self) -> bool:
-        """Whether every broker serves, and says that every partition is led and has all its replicas in sync.
+        """True if every broker serves, and says that every partition is led and has all its replicas in sync.
 
         Each is asked: for seconds after a crash the others, and the last state they know of, show it as alive.
         """
@@ -290,7 +290,7 @@ class Rolling:
         return not any(self.outcome.ledger.never_settled(self.outcome.produced))
 
     def _nothing_is_left(self) -> bool:
-        """Whether the group's lag is 0, by the group itself."""
+        """True if the group's lag is 0, by the group itself."""
         self._listen()
         with suppress(OSError, TimeoutError), Raw(self._bootstrap) as raw:
             answer = raw.ask(

@@ -11,7 +11,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
-from localkafka.cluster import Cluster, Node
+from kafka_share_proxy.localkafka.cluster import Cluster, Node
 
 from tests.support.raw import Raw
 
@@ -35,7 +35,7 @@ class Seen:
     """Why the proxy is not ready to serve share groups, from that moment on; empty while it is."""
 
     def missed(self, node_id: int, since: int, until: int) -> int | None:
-        """When the cluster first did not name a broker any more."""
+        """When the cluster first did not name a broker any longer."""
         return next((at for at, named in self.brokers if since <= at < until and node_id not in named), None)
 
     def moved_away(self, node_id: int, what: str, since: int, until: int) -> int | None:

@@ -15,7 +15,7 @@ Place = tuple[int, int]
 """Partition and offset."""
 
 IN_FLIGHT_NS = 1_000_000_000
-"""An answer acquired by the broker reaches the buffer of its client within this time."""
+"""A response acquired by the broker reaches the buffer of its client within this time."""
 REFUSED = ("InvalidRecordStateException", "ShareSessionNotFoundException", "InvalidShareSessionEpochException")
 """Errors that mean: this acknowledgement is not stored. Whoever gets another one, or none, cannot know."""
 
@@ -81,7 +81,7 @@ class Ledger:
                 yield f"{place} was settled {len(told)} times: {told}, delivered {self.deliveries.get(place)}"
 
     def _is_overtaken(self, place: Place, told: Told) -> bool:
-        """Whether another member was given the record since, and settled it, before this one was told.
+        """True if another member was given the record since, and settled it, before this one was told.
 
         Its lock had ended. An acknowledgement of what lies below the start offset is answered without an error
         (sharegroups/README.md rule 41), so who comes late is told what is true by then.
@@ -110,7 +110,7 @@ class Ledger:
     def never_settled(self, produced: Mapping[str, Place]) -> Iterator[str]:
         """Records that no member was told of, and that no member accepted in vain: it accepts whatever it gets.
 
-        Where the answer to an acknowledgement is lost with its connection, the record can be settled all the same.
+        Where the response to an acknowledgement is lost with its connection, the record can be settled all the same.
         """
         for record, place in produced.items():
             if place not in self.confirmed and place not in self.failed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from localkafka.children import Child
+from kafka_share_proxy.localkafka.children import Child
 
 from tests.support.java_programs import java_program
 from tests.support.settlements import Ledger

@@ -32,12 +32,12 @@ def held(world: World, topic: Topic, name: str = "m1") -> Member:
 
 
 def code(answer: Any, topic: Topic, partition: int = 0) -> int:
-    """The error of one partition of an answer."""
+    """The error of one partition of a response."""
     return int(entries(answer)[topic.topic_id, partition].error_code)
 
 
 def start_offset(world: World, topic: Topic, group: str = "g") -> int:
-    """Where the share partition begins: everything before it is settled."""
+    """Return where the share partition begins: everything before it is settled."""
     share = world.services.coordinator.share((group, topic.topic_id, 0))  # type: ignore[arg-type]  # equal to its key
     assert share is not None
     return share.partition.start_offset

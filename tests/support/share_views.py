@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.sharegroups import group_report
+from kafka_share_proxy.sharegroups import group_report
+
 from tests.support.ports import World
 
 

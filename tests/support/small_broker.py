@@ -8,11 +8,10 @@ from typing import Any
 import scramp
 import trio
 import trio.testing
-
-from proxy.wire import frames, registry
-from proxy.wire.api_key import ApiKey
-from proxy.wire.errors import ErrorCode
-from proxy.wire.values import Address
+from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import Address
 
 API_VERSIONS = 18
 RANGES = {
@@ -46,7 +45,7 @@ class Broker:
         self.garbage: bytes | None = None
         self.silent = False
         self.slow_s = 0.0
-        """How long each answer takes."""
+        """How long each response takes."""
         self._open: list[trio.CancelScope] = []
 
     def cut(self) -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import trio
-
-from proxy.durable.described_state import DescribedState
-from proxy.durable.gate import StateGate
-from proxy.durable.ownership_rules import PARTITIONS
-from proxy.wire.errors import RemoteProtocolError
-from proxy.wire.partitioner import partition_for
+from kafka_share_proxy.durable.described_state import DescribedState
+from kafka_share_proxy.durable.gate import StateGate
+from kafka_share_proxy.durable.ownership_rules import PARTITIONS
+from kafka_share_proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.wire.partitioner import partition_for
 
 TEXT, TAKEOVER, KEEP_ALIVE = range(3)
 _HEAD = TEXT.to_bytes(2, "big")
@@ -94,6 +93,11 @@ class HeldTexts(Texts):
     async def forget(self, partitions: Collection[int]) -> None:  # type: ignore[override]  # the owner's takes its time
         super().forget(partitions)
         await trio.lowlevel.checkpoint()
+
+    def stored(self, partitions: Collection[int], time_ms: int) -> Iterator[tuple[str, bytes]]:
+        for key, value in list(self.values.items()):
+            if partition_of(key) in partitions:
+                yield key, value.encode()
 
     def limit_records(self, message_bytes: int) -> None:
         self.message_bytes = message_bytes

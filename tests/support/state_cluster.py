@@ -17,17 +17,18 @@ from typing import Any
 
 import pytest
 import trio
+from kafka_share_proxy.brokers import own_log
+from kafka_share_proxy.brokers.own_connection import OwnSettings
+from kafka_share_proxy.durable import replay, state_home
+from kafka_share_proxy.durable.hosted_state import BrokerAccess
+from kafka_share_proxy.loop.promise import Callback, CallbackOwner, on_behalf_of
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost
+from kafka_share_proxy.wire.records import build_batch, iter_batches
+from kafka_share_proxy.wire.values import ZERO_UUID, Address
 
-from proxy.brokers import own_log
-from proxy.brokers.own_connection import OwnSettings
-from proxy.durable import replay, state_home
-from proxy.durable.hosted_state import BrokerAccess
-from proxy.loop.promise import Callback, CallbackOwner, on_behalf_of
-from proxy.wire import registry
-from proxy.wire.api_key import ApiKey
-from proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost
-from proxy.wire.records import build_batch, iter_batches
-from proxy.wire.values import ZERO_UUID, Address
+from tests.support.topic_settings import COMPACTED, described
 
 NODE, OTHER_NODE = 1, 2
 WALL_MS = 1_700_000_000_000
@@ -65,13 +66,17 @@ class StateCluster:
         self.node = NODE
         """Who leads everything."""
         self.loses: int | None = None
-        """API key of the request at which its reader loses the leader: nothing comes from there any more."""
+        """API key of the request at which its reader loses the leader: nothing arrives from there any longer."""
         self.lost: set[int] = set()
         self.topics: dict[str, list[Log]] = {}
         self.topic_ids: dict[str, int] = {}
         self.refuses_to_make: set[str] = set()
         self.denies_writing: set[str] = set()
         """Topics that the identity may not write to."""
+        self.settings: dict[str, str | None] = dict(COMPACTED)
+        """Of every topic."""
+        self.settings_code = ErrorCode.NONE
+        """Of DescribeConfigs."""
         self.away = False
         """Nobody answers."""
         self.away_after: float = inf
@@ -111,7 +116,7 @@ class StateCluster:
         """Everything but Fetch. Raises UpstreamLost."""
         self._count(key)
         answers = {0: self._produce, 2: self._offsets, 10: self._coordinators, 19: self._create, 22: self._identify}
-        return self._configs() if key == 32 else answers[key](request)
+        return self._configs(request) if key == 32 else answers[key](request)
 
     def _count(self, key: int) -> None:
         self.asked.append(key)
@@ -129,10 +134,8 @@ class StateCluster:
             self.make(topic.name, topic.num_partitions)
         return answer(topics=[answer.CreatableTopicResult(name=topic.name, error_code=code)])
 
-    def _configs(self) -> Any:
-        answer = registry.message("DescribeConfigsResponse")
-        config = answer.DescribeConfigsResourceResult(name="max.message.bytes", value="1000000")
-        return answer(results=[answer.DescribeConfigsResult(configs=[config])])
+    def _configs(self, request: Any) -> Any:
+        return described(request, {"max.message.bytes": "1000000", **self.settings}, self.settings_code)
 
     def _coordinators(self, request: Any) -> Any:
         answer = registry.message("FindCoordinatorResponse")
@@ -186,7 +189,7 @@ class StateCluster:
         return answer(topics=[answer.ListOffsetsTopicResponse(name=topic.name, partitions=found)])
 
     async def fetch(self, request: Any) -> Any:
-        """What is there, after waiting for something if there is nothing. Raises UpstreamLost."""
+        """Return what is there, after waiting for something if there is nothing. Raises UpstreamLost."""
         self._count(ApiKey.FETCH)
         (topic,) = request.topics
         deadline = trio.current_time() + request.max_wait_ms / 1000
@@ -204,7 +207,7 @@ class StateCluster:
             await self._growth(name, topic, left)
 
     def _name_of(self, topic_id: bytes) -> str:
-        """Topics that were made anew have another id."""
+        """Topics that were created again have another id."""
         return next((name for name in self.topics if self.id_of(name) == bytes(topic_id)), "")
 
     def id_of(self, name: str) -> bytes:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from proxy.durable.state_producer import Append, Identify, Outcome, StateProducer
-from proxy.wire.errors import ErrorCode
-from proxy.wire.records import iter_batches
+from kafka_share_proxy.durable.state_producer import Append, Identify, Outcome, StateProducer
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.records import iter_batches
 
 BATCHES_REMEMBERED = 5
 """ProducerStateEntry.NUM_BATCHES_TO_RETAIN."""
@@ -121,7 +121,7 @@ class StateLeader:
         self._batches.append((epoch, first, last))
 
     def exchange(self, producer: StateProducer, now: float, weather: Weather) -> list[Outcome]:
-        """Give the writer's next request to the leader, and the answer to the writer; nothing if it wants nothing."""
+        """Give the writer's next request to the leader, and the response to the writer; nothing if it wants nothing."""
         request = producer.next_request(now)
         if isinstance(request, Identify):
             return producer.identified(*self.identify(request), now)

@@ -19,18 +19,18 @@ if __name__ == "__main__":
 
 import trio
 import yaml
+from kafka_share_proxy.app import server, state_setup
+from kafka_share_proxy.app.config import Config
+from kafka_share_proxy.app.state_setup import StateSetup
+from kafka_share_proxy.brokers.own_client import OwnClient
+from kafka_share_proxy.brokers.own_connection import OwnSettings
+from kafka_share_proxy.durable.gate import StateGate
+from kafka_share_proxy.durable.hosted_state import BrokerAccess, HostedState
+from kafka_share_proxy.durable.interfaces import JournalRefused
+from kafka_share_proxy.durable.journal import TopicJournal
+from kafka_share_proxy.durable.tail import Tail
+from kafka_share_proxy.wire.values import Address
 
-from proxy.app import server, state_setup
-from proxy.app.config import Config
-from proxy.app.state_setup import StateSetup
-from proxy.brokers.own_client import OwnClient
-from proxy.brokers.own_connection import OwnSettings
-from proxy.durable.gate import StateGate
-from proxy.durable.hosted_state import BrokerAccess, HostedState
-from proxy.durable.interfaces import JournalRefused
-from proxy.durable.journal import TopicJournal
-from proxy.durable.tail import Tail
-from proxy.wire.values import Address
 from tests.support.small_state import WIDE_STATE, HeldTexts, Texts, wide_partition_of
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from localkafka import jars
+from kafka_share_proxy.localkafka import jars
 
 STOCK_JARS = {
     "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0": (

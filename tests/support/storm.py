@@ -25,22 +25,28 @@ from dataclasses import dataclass
 from math import inf
 from types import SimpleNamespace
 
-from proxy.durable.interfaces import JournalRefused
-from proxy.loop.promise import Promise
-from proxy.sharegroups import state_records
-from proxy.sharegroups.apis.offset_requests import begin_at
-from proxy.sharegroups.group_changes import ShareChanges
-from proxy.sharegroups.model.acquiring import ReadRecords
-from proxy.sharegroups.model.coordinator import Change, ShareCoordinator, ShareKey
-from proxy.sharegroups.model.group import JOIN_EPOCH, LEAVE_EPOCH, Heartbeat, TopicInfo
-from proxy.sharegroups.model.partition import Transition
-from proxy.sharegroups.model.sessions import Session, SessionKey
-from proxy.sharegroups.model.settings import DELIVERY_COUNT_LIMIT, LOCK_DURATION, RENEW_ENABLE, BrokerShareLimits
-from proxy.sharegroups.model.snapshot import ACKNOWLEDGED, ARCHIVED, AVAILABLE, ShareSnapshot
-from proxy.sharegroups.state_records import StateKey
-from proxy.sharegroups.state_writes import Outcome, ShareWrites
-from proxy.wire.errors import ErrorCode
-from proxy.wire.values import TopicIdPartition
+from kafka_share_proxy.durable.interfaces import JournalRefused
+from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.sharegroups import state_records
+from kafka_share_proxy.sharegroups.apis.offset_requests import begin_at
+from kafka_share_proxy.sharegroups.group_changes import ShareChanges
+from kafka_share_proxy.sharegroups.model.acquiring import ReadRecords
+from kafka_share_proxy.sharegroups.model.coordinator import Change, ShareCoordinator, ShareKey
+from kafka_share_proxy.sharegroups.model.group import JOIN_EPOCH, LEAVE_EPOCH, Heartbeat, TopicInfo
+from kafka_share_proxy.sharegroups.model.partition import Transition
+from kafka_share_proxy.sharegroups.model.sessions import Session, SessionKey
+from kafka_share_proxy.sharegroups.model.settings import (
+    DELIVERY_COUNT_LIMIT,
+    LOCK_DURATION,
+    RENEW_ENABLE,
+    BrokerShareLimits,
+)
+from kafka_share_proxy.sharegroups.model.snapshot import ACKNOWLEDGED, ARCHIVED, AVAILABLE, ShareSnapshot
+from kafka_share_proxy.sharegroups.state_records import StateKey
+from kafka_share_proxy.sharegroups.state_writes import Outcome, ShareWrites
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import TopicIdPartition
+
 from tests.sharegroups.model.world import Batch, Chooser, EveryChoice
 from tests.support.storm_journals import LogJournal, StormJournal
 
@@ -289,7 +295,7 @@ class Storm:
         self.coordinator.rest_idle()
 
     def heartbeat(self) -> None:
-        """Join, go on or leave; an epoch is told only once it is stored."""
+        """Join, continue or leave; an epoch is told only once it is stored."""
         group_id, member_id = self._some_group(), self._some_member()
         group = self.coordinator.group(group_id)
         if group is None:
@@ -538,7 +544,7 @@ class Storm:
             write(self.of(change[0]), change)
 
     def _free(self, partition: Partition, is_free: Callable[[Held], bool]) -> bool:
-        """Whether any record was freed."""
+        """True if any record was freed."""
         free = [offset for offset, held in partition.held.items() if not held.pending and is_free(held)]
         for offset in free:
             del partition.held[offset]

@@ -1,6 +1,6 @@
 """Weather with administrators: offsets altered and deleted, settings changed, groups deleted, as the handlers do it.
 
-They do not even wait until nobody holds anything: members may be gone while their share sessions go on.
+They do not even wait until nobody holds anything: members may be gone while their share sessions continue.
 """
 
 from __future__ import annotations
@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import SimpleNamespace
 
-from proxy.loop.promise import Promise, on_its_own
-from proxy.sharegroups.apis.group_configs import stored_value
-from proxy.sharegroups.apis.k42_delete_groups import deletion
-from proxy.sharegroups.model.coordinator import ShareKey
-from proxy.sharegroups.model.settings import DELIVERY_COUNT_LIMIT, LOCK_DURATION, RENEW_ENABLE
-from proxy.sharegroups.state_records import StateKey
-from proxy.sharegroups.state_writes import Outcome, ShareWrites
-from proxy.wire.errors import ErrorCode
+from kafka_share_proxy.loop.promise import Promise, on_its_own
+from kafka_share_proxy.sharegroups.apis.group_configs import stored_value
+from kafka_share_proxy.sharegroups.apis.k42_delete_groups import deletion
+from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
+from kafka_share_proxy.sharegroups.model.settings import DELIVERY_COUNT_LIMIT, LOCK_DURATION, RENEW_ENABLE
+from kafka_share_proxy.sharegroups.state_records import StateKey
+from kafka_share_proxy.sharegroups.state_writes import Outcome, ShareWrites
+from kafka_share_proxy.wire.errors import ErrorCode
+
 from tests.sharegroups.model.world import Chooser
 from tests.support import storm
 from tests.support.storm import Storm, refused

@@ -12,8 +12,8 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
-from proxy.commits.model.partition_commits import PartitionCommit, PartitionCommits
-from proxy.offsets.ranges import OffsetRanges, OffsetSpan, RangeChange, loaded
+from kafka_share_proxy.commits.model.partition_commits import PartitionCommit, PartitionCommits
+from kafka_share_proxy.offsets.ranges import OffsetRanges, OffsetSpan, RangeChange, loaded
 
 TOP = 80
 LONGEST = 6
@@ -83,7 +83,7 @@ class CommitStorm:
         self.mark, self.metadata = plan.offset, OffsetRanges()
         self.must |= set(range(plan.offset)) & self.may
         if self._chance(0.1):
-            self.held.mark_unknown()  # the answer is lost
+            self.held.mark_unknown()  # the response is lost
             return
         if self._store(self.held.accepted(commit, plan.offset, -1)):
             self.must |= said
@@ -217,7 +217,7 @@ class CommitStorm:
 
 
 def _from_topic(topic: dict[OffsetSpan, int]) -> tuple[PartitionCommits, RangeChange]:
-    """What an owner holds that has read the topic."""
+    """Return what an owner holds that has read the topic."""
     ranges, change = loaded(topic)
     return PartitionCommits(ranges, stored_mark=max(topic.values(), default=-1)), change
 

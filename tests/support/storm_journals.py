@@ -10,17 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from proxy.durable.interfaces import JournalRefused
-from proxy.durable.partition_log import Replay
-from proxy.durable.state_partitions import state_partition
-from proxy.durable.state_producer import Append as Produce
-from proxy.durable.state_producer import Outcome, Refused, StateProducer, Stored, WriterStage
-from proxy.loop.promise import Promise
-from proxy.sharegroups import state_records
-from proxy.sharegroups.model.snapshot import ShareSnapshot
-from proxy.sharegroups.state_records import SHARE_STATE, StateKey
-from proxy.wire.errors import ErrorCode
-from proxy.wire.records import Record, decode_records, iter_batches
+from kafka_share_proxy.durable.interfaces import JournalRefused
+from kafka_share_proxy.durable.partition_log import Replay
+from kafka_share_proxy.durable.state_partitions import state_partition
+from kafka_share_proxy.durable.state_producer import Append as Produce
+from kafka_share_proxy.durable.state_producer import Outcome, Refused, StateProducer, Stored, WriterStage
+from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.sharegroups import state_records
+from kafka_share_proxy.sharegroups.model.snapshot import ShareSnapshot
+from kafka_share_proxy.sharegroups.state_records import SHARE_STATE, StateKey
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.records import Record, decode_records, iter_batches
+
 from tests.sharegroups.model.world import Chooser
 from tests.support.state_leader import AFTER_APPEND, BEFORE_APPEND, CALM, CUT, NOT_ALLOWED, StateLeader, Weather
 
@@ -32,7 +33,7 @@ class Append:
     records: list[tuple[StateKey, bytes | None]]
     promise: Promise[None] = field(default_factory=Promise)
     unknown: bool = False
-    """An attempt had no answer: it is repeated until there is one, and cannot be refused any more."""
+    """An attempt had no response: it is repeated until there is one, and cannot be refused any longer."""
     written: bool = False
 
     @property
@@ -47,7 +48,7 @@ class StormJournal:
         self.stored: dict[StateKey, bytes] = {}
         self.waiting: list[Append] = []
         self.stopped = False
-        """As after the loss of ownership: everything is refused at once."""
+        """As after the loss of ownership: everything is refused immediately."""
 
     def append(self, records: object) -> Promise[None]:
         append = Append(list(records))  # type: ignore[call-overload]
@@ -163,7 +164,7 @@ class LogLane:
                 outcome.token.fail(JournalRefused(outcome.code))  # type: ignore[attr-defined]
 
     def stored(self) -> dict[StateKey, bytes]:
-        """What a takeover at this moment would read."""
+        """Return what a takeover at this moment would read."""
         log = self.leader.log
         if self._losses != self.leader.losses:
             self._losses, self._replay, self._batches = self.leader.losses, _replay(), 0
@@ -188,7 +189,7 @@ class LogJournal:
     def __init__(self) -> None:
         self.lanes: dict[int, LogLane] = {}
         self.stopped = False
-        """As after the loss of ownership: everything is refused at once."""
+        """As after the loss of ownership: everything is refused immediately."""
 
     def append(self, records: Sequence[tuple[StateKey, bytes | None]]) -> Promise[None]:
         promise: Promise[None] = Promise()

@@ -59,7 +59,7 @@ class ToolShell:
             limit.cancel()
 
     def prints(self, tool: str, *arguments: str) -> str:
-        """What a tool prints that ends with status 0."""
+        """Return what a tool prints that ends with status 0."""
         done = self.run(tool, *arguments)
         assert done.status == 0, f"{tool} {arguments} ended with {done.status}:\n{done.output}\n{done.errors}"
         return done.output

@@ -1,12 +1,12 @@
-"""What a topic of the proxy's own asks a cluster (proxy/brokers/internal_topics.py), answered from memory."""
+"""In-memory cluster for an internal topic of the proxy (brokers/internal_topics.py)."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from proxy.wire import registry
-from proxy.wire.errors import ErrorCode
-from proxy.wire.values import Address
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import Address
 
 
 class TopicClient:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import trio
+from kafka_share_proxy.client.opening import open_consumer
+from kafka_share_proxy.client.rebalance_listener import RebalanceListener
+from kafka_share_proxy.consumer.events import ConsumerError
+from kafka_share_proxy.consumer.partitions import Partitions
 
-from proxy.client.opening import open_consumer
-from proxy.client.rebalance_listener import RebalanceListener
-from proxy.consumer.events import ConsumerError
-from proxy.consumer.partitions import Partitions
 from tests.support.view_member import BATCH, BEAT_MS, SESSION_MS, WAIT_S, stopped, tell, tell_partitions, tell_record
 
 WORK_S = 0.02

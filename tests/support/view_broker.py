@@ -6,28 +6,31 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxy.brokers.cluster_view import ClusterView
-from proxy.brokers.connection_slots import SlotValues
-from proxy.durable.memory_journal import MemoryJournal
-from proxy.forwarding.address_book import AddressBook
-from proxy.forwarding.interfaces import Call
-from proxy.forwarding.offered_versions import EffectiveVersions, Offer
-from proxy.loop.promise import Promise, Task, settled
-from proxy.sharegroups import services
-from proxy.sharegroups.model.settings import BrokerShareLimits
-from proxy.views import view_apis
-from proxy.views.creation import ViewCreation
-from proxy.views.model.catalog import ViewCatalog
-from proxy.views.options import ViewOptions
-from proxy.views.services import ViewServices
-from proxy.views.store import MemoryViewStore
-from proxy.wire import frames, registry
-from proxy.wire.values import UNKNOWN_NODE, ZERO_UUID, Limits
+from kafka_share_proxy.brokers.cluster_view import ClusterView
+from kafka_share_proxy.brokers.connection_slots import SlotValues
+from kafka_share_proxy.durable.memory_journal import MemoryJournal
+from kafka_share_proxy.forwarding.address_book import AddressBook
+from kafka_share_proxy.forwarding.ask_and_reply import framed
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions, Offer
+from kafka_share_proxy.loop.promise import Promise, Task, settled
+from kafka_share_proxy.sharegroups import services
+from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
+from kafka_share_proxy.views import view_apis
+from kafka_share_proxy.views.creation import ViewCreation
+from kafka_share_proxy.views.model.catalog import ViewCatalog
+from kafka_share_proxy.views.options import ViewOptions
+from kafka_share_proxy.views.services import ViewServices
+from kafka_share_proxy.views.store import MemoryViewStore
+from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.values import UNKNOWN_NODE, ZERO_UUID, Limits
+
+from tests.support.stretches import uncounted
 
 BROKER, OTHER = 1, 2
 CORRELATION = 7
 PARTITIONS_MAX = 10_000
-"""More are refused (37), as a broker does at some point."""
+"""More are refused as a broker does: of one topic (37), of all topics of one request (44)."""
 
 
 class Alarm:
@@ -39,7 +42,7 @@ class Alarm:
 
 
 class Clock:
-    """Time goes on when nothing else does: see `World.run`."""
+    """Time continues when nothing else does: see `World.run`."""
 
     def __init__(self) -> None:
         self.time = 100.0
@@ -85,6 +88,8 @@ class Cluster:
         self.asked: list[tuple[int, Any]] = []
         self.late = 0
         """So many Metadata answers do not show a topic that was just made."""
+        self.page: tuple[str, int] | None = None
+        """Where DescribeTopicPartitions ends a page: topic and partition."""
         self._ids = 0
         self.version = 0
 
@@ -157,13 +162,16 @@ class Cluster:
     def _CreateTopics(self, _version: int, request: Any) -> Any:
         message = registry.message("CreateTopicsResponse")
         results = []
+        too_many = 44 if sum(each.num_partitions for each in request.topics) > PARTITIONS_MAX else 0
         for each in request.topics:
-            code = self._code(19) or _code_of(each.num_partitions) or (36 if each.name in self.topics else 0)
-            if not code:
+            code = (
+                too_many or self._code(19) or _code_of(each.num_partitions) or (36 if each.name in self.topics else 0)
+            )
+            if not code and not request.validate_only:
                 configs = {config.name: config.value for config in each.configs}
                 replicas = [BROKER, OTHER][: each.replication_factor] if each.replication_factor > 0 else [BROKER]
                 self.make(each.name, each.num_partitions, configs=configs, replicas=replicas)
-            topic_id = self.topics[each.name].topic_id if not code else ZERO_UUID
+            topic_id = self.topics[each.name].topic_id if each.name in self.topics and not code else ZERO_UUID
             text = f"refused {code}" if code else None
             results.append(
                 message.CreatableTopicResult(
@@ -201,7 +209,8 @@ class Cluster:
         names = [topic.name for topic in request.topics] or sorted(self.topics)
         begin = request.cursor.topic_name if request.cursor is not None else ""
         entries = []
-        for name in sorted(name for name in names if name >= begin):
+        last = self.page or ("\x7f", 0)
+        for name in sorted(name for name in names if begin <= name <= last[0]):
             topic = self.topics.get(name)
             if topic is None:
                 entries.append(message.DescribeTopicPartitionsResponseTopic(error_code=3, name=name, partitions=[]))
@@ -212,12 +221,13 @@ class Cluster:
                     partition_index=index, leader_id=99, leader_epoch=99, replica_nodes=[99], isr_nodes=[99],
                     eligible_leader_replicas=[99], last_known_elr=[99], offline_replicas=[],
                 )
-                for index in range(first, topic.partitions)
+                for index in range(first, last[1] if name == last[0] else topic.partitions)
             ]  # fmt: skip
             entries.append(
                 message.DescribeTopicPartitionsResponseTopic(name=name, topic_id=topic.topic_id, partitions=parts)
             )
-        return message(topics=entries, next_cursor=None)
+        cursor = None if self.page is None else message.Cursor(topic_name=last[0], partition_index=last[1])
+        return message(topics=entries, next_cursor=cursor)
 
     def _DeleteRecords(self, _version: int, request: Any) -> Any:
         message = registry.message("DeleteRecordsResponse")
@@ -269,9 +279,10 @@ class Client:
         self._cluster = cluster
 
     def ask(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
-        request = registry.request(key, version).decode(body)
-        answer = self._cluster.answer(key, version, request)
-        return settled(memoryview(registry.response(key, version).encode(answer)))
+        with uncounted():
+            request = registry.request(key, version).decode(body)
+            answer = self._cluster.answer(key, version, request)
+            return settled(memoryview(registry.response(key, version).encode(answer)))
 
     def on_close(self, callback: Callable[[], None]) -> None:
         """Never closed."""
@@ -320,13 +331,13 @@ class World:
         return wants is None or wants.look(key, version)(self.frame(key, version, **fields))
 
     def call(self, key: int, version: int, **fields: Any) -> Any:
-        """The decoded answer; None: the request goes on to the broker; b"": there is no answer."""
+        """The decoded answer; None: the request continues to the broker; b"": there is no response."""
         header, request = frames.decode_request(self.frame(key, version, **fields))
         call = Call(key, version, header.correlation_id, header.client_id, request, self.client)
         served = self.served[key]
         if served.picks is not None and not self.run(served.picks(call)):
             return None
-        value = self.run(served.handler(call))
+        value = self.run(framed(call, self.run(served.handler(call))))
         if not value:
             return value
         correlation_id, answer = frames.decode_response(key, version, memoryview(value)[4:])
@@ -362,6 +373,6 @@ class _Recording(MemoryViewStore):
 
 def build(name: str, values: Mapping[str, Any]) -> Any:
     """A message from plain values; entries of lists are mappings."""
-    from localkafka.connection import build as made
+    from kafka_share_proxy.localkafka.connection import build as made
 
     return made(name, **values)

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from proxy.wire.key_hash import hash_of_record
+from kafka_share_proxy.wire.key_hash import hash_of_record
+
 from tests.support import view_console
 from tests.support.raw import Raw, Topic
 
@@ -27,7 +28,7 @@ TOLD_BYTES = 3000
 """Of a member's standard error, in a failure."""
 OVERLAP_S = 20.0
 """Two members may seem to read one partition at the same time for so long: what they tell is read with delay, and one
-that a starved machine kept from its heartbeats learns late that it is not a member any more."""
+that a starved machine kept from its heartbeats learns late that it is not a member any longer."""
 
 
 def command_of(client: str, *arguments: str) -> list[str]:
@@ -105,7 +106,7 @@ class Member:
         return self._process.poll()
 
     def __str__(self) -> str:
-        """What a failure has to say of it."""
+        """Return what a failure has to say of it."""
         state = "runs" if self.ended is None else f"ended with status {self.ended}"
         rebalances = [f"{line[0]} {line[1]}" for line in list(self.lines) if line[0] in ("assigned", "revoked")]
         told = [f"{self.name}, process {self._process.pid}, {state}; has {self.assigned}, read {len(self.records)}"]
@@ -181,7 +182,7 @@ class Group:
         return {record[3] for member in (*self.members, *self.gone) for record in member.records}
 
     def __str__(self) -> str:
-        """What a failure has to say of it."""
+        """Return what a failure has to say of it."""
         gone = [f"(gone) {member}" for member in self.gone]
         return "\n".join([*map(str, self.members), *gone])
 
@@ -249,7 +250,7 @@ class Group:
 
 def produce(raw: Raw, topic: Topic, first: int, last: int, keys: int = 97) -> list[str]:
     """Values first..last of keyed records, spread over the partitions by key; gives the values."""
-    from proxy.wire import records
+    from kafka_share_proxy.wire import records
 
     by_partition: dict[int, list[Any]] = defaultdict(list)
     now = int(time.time() * 1000)
@@ -264,7 +265,7 @@ def produce(raw: Raw, topic: Topic, first: int, last: int, keys: int = 97) -> li
 
 
 def committed(raw: Raw, group: str, topic: str, partitions: Sequence[int]) -> list[int]:
-    """What a group has committed, asked of its coordinator; nothing while that loads."""
+    """Return what a group has committed, asked of its coordinator; nothing while that loads."""
     answer = raw.ask(
         "OffsetFetch", 8, on=raw.on_coordinator(group), require_stable=False,
         groups=[{"group_id": group, "topics": [{"name": topic, "partition_indexes": list(partitions)}]}],

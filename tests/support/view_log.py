@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import trio
+from kafka_share_proxy.brokers.own_client import OwnClient
+from kafka_share_proxy.brokers.own_connection import OwnSettings
+from kafka_share_proxy.views.state_records import TOPIC
+from kafka_share_proxy.wire import frames, records, registry
+from kafka_share_proxy.wire.values import Address
 
-from proxy.brokers.own_client import OwnClient
-from proxy.brokers.own_connection import OwnSettings
-from proxy.views.state_records import TOPIC
-from proxy.wire import frames, records, registry
-from proxy.wire.values import Address
 from tests.support.small_broker import RANGES, Broker, Net
+from tests.support.topic_settings import COMPACTED, described
 
 BOOTSTRAP, LEADER = Address("boot", 1), Address("b1", 9092)
 POLL_S = 0.1
@@ -21,13 +22,17 @@ class ViewsBroker(Broker):
     """The only one of its cluster."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(ranges=RANGES | {1: (4, 17), 2: (1, 9), 19: (2, 7), 20: (1, 6), 37: (0, 3)}, **options)
+        super().__init__(
+            ranges=RANGES | {1: (4, 17), 2: (1, 9), 19: (2, 7), 20: (1, 6), 32: (1, 4), 37: (0, 3)}, **options
+        )
         self.log: list[tuple[bytes | None, bytes | None]] = []
         self.first = 0
         """Records before it were deleted."""
         self.codes: dict[int, int] = {}
-        """API key -> error code of its answers about the topic."""
+        """API key -> error code of its responses about the topic."""
         self.created: Any = None
+        self.settings: dict[str, str | None] = dict(COMPACTED)
+        """Of the topic."""
         self.fetches = 0
 
     async def _answer(self, stream: trio.abc.Stream, frame: bytes) -> bool:
@@ -78,6 +83,9 @@ class ViewsBroker(Broker):
             partition_index=0, error_code=self.codes.get(2, 0), offset=self.first if asked == -2 else self.end
         )
         return message(topics=[message.ListOffsetsTopicResponse(name=TOPIC, partitions=[told])])
+
+    def _k32(self, request: Any) -> Any:
+        return described(request, self.settings, self.codes.get(32, 0))
 
     def _k19(self, request: Any) -> Any:
         message = registry.message("CreateTopicsResponse")

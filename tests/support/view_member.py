@@ -47,7 +47,7 @@ def tell_record(partition: int, offset: int, key: bytes, value: bytes) -> None:
 
 
 def stopped() -> threading.Event:
-    """Set when nobody holds the other end of the input any more."""
+    """Set when nobody holds the other end of the input any longer."""
     event = threading.Event()
 
     def wait() -> None:
@@ -68,7 +68,6 @@ def confluent(protocol: str, bootstrap: str, group: str, topic: str, assignor: s
         {
             "bootstrap.servers": bootstrap, "group.id": group, "group.protocol": protocol, "log_level": 2,
             "auto.offset.reset": "earliest", "enable.auto.commit": False, "fetch.wait.max.ms": 200,
-            "allow.auto.create.topics": True,
             "topic.metadata.refresh.interval.ms": REFRESH_MS, "error_cb": lambda error: tell("error", str(error)),
             **(settings if protocol == "classic" else {}),
         }
@@ -92,8 +91,6 @@ def confluent(protocol: str, bootstrap: str, group: str, topic: str, assignor: s
                 tell("error", str(error))
 
     end = stopped()
-    if protocol == "classic":
-        consumer.list_topics(topic, 10)  # it makes the view: librdkafka's `subscribe` never lets a topic be created
     consumer.subscribe([topic], on_assign=gained, on_revoke=gave_up, on_lost=gave_up)
     uncommitted = 0
     while not end.is_set():
@@ -155,7 +152,7 @@ def remind_of_joining(consumer: Any) -> None:
     """kafka-python 3.0.12 forgets that it is joining, of plain topics as of views.
 
     A leader that joins anew because its topic grew takes the new partitions for known as soon as it has divided them.
-    If a poll ends just then, before SyncGroup is answered, no later poll waits for that answer: it beats no more, is
+    If a poll ends just then, before SyncGroup is answered, no later poll waits for that response: it beats no more, is
     put out of its group, and never learns of it. Short polls make that likely, and a starved processor more so.
     """
     coordinator = consumer._coordinator

@@ -6,17 +6,19 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from proxy.forwarding.interfaces import Call
-from proxy.loop.interfaces import WorkersBusy
-from proxy.loop.promise import Promise, Task
-from proxy.views.apis import k01_fetch, k02_list_offsets, k23_offset_for_leader_epoch
-from proxy.views.model.catalog import View
-from proxy.views.model.names import BadViewName, parse
-from proxy.views.model.slots import Cut, EvenCut, StripeCut
-from proxy.views.options import ViewOptions
-from proxy.views.services import ViewServices
-from proxy.wire import frames, records, registry
-from proxy.wire.errors import ErrorCode
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.loop.interfaces import WorkersBusy
+from kafka_share_proxy.loop.promise import Promise, Task
+from kafka_share_proxy.loop.slices import AT_ONCE, Work
+from kafka_share_proxy.views.apis import k01_fetch, k02_list_offsets, k23_offset_for_leader_epoch
+from kafka_share_proxy.views.model.catalog import View
+from kafka_share_proxy.views.model.names import BadViewName, parse
+from kafka_share_proxy.views.model.slots import Cut, EvenCut, StripeCut
+from kafka_share_proxy.views.options import ViewOptions
+from kafka_share_proxy.views.services import ViewServices
+from kafka_share_proxy.wire import frames, records, registry
+from kafka_share_proxy.wire.errors import ErrorCode
+
 from tests.support.ports import Connection, Log, Reply, Topic, World
 
 HANDLERS: Mapping[int, Any] = {
@@ -32,7 +34,9 @@ class Keeper:
         self.resolved: list[bytes] = []
         self.ensured: list[str] = []
 
-    async def ensure(self, connection: Connection, topics: Iterable[str]) -> dict[str, ErrorCode]:
+    async def ensure(
+        self, connection: Connection, topics: Iterable[str], _work: Work = AT_ONCE
+    ) -> dict[str, ErrorCode]:
         found = {}
         for name in topics:
             self.ensured.append(name)
@@ -40,7 +44,7 @@ class Keeper:
             found[name] = ErrorCode.NONE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return found
 
-    async def resolve(self, connection: Connection, topic_ids: Iterable[bytes]) -> None:
+    async def resolve(self, connection: Connection, topic_ids: Iterable[bytes], _work: Work = AT_ONCE) -> None:
         catalog = self._world.views.catalog
         names = {topic.topic_id: topic.name for topic in self._world.cluster.topics.values()}
         for topic_id in topic_ids:
@@ -196,7 +200,7 @@ class ViewWorld(World):
         return Reply(task, key, version)
 
     def looked_at(self, version: int, request: Any) -> bool:
-        """Whether a Fetch is taken for one to be served here, by its bytes."""
+        """True if a Fetch is taken for one to be served here, by its bytes."""
         frame = frames.request(1, version, 7, "client", request)
         return k01_fetch.wanted(self.views.catalog).look(1, version)(memoryview(frame)[4:])
 
@@ -222,6 +226,6 @@ def offsets_in(data: Any) -> list[int]:
 
 
 def next_offset(data: Any, fetch_offset: int) -> int:
-    """Where a consumer fetches next."""
+    """Return where a consumer fetches next."""
     found = [batch.last_offset + 1 for batch in records.iter_batches(memoryview(data or b""))]
     return found[-1] if found else fetch_offset

@@ -1,6 +1,6 @@
 """Two worlds: one script of raw share requests against a native broker and against the proxy, answers compared.
 
-`World` is what a script sees: it makes topics, groups and members of its own and writes every answer down with ids
+`World` is what a script sees: it makes topics, groups and members of its own and writes every response down with ids
 replaced by names, so that the transcripts of two worlds can be compared field by field.
 """
 
@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from localkafka.connection import Connection
+from kafka_share_proxy.localkafka.connection import Connection
+from kafka_share_proxy.wire import records
+from kafka_share_proxy.wire.messages import Message
 
-from proxy.wire import records
-from proxy.wire.messages import Message
 from tests.support.raw import LIMIT_S, Raw, Topic, until
 
 ACCEPT, RELEASE, REJECT, RENEW, GAP = 1, 2, 3, 4, 0
@@ -78,7 +78,7 @@ class World:
         return member
 
     def note(self, what: str, answer: Any) -> Any:
-        """Write an answer down; returns it as plain values."""
+        """Write a response down; returns it as plain values."""
         plain = self.plain(answer)
         self.transcript.append((what, plain))
         return plain
@@ -125,7 +125,7 @@ _NEVER_COMPARED = (
 
 
 def _tells_something(entry: Any) -> bool:
-    """Whether an entry of an answer is more than "nothing here": those come or not by the progress of the broker."""
+    """True if an entry of a response is more than "nothing here": those come or not by the progress of the broker."""
     if not isinstance(entry, dict):
         return True
     if "responses" in entry or "topic_id" in entry:
@@ -142,7 +142,7 @@ def _place(entry: Any) -> Any:
 
 @dataclass
 class Answer:
-    """An answer to ShareFetch or ShareAcknowledge, as it came and as it was written down."""
+    """A response to ShareFetch or ShareAcknowledge, as it came and as it was written down."""
 
     plain: dict[str, Any]
     message: Any
@@ -307,13 +307,13 @@ class Member:
         assert not _acquired(self.fetch(*places, silent=True, wait_ms=0))
 
     def take(self, *places: Topic | Place, limit_s: float = BEFORE_LOCK_S, **options: Any) -> Answer:
-        """Fetch until something is acquired; only that answer is written down."""
+        """Fetch until something is acquired; only that response is written down."""
         return self.fetch_until(lambda answer: bool(_acquired(answer)), *places, limit_s=limit_s, **options)
 
     def fetch_until(
         self, enough: Callable[[Answer], bool], *places: Topic | Place, limit_s: float = BEFORE_LOCK_S, **options: Any
     ) -> Answer:
-        """Repeat the fetch until an answer is enough; only that one is written down."""
+        """Repeat the fetch until a response is enough; only that one is written down."""
         end = time.monotonic() + limit_s
         silent = options.pop("silent", False)
         while True:

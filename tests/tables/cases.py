@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-
-from proxy.wire import frames, registry
-from proxy.wire.specs import FieldSpec, StructSpec, VersionRange
+from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.specs import FieldSpec, StructSpec, VersionRange
 
 FOLDER = Path(__file__).parent
 KEYS = {name: key for key, name in registry.API_KEYS.items()}
@@ -26,18 +25,18 @@ class Case:
     version: int
     answer: dict[str, Any]
     told: dict[str, Any] | None
-    """What differs; None where the answer cannot be used."""
+    """What differs; None where the response cannot be used."""
     unbound: frozenset[int]
     known: dict[int, tuple[str, int]]
     all_topics: bool
     host: str
 
     def frame(self) -> bytes:
-        """The broker's answer, without size."""
+        """The broker's response, without size."""
         return self._encoded(self.answer)[4:]
 
     def expected(self) -> bytes:
-        """What the client gets, with size; the broker's answer where nothing differs."""
+        """Return what the client gets, with size; the broker's response where nothing differs."""
         return self._encoded(self.answer | (self.told or {}))
 
     def _encoded(self, values: dict[str, Any]) -> bytes:

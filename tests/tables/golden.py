@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from proxy.forwarding import route_table
-from proxy.forwarding.address_book import AddressBook
-from proxy.forwarding.offered_versions import EffectiveVersions, Offer
-from proxy.forwarding.routes import Context, header
-from proxy.wire import endpoints, headers, registry
-from proxy.wire.values import Limits
+from kafka_share_proxy.forwarding import route_table
+from kafka_share_proxy.forwarding.address_book import AddressBook
+from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions, Offer
+from kafka_share_proxy.forwarding.routes import Context, header
+from kafka_share_proxy.wire import endpoints, headers, registry
+from kafka_share_proxy.wire.values import Limits
 
 FOLDER = Path(__file__).parents[1] / "golden"
 OURS = "a.proxy.example", 20001
@@ -23,7 +23,7 @@ def recorded(api: str) -> list[tuple[str, int, bytes]]:
 
 
 def rewritten(key: int, version: int, frame: bytes) -> bytes:
-    """What a client gets, with size."""
+    """Return what a client gets, with size."""
     book = AddressBook(20000, OURS[0], lambda *_: True)
     routes = route_table.build(book, EffectiveVersions(Offer()), Limits(), {})
     told = routes[header(key, version)].rewrite(memoryview(frame), Context(node_id=1))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import trio
+from kafka_share_proxy.brokers.own_client import AuthenticationNeeded
+from kafka_share_proxy.brokers.own_client_connection import OwnPort
+from kafka_share_proxy.loop.trio_timers import TrioTimers
+from kafka_share_proxy.views import state_records
+from kafka_share_proxy.views.base_watch import ViewWatch
+from kafka_share_proxy.wire import registry
 
-from proxy.brokers.own_client import AuthenticationNeeded
-from proxy.brokers.own_client_connection import OwnPort
-from proxy.loop.trio_timers import TrioTimers
-from proxy.views import state_records
-from proxy.views.base_watch import ViewWatch
-from proxy.wire import registry
 from tests.support import view_broker
 from tests.support.view_broker import Cluster
 
@@ -92,7 +92,7 @@ async def test_a_view_somebody_deleted_is_forgotten_and_not_made(autojump_clock:
 
 
 async def test_a_view_whose_base_is_gone_stays_bound(autojump_clock: Any) -> None:
-    """It is told from a base made anew when there is one again."""
+    """It is told from a base created again when there is one again."""
     world = World()
     del world.cluster.topics["orders"]
     await watch(world, 31)
@@ -124,7 +124,7 @@ async def test_what_may_not_be_seen_is_said_once_and_nothing_is_forgotten(autoju
 
 
 async def test_without_an_identity_nothing_is_watched(autojump_clock: Any) -> None:
-    """And everything else goes on."""
+    """And everything else continues."""
     world = World()
     world.own.is_refused = True
     await watch(world, 31)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.views import broker_requests
+from kafka_share_proxy.views.model.base_comparison import Seen
+from kafka_share_proxy.wire.errors import RemoteProtocolError
 
-from proxy.views import broker_requests
-from proxy.views.model.base_comparison import Seen
-from proxy.wire.errors import RemoteProtocolError
 from tests.support.view_broker import World
 
 
@@ -35,7 +35,7 @@ def test_a_topic_is_found_by_its_id(world: World) -> None:
 
 def test_views_are_made_grown_and_deleted(world: World) -> None:
     """Deleting goes by id: a later topic of the same name stays."""
-    assert world.run(broker_requests.create(world.client, {"v": 4}, 1, 5.0)) == {"v": (0, "")}
+    assert world.run(broker_requests.create(world.client, {1: {"v": 4}}, 5.0)) == {"v": (0, "")}
     assert world.cluster.topics["v"].configs == broker_requests.CONFIGS
     assert world.run(broker_requests.grow(world.client, "v", 8, 5.0)) == (0, "")
     assert world.cluster.topics["v"].partitions == 8
@@ -49,7 +49,7 @@ def test_views_are_made_grown_and_deleted(world: World) -> None:
 def test_what_is_refused_comes_with_the_brokers_words(world: World) -> None:
     """They go into the log."""
     world.cluster.codes[19] = 44
-    assert world.run(broker_requests.create(world.client, {"v": 4}, 1, 5.0)) == {"v": (44, "refused 44")}
+    assert world.run(broker_requests.create(world.client, {1: {"v": 4}}, 5.0)) == {"v": (44, "refused 44")}
 
 
 def test_an_answer_about_something_else_is_none(world: World) -> None:
@@ -64,3 +64,13 @@ def test_an_answer_about_something_else_is_none(world: World) -> None:
 def test_a_topic_nobody_told_of_counts_as_missing() -> None:
     """Metadata leaves nothing out that was asked for, but a client's request may."""
     assert broker_requests.seen(None) == Seen(3)
+
+
+def test_many_partitions_are_created_by_several_requests(world: World) -> None:
+    """A controller refuses all topics of a request with more than 10,000 partitions; one alone is left to it."""
+    wanted = {"a": 6_000, "b": 4_000, "c": 1, "d": 9_999, "e": 2, "f": 10_001, "g": 3}
+    made = world.run(broker_requests.create(world.client, {1: wanted}, 5.0, validate_only=True))
+    assert {name: code for name, (code, _) in made.items()} == dict.fromkeys(wanted, 0) | {"f": 44}
+    asked = [[topic.name for topic in request.topics] for key, request in world.cluster.asked if key == 19]
+    assert asked == [["a", "b"], ["c", "d"], ["e"], ["f"], ["g"]]
+    assert not {*wanted} & {*world.cluster.topics}

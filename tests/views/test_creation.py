@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kafka_share_proxy.loop.promise import Promise, Task
+from kafka_share_proxy.views import state_records
+from kafka_share_proxy.views.creation import Missing, ViewCreation
+from kafka_share_proxy.views.model.catalog import Binding
+from kafka_share_proxy.views.model.plans import Plan
+from kafka_share_proxy.views.model.slots import RangeCut
+from kafka_share_proxy.views.options import ViewOptions
+from kafka_share_proxy.wire.errors import UpstreamLost
 
-from proxy.loop.promise import Promise, Task
-from proxy.views import state_records
-from proxy.views.creation import ViewCreation
-from proxy.views.model.catalog import Binding
-from proxy.views.model.plans import Plan
-from proxy.views.model.slots import RangeCut
-from proxy.views.options import ViewOptions
-from proxy.wire.errors import UpstreamLost
 from tests.support.view_broker import Client, Cluster, World
 
 V = "__view.r4.orders"
@@ -232,7 +232,7 @@ def test_a_plan_is_known_or_the_view_is_not(world: World) -> None:
 
 
 def test_before_a_new_view_is_judged_what_is_stored_is_read(world: World) -> None:
-    """Another proxy may have tied it to an earlier base; without an answer in time: retriable."""
+    """Another proxy may have tied it to an earlier base; without a response in time: retriable."""
     world.cluster.make(V, 8)
 
     class Late:
@@ -247,7 +247,7 @@ def test_before_a_new_view_is_judged_what_is_stored_is_read(world: World) -> Non
 
 
 def test_a_binding_that_cannot_be_stored_is_no_reason_to_refuse(world: World) -> None:
-    """It only matters when the base is made anew; the log says so."""
+    """It only matters when the base is created again; the log says so."""
 
     class Broken:
         off = ""
@@ -300,8 +300,8 @@ def test_ids_are_found_to_be_views_or_plain(world: World) -> None:
 
 def test_without_create_a_missing_view_stays_missing(world: World) -> None:
     """The watch makes nothing that nobody asks for."""
-    names, _ = world.keeper.read([V])
-    sights = world.run(world.keeper.look(world.client, names, create=False))
+    names, _ = world.run(world.keeper.read([V]))
+    sights = world.run(world.keeper.look(world.client, names, missing=Missing.LEAVE))
     assert sights[V].code == 3
     assert V not in world.cluster.topics
 
@@ -321,3 +321,44 @@ def test_the_keeper_is_what_view_services_ask_for() -> None:
     """All doors are there."""
     for door in ("ensure", "resolve", "look", "read", "file", "know"):
         assert callable(getattr(ViewCreation, door))
+
+
+def test_a_controller_that_moves_or_has_a_quota_is_asked_again(world: World) -> None:
+    """41 and 89, as long as there is time."""
+    world.cluster.codes[CREATE] = [41, 89]
+    assert world.ensure(V) == {V: 0}
+    assert world.cluster.count(CREATE) == 3
+    world.cluster.codes[CREATE] = 89
+    assert world.ensure("__view.r2.orders") == {"__view.r2.orders": 5}
+
+
+def test_a_view_that_is_shown_counts_as_known_though_it_has_no_topic(world: World) -> None:
+    """A producer may write to it now, so Produce is looked into."""
+    told: list[bool] = []
+    world.catalog.on_first(lambda: told.append(world.catalog.is_empty))
+    world.metadata(V)
+    world.metadata(V)
+    assert told == [False]
+
+
+def test_a_view_that_was_deleted_is_forgotten_when_it_is_shown(world: World) -> None:
+    """The next request that needs it creates it."""
+    world.ensure(V)
+    del world.cluster.topics[V]
+    assert world.metadata(V)[V].error_code == 0
+    assert world.catalog.named(V) is None
+    assert V not in world.cluster.topics
+
+
+def test_clients_create_a_bounded_number_of_views() -> None:
+    """44 above views.views_max, in Metadata too. Views that exist, or replace their topic, are not new."""
+    world = World(ViewOptions(views_max=3))
+    world.cluster.make("orders", 1)
+    names = [f"__view.r{slots}.orders" for slots in range(2, 7)]
+    assert world.ensure(*names) == dict(zip(names, (0, 0, 0, 44, 44), strict=True))
+    assert {name: entry.error_code for name, entry in world.metadata(*names).items()} == dict(
+        zip(names, (0, 0, 0, 44, 44), strict=True)
+    )
+    del world.cluster.topics[names[0]]
+    assert world.ensure(names[0]) == {names[0]: 0}
+    assert "views.views_max" in world.noted("view-refused")[-1]["reason"]

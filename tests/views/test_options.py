@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from proxy.app.config import Config
-from proxy.views.options import ViewOptions
+from kafka_share_proxy.app.config import Config
+from kafka_share_proxy.views.options import ViewOptions
 
 
 def test_defaults_are_those_of_the_settings() -> None:
@@ -11,4 +11,5 @@ def test_defaults_are_those_of_the_settings() -> None:
     options, settings = ViewOptions(), Config().views
     assert options.slots_max == settings.slots_max
     assert options.partitions_max == settings.partitions_max
+    assert options.views_max == settings.views_max
     assert options.create_wait_s == settings.create_wait_s

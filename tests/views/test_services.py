@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from proxy.loop.promise import Task
-from proxy.views.services import ViewServices
-from proxy.wire.errors import ErrorCode
+from kafka_share_proxy.loop.promise import Task
+from kafka_share_proxy.loop.slices import AT_ONCE, Work
+from kafka_share_proxy.views.services import ViewServices
+from kafka_share_proxy.wire.errors import ErrorCode
+
 from tests.support.ports import World
 
 
@@ -17,11 +19,11 @@ class Keeper:
     def __init__(self) -> None:
         self.asked: list[Any] = []
 
-    async def ensure(self, connection: Any, topics: Iterable[str]) -> dict[str, ErrorCode]:
+    async def ensure(self, connection: Any, topics: Iterable[str], _work: Work = AT_ONCE) -> dict[str, ErrorCode]:
         self.asked.append(list(topics))
         return {}
 
-    async def resolve(self, connection: Any, topic_ids: Iterable[bytes]) -> None:
+    async def resolve(self, connection: Any, topic_ids: Iterable[bytes], _work: Work = AT_ONCE) -> None:
         self.asked.append(list(topic_ids))
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-
-from proxy.views import state_records
-from proxy.views.model.catalog import Binding, ViewCatalog
-from proxy.views.model.plans import Plan
-from proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.views import state_records
+from kafka_share_proxy.views.model.catalog import Binding, ViewCatalog
+from kafka_share_proxy.views.model.plans import Plan
+from kafka_share_proxy.wire.errors import RemoteProtocolError
 
 BINDING = Binding(b"v" * 16, b"b" * 16)
 PLAN = Plan("hot", (0, 77, 4_000_000_000), "orders")
@@ -63,3 +62,14 @@ def test_what_cannot_be_read_is_refused_and_changes_nothing(key: bytes | None, v
     with pytest.raises(RemoteProtocolError):
         state_records.take_in(catalog, key, value)
     assert catalog.bound == catalog.plans == ()
+
+
+def test_weights_of_a_plan_are_stored_where_earlier_proxies_ignore_them() -> None:
+    """In a tagged field: the version of the value stays 0, and a plan without weights has the same bytes as before."""
+    catalog = ViewCatalog()
+    weighted = Plan("hot", (0, 77), "orders", (0.25, 0.75))
+    state_records.take_in(catalog, state_records.plan_key("hot"), state_records.plan_value(weighted))
+    (stored,) = catalog.plans
+    assert stored.weights == (0.25, 0.75)
+    bare = state_records.plan_value(Plan("hot", (0, 77), "orders"))
+    assert state_records.plan_value(weighted).startswith(bare[:-1])

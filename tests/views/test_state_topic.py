@@ -7,15 +7,15 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 import trio.testing
+from kafka_share_proxy.brokers.internal_topics import TopicRefused
+from kafka_share_proxy.brokers.own_client import OwnClient
+from kafka_share_proxy.brokers.own_connection import OwnSettings
+from kafka_share_proxy.brokers.replaced import SILENT_S, Replaced
+from kafka_share_proxy.views.state_records import TOPIC
+from kafka_share_proxy.views.state_topic import ViewTopic
+from kafka_share_proxy.wire.errors import UpstreamLost
+from kafka_share_proxy.wire.values import Address
 
-from proxy.brokers.internal_topics import TopicRefused
-from proxy.brokers.own_client import OwnClient
-from proxy.brokers.own_connection import OwnSettings
-from proxy.brokers.replaced import SILENT_S, Replaced
-from proxy.views.state_records import TOPIC
-from proxy.views.state_topic import ViewTopic
-from proxy.wire.errors import UpstreamLost
-from proxy.wire.values import Address
 from tests.support.small_broker import Net
 from tests.support.view_log import LEADER, ViewsBroker, client
 
@@ -50,7 +50,7 @@ async def test_what_is_appended_is_read(nursery: trio.Nursery) -> None:
 
 
 async def test_reading_goes_on_where_it_was_and_waits(nursery: trio.Nursery, autojump_clock: object) -> None:
-    """A batch that begins before the position gives only what is new; nothing new is an empty answer in time."""
+    """A batch that begins before the position gives only what is new; nothing new is an empty response in time."""
     broker = there()
     topic = ViewTopic(client(nursery, broker))
     broker.log = [(b"a", b"1"), (b"b", b"2")]

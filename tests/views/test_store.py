@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from proxy.views import state_records
-from proxy.views.model.catalog import Binding, ViewCatalog
-from proxy.views.store import MemoryViewStore
+from kafka_share_proxy.views import state_records
+from kafka_share_proxy.views.model.catalog import Binding, ViewCatalog
+from kafka_share_proxy.views.store import MemoryViewStore
 
 
 def test_what_is_stored_is_known_at_once_and_the_store_says_that_it_does_not_last() -> None:

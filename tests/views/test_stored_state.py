@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 import trio
+from kafka_share_proxy.durable.topic_guard import LOOK_S as GUARD_LOOK_S
+from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.views import state_records
+from kafka_share_proxy.views.model.catalog import Binding, ViewCatalog
+from kafka_share_proxy.views.model.plans import Plan
+from kafka_share_proxy.views.state_records import TOPIC
+from kafka_share_proxy.views.stored_state import FACTS_MAX, ViewState
+from kafka_share_proxy.wire.errors import ProxyError
 
-from proxy.loop.promise import Promise
-from proxy.views import state_records
-from proxy.views.model.catalog import Binding, ViewCatalog
-from proxy.views.model.plans import Plan
-from proxy.views.state_records import TOPIC
-from proxy.views.stored_state import FACTS_MAX, ViewState
-from proxy.wire.errors import ProxyError
 from tests.support.view_log import ViewsBroker, client
 
 BINDING = Binding(b"v" * 16, b"b" * 16)
@@ -169,9 +170,43 @@ async def test_records_that_cannot_be_read_are_passed_over(nursery: trio.Nursery
 
 
 async def test_waiting_facts_are_bounded(nursery: trio.Nursery) -> None:
-    """One more is refused at once."""
+    """One more is refused immediately."""
     state = ViewState(ViewCatalog(), lambda: client(nursery, there()), LOOK_S, lambda *_, **__: None)
     for _ in range(FACTS_MAX):
         assert not state.store(*FACT).done
     with pytest.raises(ProxyError, match=str(FACTS_MAX)):
         state.store(*FACT).result()
+
+
+async def test_settings_of_a_topic_that_is_created_later_are_watched(
+    nursery: trio.Nursery, autojump_clock: Any
+) -> None:
+    """Another proxy creates it with its first fact."""
+    broker = ViewsBroker()
+    world = World(nursery, broker)
+    await trio.sleep(2.5 * LOOK_S)
+    broker.topics = {TOPIC: 1}
+    await trio.sleep(2 * LOOK_S)
+    broker.settings = {"cleanup.policy": "delete"}
+    await trio.sleep(GUARD_LOOK_S + 1)
+    assert "--add-config cleanup.policy=compact" in world.state.off
+
+
+async def test_topic_that_is_not_compacted_takes_no_facts_until_it_is(
+    nursery: trio.Nursery, autojump_clock: Any
+) -> None:
+    """Also where the policy changes while it is in use."""
+    broker = there()
+    world = World(nursery, broker)
+    await settled(world.state.store(*FACT))
+    broker.settings = {"cleanup.policy": "delete"}
+    await trio.sleep(GUARD_LOOK_S + 1)
+    assert "--add-config cleanup.policy=compact" in world.state.off
+    with pytest.raises(ProxyError, match=r"cleanup\.policy=delete"):
+        await settled(world.state.store(*FACT))
+    assert broker.log == [FACT]
+    broker.settings = {"cleanup.policy": "compact"}
+    await trio.sleep(GUARD_LOOK_S + 1)
+    assert world.state.off == ""
+    await settled(world.state.store(*FACT))
+    assert world.notes.count("state-topic-unsafe") == world.notes.count("state-topic-safe") == 1

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from proxy.forwarding.offered_versions import client_facing
-from proxy.views import view_apis
-from proxy.views.view_apis import APIS
+from kafka_share_proxy.forwarding.offered_versions import client_facing
+from kafka_share_proxy.views import view_apis
+from kafka_share_proxy.views.view_apis import APIS
+
 from tests.support.view_broker import World
 
 

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import strategies as st
-
-from proxy.wire import layouts, records
-from proxy.wire.records import Record
+from kafka_share_proxy.wire import layouts, records
+from kafka_share_proxy.wire.records import Record
 
 EXTREMES = (0, 1, 2, 0x7F, 0x80, 0xFE, 0xFF)
 _CONTENT = (

@@ -8,8 +8,7 @@ from typing import Any
 
 import aiokafka.record.default_records as aiokafka_records
 import aiokafka.record.memory_records as aiokafka_memory_records
-
-from proxy.wire import compression
+from kafka_share_proxy.wire import compression
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas by a deprecated function
@@ -23,7 +22,7 @@ MEMORY_RECORDS: dict[str, Any] = {
     "aiokafka": aiokafka_memory_records.MemoryRecords,
     "kafka-python": kafka_python_memory_records.MemoryRecords,
 }
-"""What finds the batches of an answer, by client."""
+"""What finds the batches of a response, by client."""
 
 CLIENT_CODECS = [
     (c, codec) for c in DEFAULT for codec in range(5) if (c, codec) != ("kafka-python", compression.SNAPPY)

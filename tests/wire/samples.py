@@ -6,8 +6,8 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from proxy.wire import registry, specs
-from proxy.wire.specs import FieldSpec, MessageSpec, StructSpec
+from kafka_share_proxy.wire import registry, specs
+from kafka_share_proxy.wire.specs import FieldSpec, MessageSpec, StructSpec
 
 BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 STRINGS = ("", "a", "topic-1", "Grüße, 世界 🦜", "x" * 126, "x" * 127, "y" * 128, "z" * 300)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from proxy.wire import registry
-from proxy.wire.api_key import ApiKey
-from proxy.wire.specs import snake_case
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.specs import snake_case
 
 
 def test_the_names_are_those_of_the_message_definitions() -> None:

@@ -1,4 +1,4 @@
-"""The table of an answer's batches: what the extension makes of bytes is what its twin makes of them."""
+"""The table of a response's batches: what the extension makes of bytes is what its twin makes of them."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pytest
-
-from proxy.wire import batches, compression, records
-from proxy.wire.batches import ABORTED, KEPT, MARKER, Batch, BatchTable, split_complete
-from proxy.wire.errors import RemoteProtocolError
-from proxy.wire.records import Record
+from kafka_share_proxy.wire import batches, compression, records
+from kafka_share_proxy.wire.batches import ABORTED, KEPT, MARKER, Batch, BatchTable, split_complete
+from kafka_share_proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.wire.records import Record
 
 needs_c = pytest.mark.skipif(batches.KERNEL != "c", reason="the extension was not built here")
 
 
 class Aborted(NamedTuple):
-    """As an answer names it."""
+    """As a response names it."""
 
     producer_id: int
     first_offset: int
@@ -120,7 +119,7 @@ def test_damaged_bytes_are_refused_alike(seed: int) -> None:
 
 
 def test_a_cut_off_batch_ends_the_table() -> None:
-    """Brokers cut an answer at a number of bytes: wherever that is, the whole batches before it are found."""
+    """Brokers cut a response at a number of bytes: wherever that is, the whole batches before it are found."""
     first, second = data(0, 2, 1), data(3, 5, 1)
     for cut in range(len(first + second)):
         found, size = split_complete((first + second)[:cut])
@@ -195,6 +194,6 @@ def test_a_producer_may_abort_twice() -> None:
 
 
 def test_an_emptied_marker_ends_nothing() -> None:
-    """Compaction leaves a control batch without its record; Kafka's consumer goes on skipping, too."""
+    """Compaction leaves a control batch without its record; Kafka's consumer continues skipping, too."""
     log = [data(0, 0, 1), marker(1, 1, emptied=True), data(2, 2, 1)]
     assert ranges(log, [Aborted(1, 0)]) == [(0, 0), (2, 2)]

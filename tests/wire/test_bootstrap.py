@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from proxy.wire.bootstrap import BadServer, servers
+from kafka_share_proxy.wire.bootstrap import BadServer, servers
 
 
 def test_servers_are_listed_each_once_in_their_order() -> None:

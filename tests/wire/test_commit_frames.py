@@ -6,10 +6,9 @@ import random
 from typing import Any
 
 import pytest
-
-from proxy.wire import commit_frames, frames, messages
-from proxy.wire.commit_frames import PARTITIONS_MAX, VERSIONS, _twin_accepted, _twin_read, _twin_rewritten
-from proxy.wire.values import ZERO_UUID
+from kafka_share_proxy.wire import commit_frames, frames, messages
+from kafka_share_proxy.wire.commit_frames import PARTITIONS_MAX, VERSIONS, _twin_accepted, _twin_read, _twin_rewritten
+from kafka_share_proxy.wire.values import ZERO_UUID
 
 OFFSET_COMMIT, IDS_SINCE, EPOCH_SINCE, INSTANCE_SINCE = 8, 10, 6, 7
 KERNELS = [commit_frames.read, _twin_read]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kafka_share_proxy.wire import registry, specs
+from kafka_share_proxy.wire.errors import LocalProtocolError, RemoteProtocolError
 
-from proxy.wire import registry, specs
-from proxy.wire.errors import LocalProtocolError, RemoteProtocolError
 from tests.wire.samples import Samples, every_codec
 
 ROUNDS = 3

@@ -8,9 +8,8 @@ import struct
 import sys
 
 import pytest
-
-from proxy.wire import compression
-from proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.wire import compression
+from kafka_share_proxy.wire.errors import RemoteProtocolError
 
 CODECS = [compression.GZIP, compression.SNAPPY, compression.LZ4, compression.ZSTD]
 DATA = b"some records " * 5_000

@@ -6,10 +6,10 @@ import random
 import tracemalloc
 
 import pytest
+from kafka_share_proxy.wire import decoding, registry, specs
+from kafka_share_proxy.wire.compiler import Codec
+from kafka_share_proxy.wire.errors import RemoteProtocolError
 
-from proxy.wire import decoding, registry, specs
-from proxy.wire.compiler import Codec
-from proxy.wire.errors import RemoteProtocolError
 from tests.wire.samples import Samples, every_codec
 
 HUGE = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\xff\x07", b"\x80\x80\x80\x80\x08")
@@ -21,7 +21,7 @@ AMPLIFICATION_MAX = 400
 
 
 def refused(codec: Codec, data: bytes) -> bool:
-    """Whether the bytes are refused; anything but a message or RemoteProtocolError fails the test."""
+    """True if the bytes are refused; anything but a message or RemoteProtocolError fails the test."""
     try:
         codec.decode(data)
     except RemoteProtocolError:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
-from proxy.wire import registry
-from proxy.wire.errors import LocalProtocolError
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import LocalProtocolError
 
 GROUPS = "DeleteGroupsRequest"
 FETCH = registry.message("FetchRequest")

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from kafka_share_proxy.wire import endpoints, registry, specs
+from kafka_share_proxy.wire.endpoints import Endpoint
+from kafka_share_proxy.wire.errors import LocalProtocolError, RemoteProtocolError
+from kafka_share_proxy.wire.specs import FieldSpec, StructSpec
 
-from proxy.wire import endpoints, registry, specs
-from proxy.wire.endpoints import Endpoint
-from proxy.wire.errors import LocalProtocolError, RemoteProtocolError
-from proxy.wire.specs import FieldSpec, StructSpec
 from tests.wire.samples import Samples
 
 ROUNDS = 12

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
-from proxy.wire import registry
-from proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import ErrorCode
 
 NEWER = 30_137
 """No release of Kafka has this code."""

@@ -8,9 +8,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
-
-from proxy.wire import extract, specs
-from proxy.wire.specs import SchemaError
+from kafka_share_proxy.wire import extract, specs
+from kafka_share_proxy.wire.specs import SchemaError
 
 COMMENTED = """// A licence.
 {

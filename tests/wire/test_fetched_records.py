@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Producer
+from kafka_share_proxy.wire import compression, records
+from kafka_share_proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.wire.fetched_records import RUN_BYTES, fetched_records
+from kafka_share_proxy.wire.records import Record
 
-from proxy.wire import compression, records
-from proxy.wire.errors import RemoteProtocolError
-from proxy.wire.fetched_records import RUN_BYTES, fetched_records
-from proxy.wire.records import Record
 from tests.support.raw import Raw, until
 from tests.wire.any_records import damaged, some_batch, with_fields
 from tests.wire.clients import CLIENT_CODECS, DEFAULT
@@ -151,7 +151,7 @@ def test_offsets_that_go_back_are_left_out() -> None:
 
 @pytest.mark.parametrize("position", [8, 16, 23])
 def test_a_wrong_header_raises_when_its_turn_comes(position: int) -> None:
-    """Where no batch can be, no batch behind it can be found."""
+    """Where no batch can be, no batch after it can be found."""
     spoilt = bytearray(data(2, 3))
     spoilt[position] = 0xFF
     coming = fetched_records(data(0, 1) + bytes(spoilt), 0)
@@ -288,7 +288,7 @@ def produced(bootstrap: str, topic: str, codec: str, rounds: Iterable[str]) -> l
 
 
 def fetched(raw: Raw, topic: str, position: int, *, is_committed: bool) -> Any:
-    """The entry of an answer."""
+    """The entry of a response."""
     wanted = {"partition": 0, "fetch_offset": position, "partition_max_bytes": 9_000}
     answer = raw.ask(
         "Fetch", 12, max_wait_ms=100, min_bytes=1, session_epoch=-1, isolation_level=int(is_committed),

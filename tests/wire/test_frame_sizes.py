@@ -5,8 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-
-from proxy.wire.frame_sizes import ANSWER_MIN, REQUEST_MIN, hint, wrong_size
+from kafka_share_proxy.wire.frame_sizes import ANSWER_MIN, REQUEST_MIN, hint, wrong_size
 
 
 def test_sizes_of_kafka_frames_are_not_taken_for_something_else() -> None:
@@ -32,5 +31,5 @@ def test_a_wrong_size_is_told_with_what_it_looks_like(first: bytes, words: str) 
 
 
 def test_the_shortest_frames() -> None:
-    """An answer has a correlation id at least, a request key and version before it."""
+    """A response has a correlation id at least, a request key and version before it."""
     assert (ANSWER_MIN, REQUEST_MIN) == (4, 8)

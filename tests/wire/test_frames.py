@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-
-from proxy.wire import frames, layouts, registry
-from proxy.wire.errors import RemoteProtocolError
-from proxy.wire.headers import RequestHeader
+from kafka_share_proxy.wire import frames, layouts, registry
+from kafka_share_proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.wire.headers import RequestHeader
 
 Request = registry.message("HeartbeatRequest")
 Response = registry.message("HeartbeatResponse")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-
-from proxy.wire.api_key import ApiKey
-from proxy.wire.errors import LocalProtocolError
-from proxy.wire.group_place import GroupPlace, group_place
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import LocalProtocolError
+from kafka_share_proxy.wire.group_place import GroupPlace, group_place
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-
-from proxy.wire import headers, layouts, registry
-from proxy.wire.api_key import ApiKey
-from proxy.wire.errors import LocalProtocolError, RemoteProtocolError
-from proxy.wire.headers import RequestHeader
-from proxy.wire.registry import UnknownVersion
+from kafka_share_proxy.wire import headers, layouts, registry
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import LocalProtocolError, RemoteProtocolError
+from kafka_share_proxy.wire.headers import RequestHeader
+from kafka_share_proxy.wire.registry import UnknownVersion
 
 VERSIONS = [
     (key, v) for key in registry.API_KEYS for v in range(registry.versions(key)[0], registry.versions(key)[1] + 1)
@@ -74,7 +73,7 @@ def test_request_headers_as_construct_has_them(
 
 @pytest.mark.parametrize("tags", [(), ((3, b"abc"),)])
 def test_response_headers_as_construct_has_them(tags: tuple[tuple[int, bytes], ...]) -> None:
-    """The body begins behind the tag section where there is one."""
+    """The body begins after the tag section where there is one."""
     data = headers.encode_response_header(78, 2, 99, tags)
     reference = {"correlation_id": 99, "tags": [{"tag": tag, "data": content} for tag, content in tags]}
     assert data == layouts.RESPONSE_HEADER_V1.build(reference)
@@ -85,7 +84,7 @@ def test_response_headers_as_construct_has_them(tags: tuple[tuple[int, bytes], .
 
 
 def test_client_ids_that_are_not_utf8_are_taken() -> None:
-    """A client with an old encoding is served by brokers too; the bytes that go on are its own anyway."""
+    """A client with an old encoding is served by brokers too; the bytes that continue are its own anyway."""
     frame = bytes.fromhex("0012 0000 00000001 0003 ff6162".replace(" ", ""))
     assert headers.decode_request_header(frame)[0].client_id == "\ufffdab"
 

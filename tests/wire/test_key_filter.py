@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from proxy.wire import messages, registry
-from proxy.wire.key_filter import LAYOUT_VERSION, MURMUR2, TAG, NullKeys
+from kafka_share_proxy.wire import messages, registry
+from kafka_share_proxy.wire.key_filter import LAYOUT_VERSION, MURMUR2, TAG, NullKeys
 
 
 def test_defaults_of_the_field_are_the_layout_and_the_hash_that_are_known() -> None:

@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-
-from proxy.wire.key_hash import hash_of_record, murmur2
+from kafka_share_proxy.wire.key_hash import hash_of_record, murmur2
 
 VECTORS: dict[str, int] = json.loads((Path(__file__).parent / "hash_vectors.json").read_text())["vectors"]
 

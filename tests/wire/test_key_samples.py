@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from kafka_share_proxy.wire import key_samples, record_positions, records
+from kafka_share_proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.wire.key_hash import hash_of_record
+from kafka_share_proxy.wire.key_samples import BUCKETS, KEY_MAX, ROW, KeySample, buckets
+from kafka_share_proxy.wire.records import Record
 
-from proxy.wire import key_samples, record_positions, records
-from proxy.wire.errors import RemoteProtocolError
-from proxy.wire.key_hash import hash_of_record
-from proxy.wire.key_samples import BUCKETS, ROW, KeySample, buckets
-from proxy.wire.records import Record
 from tests.wire.any_records import batches_of_records, damaged, some_batch
 
 KERNELS: dict[str, Any] = {"python": (key_samples._twin_sample, key_samples._twin_tally)}
@@ -24,12 +24,13 @@ every_kernel = pytest.mark.parametrize("kernel", KERNELS)
 needs_c = pytest.mark.skipif(record_positions.KERNEL != "c", reason="the extension was not built here")
 
 
-def expected(found: list[Record], first: int, every: int) -> tuple[bytes, bytes]:
+def expected(found: list[Record], first: int, every: int) -> tuple[bytes, bytes, bytes | None]:
     keyed, null = b"", b""
+    keys = [record.key for record in found[first::every] if record.key is not None]
     for record in found[first::every]:
         row = ROW.pack(hash_of_record(record.key, record.offset), len(record.key or b"") + len(record.value or b""))
         keyed, null = (keyed, null + row) if record.key is None else (keyed + row, null)
-    return keyed, null
+    return keyed, null, keys[0] if keys and len(keys[0]) <= KEY_MAX else None
 
 
 @every_kernel
@@ -68,8 +69,24 @@ def test_the_kernels_agree_about_damaged_batches() -> None:
 def test_buckets_are_the_upper_bits_of_the_hash(kernel: str) -> None:
     counts, sizes = buckets()
     samples = [(0, 5), (0xFFFFF, 6), (0x100000, 7), (0xFFFFFFFF, 8)]
-    KERNELS[kernel][1](b"".join(ROW.pack(*each) for each in samples), counts, sizes)
+    assert KERNELS[kernel][1](b"".join(ROW.pack(*each) for each in samples), counts, sizes, 1) == 1
     assert {at: (counts[at], sizes[at]) for at in range(BUCKETS) if counts[at]} == {0: (2, 11), 1: (1, 7), 4095: (1, 8)}
+
+
+@every_kernel
+def test_each_sample_adds_its_weight_and_pairs_in_a_bucket_are_counted(kernel: str) -> None:
+    counts, sizes = buckets()
+    samples = b"".join(ROW.pack(hashed, 10) for hashed in (5, 6, 7, 1 << 20))
+    assert KERNELS[kernel][1](samples, counts, sizes, 3) == 3
+    assert KERNELS[kernel][1](samples[:8], counts, sizes, 1) == 0
+    assert (counts[0], sizes[0], counts[1], sizes[1]) == (10, 100, 3, 30)
+
+
+@every_kernel
+def test_a_key_that_is_long_is_not_returned(kernel: str) -> None:
+    for size, is_kept in ((KEY_MAX, True), (KEY_MAX + 1, False)):
+        batch = records.build_batch(0, [Record(key=b"k" * size, value=b"", offset=0)])
+        assert (KERNELS[kernel][0](memoryview(batch)[61:], 1, 0, 0, 1)[2] is not None) == is_kept
 
 
 @every_kernel
@@ -77,8 +94,8 @@ def test_buckets_are_the_upper_bits_of_the_hash(kernel: str) -> None:
     ("samples", "wide"), [(b"1234567", BUCKETS), (b"12345678", BUCKETS - 1)], ids=["half a sample", "few buckets"]
 )
 def test_what_does_not_fit_is_refused(kernel: str, samples: bytes, wide: int) -> None:
-    with pytest.raises(ValueError, match="no such samples or buckets"):
-        KERNELS[kernel][1](samples, array("I", bytes(4 * wide)), buckets()[1])
+    with pytest.raises(ValueError, match="no such samples, buckets or weight"):
+        KERNELS[kernel][1](samples, array("I", bytes(4 * wide)), buckets()[1], 1)
 
 
 @every_kernel

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
+from kafka_share_proxy.wire import registry, specs
+from kafka_share_proxy.wire.specs import FieldSpec, StructSpec, snake_case
 from kio.index import load_entity_schema
 from kio.schema.errors import ErrorCode
 from kio.schema.index import schema_name_map
@@ -16,8 +18,6 @@ from kio.serial import entity_reader, entity_writer
 from kio.serial._introspect import EntityField, EntityTupleField, classify_field
 from kio.static.constants import EntityType
 
-from proxy.wire import registry, specs
-from proxy.wire.specs import FieldSpec, StructSpec, snake_case
 from tests.wire.samples import Samples, present
 
 ROUNDS = 4
@@ -70,7 +70,7 @@ PAIRS = list(pairs())
 
 
 def same(ours: Any, theirs: Any) -> bool:
-    """Whether a value of ours is kio's, whatever type kio gives it."""
+    """True if a value of ours is kio's, whatever type kio gives it."""
     if isinstance(theirs, uuid.UUID):
         return bool(ours == theirs.bytes)
     if isinstance(theirs, datetime.timedelta):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 from construct import ConstructError
-
-from proxy.wire import layouts
+from kafka_share_proxy.wire import layouts
 
 
 def test_request_headers_by_hand() -> None:

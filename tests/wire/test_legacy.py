@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.wire import compression, legacy, records
+from kafka_share_proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.wire.records import LOG_APPEND_TIME, Record
 
-from proxy.wire import compression, legacy, records
-from proxy.wire.errors import RemoteProtocolError
-from proxy.wire.records import LOG_APPEND_TIME, Record
 from tests.wire.old_messages import TIMESTAMP, message, wrapper
 
 LIMIT = 1 << 20

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pytest
-
-from proxy.wire import messages, registry
+from kafka_share_proxy.wire import messages, registry
 
 Request = registry.message("ShareFetchRequest")
 
 
 def test_one_class_has_the_fields_of_all_versions() -> None:
-    """Also those that no valid version has any more; nested structures are attributes by their schema name."""
+    """Also those that no valid version has any longer; nested structures are attributes by their schema name."""
     assert {"group_id", "batch_size", "share_acquire_mode", "is_renew_ack"} <= set(Request.FIELDS)
     batch = Request.AcknowledgementBatch(first_offset=1, last_offset=2, acknowledge_types=[1])
     assert batch.last_offset == 2

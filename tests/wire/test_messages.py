@@ -6,8 +6,7 @@ import subprocess
 import sys
 
 import pytest
-
-from proxy.wire import message_classes, messages, registry
+from kafka_share_proxy.wire import message_classes, messages, registry
 
 
 def test_a_class_is_found_by_its_name() -> None:
@@ -25,8 +24,7 @@ def test_a_name_that_no_definition_has_is_an_attribute_error() -> None:
 
 def test_no_class_is_made_before_it_is_named() -> None:
     """Making all of them takes a tenth of a second, which no command should wait for at its start."""
-    code = (
-        "import proxy.app.cli, proxy.app.composition\nfrom proxy.wire import message_classes as m\nprint(*m._CLASSES)"
-    )
+    code = "import kafka_share_proxy.app.cli, kafka_share_proxy.app.composition\n"
+    code += "from kafka_share_proxy.wire import message_classes as m\nprint(*m._CLASSES)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split() == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.wire.partitioner import partition_for
+from kafka_share_proxy.wire.partitioner import partition_for
 
 
 def test_partition_is_never_negative():

@@ -11,13 +11,13 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from kafka_share_proxy.wire import frames, headers, prefixes, registry
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import LocalProtocolError, RemoteProtocolError
+from kafka_share_proxy.wire.prefixes import AnyBegins, ArrayAt, EachOf, FieldOf, PlaceOf, PrefixReader, Unread
+from kafka_share_proxy.wire.source import Source
+from kafka_share_proxy.wire.specs import FIXED_SIZES, FieldSpec
 
-from proxy.wire import frames, headers, prefixes, registry
-from proxy.wire.api_key import ApiKey
-from proxy.wire.errors import LocalProtocolError, RemoteProtocolError
-from proxy.wire.prefixes import AnyBegins, ArrayAt, EachOf, FieldOf, PlaceOf, PrefixReader, Unread
-from proxy.wire.source import Source
-from proxy.wire.specs import FIXED_SIZES, FieldSpec
 from tests.wire.samples import Samples
 
 VERSIONS = [
@@ -258,7 +258,7 @@ def test_a_place_is_where_the_field_begins() -> None:
 
 
 def test_elements_of_an_answer_are_read_one_by_one() -> None:
-    """As a list of topics is gone through in an answer about all of them."""
+    """As a list of topics is gone through in a response about all of them."""
     message = registry.message("MetadataResponse")
     topics = [message.MetadataResponseTopic(name=name, partitions=[]) for name in ("a", "bc")]
     for version in range(registry.versions(3)[0], registry.versions(3)[1] + 1):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
-from proxy.wire import primitives
-from proxy.wire.errors import LocalProtocolError, RemoteProtocolError
+from kafka_share_proxy.wire import primitives
+from kafka_share_proxy.wire.errors import LocalProtocolError, RemoteProtocolError
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pickle
 
 import pytest
-
-from proxy.wire.errors import RemoteProtocolError
-from proxy.wire.record_headers import RecordHeaders, behind_headers
+from kafka_share_proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.wire.record_headers import RecordHeaders, behind_headers
 
 RAW = b"\x02a\x02b\x06n\xc3\xa9\x01"
 

@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
+from kafka_share_proxy.wire import record_positions, records
+from kafka_share_proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.wire.key_hash import hash_of_record
+from kafka_share_proxy.wire.record_headers import RecordHeaders
+from kafka_share_proxy.wire.record_positions import COLUMNS, ROW_BYTES, RecordPositions
+from kafka_share_proxy.wire.records import Record
+from kafka_share_proxy.wire.varints import varlong
 
-from proxy.wire import record_positions, records
-from proxy.wire.errors import RemoteProtocolError
-from proxy.wire.key_hash import hash_of_record
-from proxy.wire.record_headers import RecordHeaders
-from proxy.wire.record_positions import COLUMNS, ROW_BYTES, RecordPositions
-from proxy.wire.records import Record
-from proxy.wire.varints import varlong
 from tests.wire.any_records import as_construct_reads_them, batches_of_records, damaged, some_batch, with_fields
 
 TWIN = (record_positions._twin_find, record_positions._twin_build, record_positions._twin_hashes)
@@ -34,7 +34,7 @@ def area_of(batch: bytes) -> bytes:
 
 
 def columns(kernel: str, batch: bytes, append_time: int | None = None) -> bytes:
-    """What it finds in an uncompressed batch."""
+    """Return what it finds in an uncompressed batch."""
     (header,) = records.iter_batches(batch)
     count, first, last = header.records_count, header.base_offset, header.last_offset
     return KERNELS[kernel][0](memoryview(batch)[61:], count, first, last, header.base_timestamp, append_time)

@@ -7,11 +7,11 @@ import struct
 from typing import Any
 
 import pytest
+from kafka_share_proxy.wire import record_positions, record_runs, records
+from kafka_share_proxy.wire.record_positions import RecordPositions
+from kafka_share_proxy.wire.records import Record
+from kafka_share_proxy.wire.varints import varlong
 
-from proxy.wire import record_positions, record_runs, records
-from proxy.wire.record_positions import RecordPositions
-from proxy.wire.records import Record
-from proxy.wire.varints import varlong
 from tests.wire.any_records import damaged, some_batch
 
 KERNELS: dict[str, Any] = {"python": record_runs._twin_find_run}

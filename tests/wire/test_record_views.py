@@ -7,11 +7,11 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kafka_share_proxy.wire import records
+from kafka_share_proxy.wire.record_positions import RecordPositions
+from kafka_share_proxy.wire.record_views import BUILT_AT_ONCE, LazyRecords
+from kafka_share_proxy.wire.records import LOG_APPEND_TIME, Record
 
-from proxy.wire import records
-from proxy.wire.record_positions import RecordPositions
-from proxy.wire.record_views import BUILT_AT_ONCE, LazyRecords
-from proxy.wire.records import LOG_APPEND_TIME, Record
 from tests.wire.any_records import batches_of_records, some_batch
 
 
@@ -79,7 +79,7 @@ def test_a_control_batch_tells_of_its_transaction() -> None:
 
 
 def test_they_begin_at_an_offset() -> None:
-    """At the first behind it where compaction took it away."""
+    """At the first after it where compaction took it away."""
     found = at(10, 12, 13, 20)
     assert [offsets(found.from_offset(n)) for n in (0, 10)] == [[10, 12, 13, 20]] * 2
     assert [offsets(found.from_offset(n)) for n in (11, 12, 14, 20, 21)] == [[12, 13, 20], [12, 13, 20], [20], [20], []]

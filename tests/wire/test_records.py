@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from kafka_share_proxy.wire import compression, layouts, records
+from kafka_share_proxy.wire.batches import split_complete
+from kafka_share_proxy.wire.errors import LocalProtocolError, RemoteProtocolError
+from kafka_share_proxy.wire.records import Record
 
-from proxy.wire import compression, layouts, records
-from proxy.wire.batches import split_complete
-from proxy.wire.errors import LocalProtocolError, RemoteProtocolError
-from proxy.wire.records import Record
 from tests.wire.clients import CLIENT_CODECS, DEFAULT, LegacyRecordBatchBuilder
 
 RECORDS = [
@@ -213,7 +213,7 @@ def test_messages_of_old_formats(magic: int, codec: int) -> None:
 
 
 def test_a_cut_off_batch_ends_the_walk() -> None:
-    """Brokers cut an answer at a number of bytes: wherever that is, the whole batches before it are found."""
+    """Brokers cut a response at a number of bytes: wherever that is, the whole batches before it are found."""
     data = records.build_batch(0, RECORDS) + records.build_batch(3, RECORDS)
     first = headers_of(data)[0]
     for cut in range(len(data)):
@@ -226,7 +226,7 @@ def test_a_cut_off_batch_ends_the_walk() -> None:
 
 
 def test_the_walk_takes_any_buffer() -> None:
-    """A view into an answer, from any position."""
+    """A view into a response, from any position."""
     data = b"answer" + records.build_batch(7, RECORDS)
     (header,) = records.iter_batches(memoryview(data), 6)
     assert (header.position, header.base_offset) == (6, 7)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-
-from proxy.wire import registry
-from proxy.wire.compiler import Codec
-from proxy.wire.errors import ProxyError
-from proxy.wire.registry import UnknownVersion
-from proxy.wire.specs import SchemaError
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.compiler import Codec
+from kafka_share_proxy.wire.errors import ProxyError
+from kafka_share_proxy.wire.registry import UnknownVersion
+from kafka_share_proxy.wire.specs import SchemaError
 
 
 def test_apis_with_a_version() -> None:

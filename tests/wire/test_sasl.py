@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.wire import messages, sasl
+from kafka_share_proxy.wire.errors import ErrorCode
 from scramp import ScramMechanism
-
-from proxy.wire import messages, sasl
-from proxy.wire.errors import ErrorCode
 
 
 def test_plain_is_one_token_without_an_authorization_id() -> None:

@@ -10,8 +10,7 @@ from typing import Any
 
 import kafkaprotocol
 import pytest
-
-from proxy.wire import frames, registry
+from kafka_share_proxy.wire import frames, registry
 
 CASES = [(18, version) for version in range(4)] + [(3, version) for version in range(13)]
 
@@ -50,7 +49,7 @@ def plain(value: Any) -> Any:
 
 
 def same(theirs: Any, ours: Any) -> bool:
-    """Whether all that it read is what we wrote."""
+    """True if all that it read is what we wrote."""
     if isinstance(theirs, dict):
         return all(same(value, getattr(ours, name)) for name, value in theirs.items())
     if isinstance(theirs, list):

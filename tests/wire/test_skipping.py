@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.skipping import Skipper
 
-from proxy.wire import registry
-from proxy.wire.skipping import Skipper
 from tests.wire.samples import Samples, every_codec
 
 NAMES = [(name, version) for name, version in every_codec() if name.endswith("Response")]

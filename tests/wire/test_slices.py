@@ -7,17 +7,17 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import RemoteProtocolError, TooManyElements
+from kafka_share_proxy.wire.source import PAUSE_EVERY
 
-from proxy.wire import registry
-from proxy.wire.errors import RemoteProtocolError, TooManyElements
-from proxy.wire.source import PAUSE_EVERY
 from tests.wire.samples import Samples, every_codec
 
 ENOUGH = 1_000_000
 
 
 def driven(slices: Generator[None, None, Any]) -> tuple[Any, int]:
-    """What a generator returns, and how often it paused."""
+    """Return what a generator returns, and how often it paused."""
     for pauses in range(ENOUGH):
         try:
             next(slices)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
-from proxy.wire import specs
-from proxy.wire.source import Source
+from kafka_share_proxy.wire import specs
+from kafka_share_proxy.wire.source import Source
 
 
 def source(name: str, version: int) -> Source:

@@ -6,10 +6,9 @@ import copy
 from typing import Any
 
 import pytest
-
-from proxy.wire import specs
-from proxy.wire.specs import LATEST, NO_VERSIONS, SchemaError, VersionRange
-from proxy.wire.values import ZERO_UUID
+from kafka_share_proxy.wire import specs
+from kafka_share_proxy.wire.specs import LATEST, NO_VERSIONS, SchemaError, VersionRange
+from kafka_share_proxy.wire.values import ZERO_UUID
 
 PLAIN: dict[str, Any] = {
     "type": "data",
@@ -141,7 +140,7 @@ def test_attribute_names(name: str, attribute: str) -> None:
 
 
 def test_a_definition_can_be_had_when_no_file_can_be_opened_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A proxy without a free descriptor goes on, and so does one whose package was replaced under it."""
+    """A proxy without a free descriptor continues, and so does one whose package was replaced under it."""
     specs.document("MetadataRequest")
 
     def no_files() -> None:

@@ -8,8 +8,8 @@ from functools import cache
 from typing import Any
 
 import pytest
+from kafka_share_proxy.wire import messages, registry, specs, stubs
 
-from proxy.wire import messages, registry, specs, stubs
 from tests.wire.samples import Samples
 
 BUFFERS = (bytes, bytearray, memoryview)
@@ -34,7 +34,7 @@ def fields_of(node: ast.ClassDef) -> dict[str, ast.AnnAssign]:
 
 
 def fits(value: Any, annotation: ast.expr) -> bool:
-    """Whether a value is of the type that an annotation of the stub says."""
+    """True if a value is of the type that an annotation of the stub says."""
     match annotation:
         case ast.BinOp(left=left, right=right):
             return fits(value, left) or fits(value, right)
@@ -55,7 +55,7 @@ def fits(value: Any, annotation: ast.expr) -> bool:
 
 
 def all_fit(value: Any) -> bool:
-    """Whether a structure has the fields that the stub declares, each of its type."""
+    """True if a structure has the fields that the stub declares, each of its type."""
     fields = declared()[type(value).__qualname__]
     assert {*type(value).FIELDS, "unknown_tags"} == set(fields)
     wrong = [name for name, line in fields.items() if not fits(getattr(value, name), line.annotation)]
@@ -72,7 +72,7 @@ def classes() -> Iterator[tuple[str, Any]]:
 
 
 def test_the_stub_is_what_the_definitions_say() -> None:
-    assert stubs.TARGET.read_text() == stubs.text(), "run: python -m proxy.wire.stubs"
+    assert stubs.TARGET.read_text() == stubs.text(), "run: python -m kafka_share_proxy.wire.stubs"
 
 
 def test_every_structure_is_declared() -> None:

@@ -6,12 +6,12 @@ import io
 import struct
 
 import pytest
+from kafka_share_proxy.wire import compression, frames, records, registry, tree
+from kafka_share_proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.wire.records import Record
+from kafka_share_proxy.wire.registry import UnknownVersion
 from rich.console import Console
 
-from proxy.wire import compression, frames, records, registry, tree
-from proxy.wire.errors import RemoteProtocolError
-from proxy.wire.records import Record
-from proxy.wire.registry import UnknownVersion
 from tests.wire.samples import Samples, every_codec
 
 FETCH = registry.message("ShareFetchResponse")
@@ -128,7 +128,7 @@ def test_what_is_no_frame_is_said(data: bytes, said: str) -> None:
 
 
 def test_a_bad_frame_does_not_end_the_capture() -> None:
-    """The frames behind it are printed."""
+    """The frames after it are printed."""
     assert "HeartbeatRequest v4" in shown(b"\0\0\0\2ab" + HEARTBEAT)
 
 

@@ -6,9 +6,8 @@ import pytest
 from construct import ZigZag
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from proxy.wire.errors import RemoteProtocolError
-from proxy.wire.varints import read_varlong, varlong
+from kafka_share_proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.wire.varints import read_varlong, varlong
 
 
 @settings(deadline=None)

@@ -32,9 +32,9 @@ func member(bootstrap, group, topic, assignor string) {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		stop()
 	}()
-	told := teller{out: bufio.NewWriter(os.Stdout), held: map[int32]bool{}}
+	told := newTeller()
 	options := []kgo.Opt{
-		kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic), kgo.AllowAutoTopicCreation(),
+		kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic),
 		kgo.SessionTimeout(session), kgo.HeartbeatInterval(beat), kgo.FetchMaxWait(wait),
 		kgo.MetadataMinAge(refresh / 2), kgo.MetadataMaxAge(refresh),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
@@ -89,6 +89,10 @@ type teller struct {
 	mutex sync.Mutex
 	out   *bufio.Writer
 	held  map[int32]bool
+}
+
+func newTeller() *teller {
+	return &teller{out: bufio.NewWriter(os.Stdout), held: map[int32]bool{}}
 }
 
 func (t *teller) tell(line ...any) {

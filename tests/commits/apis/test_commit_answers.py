@@ -1,10 +1,10 @@
-"""Requests that go on altered, and answers in the order of the request."""
+"""Requests that continue altered, and answers in the order of the request."""
 
 from __future__ import annotations
 
-from proxy.commits.apis.commit_answers import DEFINITE, altered
-from proxy.wire import registry
-from proxy.wire.errors import ErrorCode
+from kafka_share_proxy.commits.apis.commit_answers import DEFINITE, altered
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import ErrorCode
 
 
 def test_copy_has_other_fields_and_the_tags_that_nobody_knows() -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.wire.errors import ErrorCode
 from tests.support.commit_world import OFFSET_COMMIT, TXN_OFFSET_COMMIT, CommitWorld
 
 

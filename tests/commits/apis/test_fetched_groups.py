@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
-from proxy.commits.apis.fetched_groups import SPLITS, answered_groups, asked_groups
-from proxy.wire import registry
+from kafka_share_proxy.commits.apis.fetched_groups import SPLITS, answered_groups, asked_groups
+from kafka_share_proxy.wire import registry
 
 
 def test_groups_are_listed_or_there_is_one() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 
 import pytest
+from kafka_share_proxy.commits.state_records import GroupKey, RangeKey, decode_range_value
+from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost
+from kafka_share_proxy.wire.values import TopicPartition
 
-from proxy.commits.state_records import GroupKey, RangeKey, decode_range_value
-from proxy.wire.errors import ErrorCode, UpstreamLost
-from proxy.wire.values import TopicPartition
 from tests.support.commit_world import OFFSET_COMMIT, OFFSET_FETCH, Committed, CommitWorld
 
 

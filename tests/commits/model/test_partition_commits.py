@@ -5,9 +5,8 @@ from __future__ import annotations
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-
-from proxy.commits.model.partition_commits import PartitionCommit, PartitionCommits
-from proxy.offsets.ranges import OffsetRanges, OffsetSpan, RangeChange, loaded
+from kafka_share_proxy.commits.model.partition_commits import PartitionCommit, PartitionCommits
+from kafka_share_proxy.offsets.ranges import OffsetRanges, OffsetSpan, RangeChange, loaded
 
 TOP = 60
 OFFSETS = st.integers(0, TOP)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from proxy.consumer.assignors.interface import Assigned, Assignor
-from proxy.consumer.group_protocol import GroupSubscription
-from proxy.wire.values import TopicPartition
+from kafka_share_proxy.consumer.assignors.interface import Assigned, Assignor
+from kafka_share_proxy.consumer.group_protocol import GroupSubscription
+from kafka_share_proxy.wire.values import TopicPartition
 
 
 def places(text: str) -> list[TopicPartition]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from proxy.consumer.assignors.equal_subscriptions import EqualSubscriptions
-from proxy.consumer.assignors.previous_owners import previous_owners
+from kafka_share_proxy.consumer.assignors.equal_subscriptions import EqualSubscriptions
+from kafka_share_proxy.consumer.assignors.previous_owners import previous_owners
+
 from tests.consumer.assignors.groups import member, places, shown
 
 

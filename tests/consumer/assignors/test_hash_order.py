@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from proxy.consumer.assignors.hash_order import (
+from kafka_share_proxy.consumer.assignors.hash_order import (
     PartitionHashSet,
     capacity,
     hash_order,
@@ -12,7 +11,7 @@ from proxy.consumer.assignors.hash_order import (
     string_hash,
     string_order,
 )
-from proxy.wire.values import TopicPartition
+from kafka_share_proxy.wire.values import TopicPartition
 
 
 @pytest.mark.parametrize(("text", "expected"), [

@@ -14,7 +14,7 @@ LIVE_STORIES = 60
 
 
 def differences(asked: list[Case], answers: list[str]) -> list[str]:
-    """Where ours is not valid, or is not Java's though Java's is."""
+    """Return where ours is not valid, or is not Java's though Java's is."""
     return [
         f"{case}\njava {answer}\nours {compact(ours)}"
         for case, answer, ours in zip(asked, answers, (case.ours() for case in asked), strict=True)

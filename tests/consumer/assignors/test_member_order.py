@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from proxy.consumer.assignors.member_order import static_members_first
+from kafka_share_proxy.consumer.assignors.member_order import static_members_first
+
 from tests.consumer.assignors.groups import member
 
 

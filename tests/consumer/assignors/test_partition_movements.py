@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from proxy.consumer.assignors.partition_movements import PartitionMovements
+from kafka_share_proxy.consumer.assignors.partition_movements import PartitionMovements
+
 from tests.consumer.assignors.groups import places
 
 A0, A1, B0 = places("a0 a1 b0")

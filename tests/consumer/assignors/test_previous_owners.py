@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from proxy.consumer.assignors.previous_owners import earlier_claims, previous_owners
+from kafka_share_proxy.consumer.assignors.previous_owners import earlier_claims, previous_owners
+
 from tests.consumer.assignors.groups import member, places, shown
 
 COUNTS = {"a": 3}

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from proxy.consumer.assignors.racks import ANYWHERE, Nearness, all_partitions, racks_matter, racks_of_members
-from proxy.wire.values import TopicPartition
+from kafka_share_proxy.consumer.assignors.racks import (
+    ANYWHERE,
+    Nearness,
+    all_partitions,
+    racks_matter,
+    racks_of_members,
+)
+from kafka_share_proxy.wire.values import TopicPartition
+
 from tests.consumer.assignors.groups import member
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from proxy.consumer.assignors.range_assignor import RangeAssignor
+from kafka_share_proxy.consumer.assignors.range_assignor import RangeAssignor
+
 from tests.consumer.assignors.groups import member, shown
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from proxy.consumer.assignors.round_robin_assignor import RoundRobinAssignor
+from kafka_share_proxy.consumer.assignors.round_robin_assignor import RoundRobinAssignor
+
 from tests.consumer.assignors.groups import member, shown
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from proxy.consumer.assignors.previous_owners import previous_owners
-from proxy.consumer.assignors.unequal_subscriptions import UnequalSubscriptions, balance_score
-from proxy.consumer.group_protocol import GroupSubscription
+from kafka_share_proxy.consumer.assignors.previous_owners import previous_owners
+from kafka_share_proxy.consumer.assignors.unequal_subscriptions import UnequalSubscriptions, balance_score
+from kafka_share_proxy.consumer.group_protocol import GroupSubscription
+
 from tests.consumer.assignors.groups import member, shown
 
 

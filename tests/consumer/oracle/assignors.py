@@ -20,24 +20,23 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
-for entry in (str(ROOT), str(ROOT / "deploy")):
+for entry in (str(ROOT), str(ROOT / "proxy")):
     if entry not in sys.path:
         sys.path.insert(0, entry)
 
-from localkafka.jars import class_path  # noqa: E402 - found through the path set above
-from localkafka.java import find_java  # noqa: E402
-
-from proxy.consumer.assignors.interface import Assigned, Assignor  # noqa: E402
-from proxy.consumer.assignors.range_assignor import RangeAssignor  # noqa: E402
-from proxy.consumer.assignors.round_robin_assignor import RoundRobinAssignor  # noqa: E402
-from proxy.consumer.assignors.sticky_assignor import CooperativeStickyAssignor, StickyAssignor  # noqa: E402
-from proxy.consumer.group_protocol import (  # noqa: E402
+from kafka_share_proxy.consumer.assignors.interface import Assigned, Assignor  # noqa: E402
+from kafka_share_proxy.consumer.assignors.range_assignor import RangeAssignor  # noqa: E402
+from kafka_share_proxy.consumer.assignors.round_robin_assignor import RoundRobinAssignor  # noqa: E402
+from kafka_share_proxy.consumer.assignors.sticky_assignor import CooperativeStickyAssignor, StickyAssignor  # noqa: E402
+from kafka_share_proxy.consumer.group_protocol import (  # noqa: E402
     GroupSubscription,
     read_assignment,
     read_subscription,
     write_subscription,
 )
-from proxy.consumer.partitions import TopicPartition  # noqa: E402
+from kafka_share_proxy.consumer.partitions import TopicPartition  # noqa: E402
+from kafka_share_proxy.localkafka.jars import class_path  # noqa: E402 - found through the path set above
+from kafka_share_proxy.localkafka.java import find_java  # noqa: E402
 
 GOLDEN = HERE / "golden.txt"
 RELEASES = ("3.9.1", "4.3.0")
@@ -145,7 +144,7 @@ def _later(
 
 
 def read_answer(answer: str) -> Assigned | None:
-    """What Java assigned; None where it failed."""
+    """Return what Java assigned; None where it failed."""
     if answer.startswith("error"):
         return None
     told = (member.split(";") for member in answer.split("\t"))
@@ -176,13 +175,13 @@ def _by_topic(partitions: list[TopicPartition]) -> list[str]:
 
 
 def has_compiler() -> bool:
-    """Whether the Java at hand can run a source file; the one in a wheel cannot."""
+    """True if the Java at hand can run a source file; the one in a wheel cannot."""
     modules = subprocess.run([find_java(), "--list-modules"], capture_output=True, text=True, timeout=60, check=False)
     return "jdk.compiler" in modules.stdout
 
 
 def judge(asked: list[Case], release: str) -> list[str]:
-    """What the Java classes of one release answer, one line each."""
+    """Return what the Java classes of one release answer, one line each."""
     done = subprocess.run(
         [find_java(), "-XX:TieredStopAtLevel=1", "-cp", class_path(release), str(HERE / "Assign.java")],
         input="".join(case.line() + "\n" for case in asked).encode(),

@@ -1,16 +1,15 @@
-"""Fetch v0-v3 where views are served: an answer for each partition, and no cut connection."""
+"""Fetch v0-v3 where views are served: a response for each partition, and no cut connection."""
 
 from __future__ import annotations
 
 import struct
 
 import pytest
-
-from proxy.forwarding.apis import k01_old_fetch
-from proxy.forwarding.interfaces import Call
-from proxy.forwarding.routes import Kind
-from proxy.loop.promise import Task
-from proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.forwarding.apis import k01_old_fetch
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.routes import Kind
+from kafka_share_proxy.loop.promise import Task
+from kafka_share_proxy.wire.errors import RemoteProtocolError
 
 
 def request(version: int, topics: dict[bytes, list[int]]) -> bytes:
@@ -58,12 +57,12 @@ def test_route_reads_nothing_before():
 
 def test_table_answers_old_versions_only_where_fetch_is_looked_at():
     """Else they are refused as any version that is not offered."""
-    from proxy.forwarding.address_book import AddressBook
-    from proxy.forwarding.early_looks import EveryRequest
-    from proxy.forwarding.offered_versions import EffectiveVersions, Offer
-    from proxy.forwarding.route_table import Served, build
-    from proxy.forwarding.routes import header
-    from proxy.wire.values import Limits
+    from kafka_share_proxy.forwarding.address_book import AddressBook
+    from kafka_share_proxy.forwarding.early_looks import EveryRequest
+    from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions, Offer
+    from kafka_share_proxy.forwarding.route_table import Served, build
+    from kafka_share_proxy.forwarding.routes import header
+    from kafka_share_proxy.wire.values import Limits
 
     book = AddressBook(9000, "h", lambda *_: True)
     for served, kind in (({}, Kind.REFUSE), ({1: Served(k01_old_fetch.handle, EveryRequest())}, Kind.LOCAL)):

@@ -1,10 +1,10 @@
 """Metadata: which requests ask for all topics."""
 
 import pytest
+from kafka_share_proxy.forwarding import hidden_topics
+from kafka_share_proxy.forwarding.early_looks import AboutAllTopics
+from kafka_share_proxy.wire import frames, registry
 
-from proxy.forwarding import hidden_topics
-from proxy.forwarding.early_looks import AboutAllTopics
-from proxy.wire import frames, registry
 from tests.tables.golden import recorded, replaced, rewritten
 
 REQUEST = registry.message("MetadataRequest")

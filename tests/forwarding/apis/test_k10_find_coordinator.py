@@ -1,13 +1,13 @@
 """FindCoordinator: more cases in tests/tables/find_coordinator.yaml."""
 
 import pytest
+from kafka_share_proxy.forwarding.address_book import AddressBook
+from kafka_share_proxy.forwarding.apis import k10_find_coordinator
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.loop.promise import Task
+from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.forwarding.address_book import AddressBook
-from proxy.forwarding.apis import k10_find_coordinator
-from proxy.forwarding.interfaces import Call
-from proxy.loop.promise import Task
-from proxy.wire import frames, registry
-from proxy.wire.errors import ErrorCode
 from tests.support.ports import World
 from tests.tables.golden import recorded, replaced, rewritten
 

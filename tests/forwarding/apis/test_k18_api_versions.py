@@ -1,18 +1,17 @@
-"""ApiVersions: real brokers' answers (tests/golden) as a client gets them."""
+"""ApiVersions: real brokers' responses (tests/golden) as a client gets them."""
 
 from pathlib import Path
 
 import pytest
-
-from proxy.forwarding import route_table
-from proxy.forwarding.address_book import AddressBook
-from proxy.forwarding.apis import k18_api_versions
-from proxy.forwarding.offered_versions import EffectiveVersions, Offer, effective, ranges_of
-from proxy.forwarding.routes import Context, header
-from proxy.loop.promise import Task
-from proxy.sharegroups import share_group_apis
-from proxy.wire import frames
-from proxy.wire.values import Limits
+from kafka_share_proxy.forwarding import route_table
+from kafka_share_proxy.forwarding.address_book import AddressBook
+from kafka_share_proxy.forwarding.apis import k18_api_versions
+from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions, Offer, effective, ranges_of
+from kafka_share_proxy.forwarding.routes import Context, header
+from kafka_share_proxy.loop.promise import Task
+from kafka_share_proxy.sharegroups import share_group_apis
+from kafka_share_proxy.wire import frames
+from kafka_share_proxy.wire.values import Limits
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
@@ -66,7 +65,7 @@ def test_another_error_passes_as_it_came(routes):
 
 
 def test_a_version_that_is_not_offered_is_answered_like_a_broker_would(routes):
-    """The same bytes as a real broker's answer to a version above its own."""
+    """The same bytes as a real broker's response to a version above its own."""
 
     class Unread:
         correlation_id = 7
@@ -78,4 +77,5 @@ def test_a_version_that_is_not_offered_is_answered_like_a_broker_would(routes):
     frame = golden("4.3.0", 5)
     assert done[0].value == len(frame).to_bytes(4, "big") + frame
     assert route.opaque
+    assert route.needs_no_authentication
     assert k18_api_versions.KEY == 18

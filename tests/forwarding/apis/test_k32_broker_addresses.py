@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
-from proxy.forwarding.address_book import AddressBook
-from proxy.forwarding.apis import k32_broker_addresses
-from proxy.forwarding.apis.k32_broker_addresses import BROKER, REWRITTEN_BYTES_MAX, listeners, rewriter
-from proxy.forwarding.routes import Context
-from proxy.wire import frames, registry
-from proxy.wire.api_key import ApiKey
-from proxy.wire.errors import AnswerUnusable
-from proxy.wire.values import UNKNOWN_NODE, Address
+from kafka_share_proxy.forwarding.address_book import AddressBook
+from kafka_share_proxy.forwarding.apis import k32_broker_addresses
+from kafka_share_proxy.forwarding.apis.k32_broker_addresses import BROKER, REWRITTEN_BYTES_MAX, listeners, rewriter
+from kafka_share_proxy.forwarding.routes import Context
+from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import AnswerUnusable
+from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address
 
 TOPIC = 2
 OURS = Address("proxy.example", 9103)
@@ -43,7 +42,7 @@ def answer(*configs: tuple[str, str | None], kind: int = BROKER, name: str = "3"
 
 
 def rewritten(book: AddressBook, told: Any, version: int = 4) -> list[Any] | None:
-    """The entries a client gets; None: the answer passes as it is."""
+    """The entries a client gets; None: the response passes as it is."""
     frame = frames.response(ApiKey.DESCRIBE_CONFIGS, version, 7, told)
     new = rewriter(version, book)(memoryview(frame)[4:], CONTEXT)
     if new is None:

@@ -1,10 +1,10 @@
 """DescribeCluster: more cases in tests/tables/describe_cluster.yaml."""
 
 import pytest
+from kafka_share_proxy.forwarding.address_book import AddressBook
+from kafka_share_proxy.forwarding.apis import k60_describe_cluster
+from kafka_share_proxy.wire import registry
 
-from proxy.forwarding.address_book import AddressBook
-from proxy.forwarding.apis import k60_describe_cluster
-from proxy.wire import registry
 from tests.tables.golden import recorded, replaced, rewritten
 
 ANSWER = registry.message("DescribeClusterResponse")

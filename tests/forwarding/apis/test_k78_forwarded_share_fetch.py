@@ -1,11 +1,10 @@
 """A forwarded ShareFetch may not ask for more than can be collected."""
 
 import pytest
-
-from proxy.forwarding.apis.k78_forwarded_share_fetch import limit_max_bytes
-from proxy.wire import frames, registry
-from proxy.wire.errors import RemoteProtocolError
-from proxy.wire.values import MIB
+from kafka_share_proxy.forwarding.apis.k78_forwarded_share_fetch import limit_max_bytes
+from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.wire.values import MIB
 
 REQUEST = registry.message("ShareFetchRequest")
 VERSIONS = range(registry.versions(78)[0], registry.versions(78)[1] + 1)

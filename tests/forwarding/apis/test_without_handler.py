@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pytest
-
-from proxy.forwarding.address_book import AddressBook, AnswerCache
-from proxy.forwarding.address_rewriting import ProduceRewriter
-from proxy.forwarding.apis.without_handler import APIS
-from proxy.forwarding.forwarded_api import RewritingParts
-from proxy.forwarding.offered_versions import EffectiveVersions, Offer, client_facing
-from proxy.wire.values import Limits
+from kafka_share_proxy.forwarding.address_book import AddressBook, AnswerCache
+from kafka_share_proxy.forwarding.address_rewriting import ProduceRewriter
+from kafka_share_proxy.forwarding.apis.without_handler import APIS
+from kafka_share_proxy.forwarding.forwarded_api import RewritingParts
+from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions, Offer, client_facing
+from kafka_share_proxy.wire.values import Limits
 
 BOOK = AddressBook(20000, "h", lambda *_: True)
 PARTS = RewritingParts(BOOK, EffectiveVersions(Offer()), Limits(), AnswerCache(BOOK))

@@ -1,19 +1,20 @@
-"""Requests with extreme values against every handler; `python -m tests.support.extremes` goes on for longer."""
+"""Requests with extreme values against every handler; `python -m tests.support.extremes` continues for longer."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from proxy.sharegroups import share_group_apis
-from proxy.views import view_apis
-from proxy.wire import registry
+from kafka_share_proxy.sharegroups import share_group_apis
+from kafka_share_proxy.views import view_apis
+from kafka_share_proxy.wire import registry
+
 from tests.support import extremes, ports, view_broker
 
 SEEDS = range(40)
 
 
 def test_every_request_is_answered() -> None:
-    """None raises, none goes without an answer, and every API that is served here took part."""
+    """None raises, none goes without a response, and every API that is served here took part."""
     answered: Counter[str] = Counter()
     for seed in SEEDS:
         answered += extremes.run(seed)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from proxy.durable.gate import HOLD_MAX_S
-from proxy.loop.promise import Task
-from proxy.sharegroups.apis.fleet_lists import held_elsewhere
+from kafka_share_proxy.durable.gate import HOLD_MAX_S
+from kafka_share_proxy.loop.promise import Task
+from kafka_share_proxy.sharegroups.apis.fleet_lists import held_elsewhere
+
 from tests.support.far import FarWorld
 from tests.support.ports import World
 

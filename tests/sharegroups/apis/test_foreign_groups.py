@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
-from proxy.wire import registry
-from proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import ErrorCode
 
 JOIN, COMMIT, TXN_COMMIT, DELETE, CONSUMER_BEAT, CONSUMER_DESCRIBE, STREAMS_BEAT, STREAMS_DESCRIBE = (
     11, 8, 28, 47, 68, 69, 88, 89

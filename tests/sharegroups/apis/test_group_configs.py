@@ -7,12 +7,17 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from proxy.loop.promise import Task
-from proxy.loop.slices import AT_ONCE
-from proxy.sharegroups.apis.group_configs import is_group_resource, is_ours, name_of, settings_of, stored_value
-from proxy.sharegroups.model.settings import GROUP_CONFIGS
-from proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.loop.promise import Task
+from kafka_share_proxy.loop.slices import AT_ONCE
+from kafka_share_proxy.sharegroups.apis.group_configs import (
+    is_group_resource,
+    is_ours,
+    name_of,
+    settings_of,
+    stored_value,
+)
+from kafka_share_proxy.sharegroups.model.settings import GROUP_CONFIGS
+from kafka_share_proxy.wire.errors import RemoteProtocolError
 
 
 def entry(kind: int, name: str):

@@ -66,7 +66,7 @@ class Place:
         return self.users[user]
 
     def until_allowed(self, user: str, question: Callable[[Raw], Any], denied: Any) -> Any:
-        """Ask on new connections until the answer is no longer this refusal (ACLs take a moment to arrive)."""
+        """Ask on new connections until the response is no longer this refusal (ACLs take a moment to arrive)."""
 
         def answer() -> tuple[Any] | None:
             got = question(self.again(user))

@@ -7,12 +7,18 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.loop.promise import Task
+from kafka_share_proxy.sharegroups.apis.held_groups import (
+    any_entry,
+    any_is_held,
+    held_anywhere,
+    named_group_is_held,
+    names_held,
+)
+from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.forwarding.interfaces import Call
-from proxy.loop.promise import Task
-from proxy.sharegroups.apis.held_groups import any_entry, any_is_held, held_anywhere, named_group_is_held, names_held
-from proxy.wire import frames, registry
-from proxy.wire.errors import ErrorCode
 from tests.support.ports import World as Shares
 
 

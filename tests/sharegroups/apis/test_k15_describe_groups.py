@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from proxy.wire import registry
+from kafka_share_proxy.wire import registry
 
 DESCRIBE = 15
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
-from proxy.sharegroups.model.settings import GROUP_CONFIGS
-from proxy.wire import registry
+from kafka_share_proxy.sharegroups.model.settings import GROUP_CONFIGS
+from kafka_share_proxy.wire import registry
 
 DESCRIBE = 32
 GROUP, TOPIC, BROKER = 32, 2, 4

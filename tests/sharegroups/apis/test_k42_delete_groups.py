@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pytest
-
-from proxy.durable.interfaces import ANSWER_MAX_S
-from proxy.sharegroups.model.coordinator import ShareKey
-from proxy.sharegroups.model.sessions import SessionKey
-from proxy.sharegroups.state_records import StateKey
-from proxy.wire import registry
-from proxy.wire.errors import ErrorCode
-from proxy.wire.values import TopicIdPartition
+from kafka_share_proxy.durable.interfaces import ANSWER_MAX_S
+from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
+from kafka_share_proxy.sharegroups.model.sessions import SessionKey
+from kafka_share_proxy.sharegroups.state_records import StateKey
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import TopicIdPartition
 
 DELETE = 42
 T = b"t" * 16
@@ -38,7 +37,7 @@ def codes(answer):
 
 @pytest.mark.parametrize("version", range(4))
 def test_a_mixed_request_is_split(world, version):
-    """Item 69: 68 with members, 0 when empty, and the broker's answer for the rest, each id once."""
+    """Item 69: 68 with members, 0 when empty, and the broker's response for the rest, each id once."""
     world.group("empty")
     world.group("full", "member")
     answer = world.call(DELETE, version, groups_names=["full", "classic", "empty", "absent", "full"])

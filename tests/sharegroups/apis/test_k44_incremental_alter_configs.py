@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-
-from proxy.durable.interfaces import ANSWER_MAX_S
-from proxy.sharegroups.apis.group_configs import settings_of
-from proxy.sharegroups.state_records import StateKey
-from proxy.wire import registry
-from proxy.wire.errors import ErrorCode
+from kafka_share_proxy.durable.interfaces import ANSWER_MAX_S
+from kafka_share_proxy.sharegroups.apis.group_configs import settings_of
+from kafka_share_proxy.sharegroups.state_records import StateKey
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import ErrorCode
 
 ALTER, INCREMENTAL = 33, 44
 GROUP, TOPIC, BROKER = 32, 2, 4
@@ -264,7 +263,7 @@ def journal(world):
 
 
 def test_a_change_nobody_knows_the_outcome_of_is_7_and_holds_when_it_is_stored(world, journal):
-    """Not before; and though nobody waits for it any more."""
+    """Not before; and though nobody waits for it any longer."""
     reply = begin(world, resource("g", (TIMEOUT, SET, "50000")))
     world.timers.advance(ANSWER_MAX_S - 0.1)
     assert not reply.done

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from proxy.wire import registry
+from kafka_share_proxy.wire import registry
 
 LIST = 74
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.wire import registry
-from proxy.wire.errors import ErrorCode
 from tests.support.ports import GROUP_BITS, NO_BITS, World
 
 AT_OWNER_AND_EDGE = True

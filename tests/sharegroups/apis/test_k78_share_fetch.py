@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
+from kafka_share_proxy.wire import records
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.sharegroups.model.settings import BrokerShareLimits
-from proxy.wire import records
-from proxy.wire.errors import ErrorCode
 from tests.support.ports import SlowJournal, World, acquired, entries
 from tests.support.share_steps import ACCEPT, EARLIEST, RELEASE, RENEW, from_the_start, held, start_offset
 
@@ -54,7 +54,7 @@ def test_accepted_records_are_settled_and_new_ones_come_in_the_same_answer(world
 def test_what_a_fetch_releases_comes_after_others(world, where):
     """[8, 9] As on a broker, which fetches before the release is stored; with nothing else to give, it waits for it.
 
-    Where another proxy keeps the records they are acquired when the answer can go out: then the release is stored.
+    Where another proxy keeps the records they are acquired when the response can go out: then the release is stored.
     """
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 10)
@@ -110,9 +110,9 @@ def locked(world, topic):
 
 
 def test_fetch_does_not_wait_until_accepted_records_are_stored_and_the_answer_does(where):
-    """As on a broker. What is acquired meanwhile counts as an answer that is not sent.
+    """As on a broker. What is acquired meanwhile counts as a response that is not sent.
 
-    Records that another proxy keeps are acquired when the answer can go out: that proxy lets go of them soon.
+    Records that another proxy keeps are acquired when the response can go out: that proxy lets go of them soon.
     """
     world, journal, topic, member = accepting()
     reply = member.send_fetch(acks={(topic.topic_id, 0): [(0, 9, [ACCEPT])]})
@@ -148,7 +148,7 @@ def test_others_are_acquired_before_what_the_fetch_releases_is_stored(where):
 
 
 def test_others_are_read_before_what_the_fetch_releases_is_written(where):
-    """One Fetch that does not wait: its answer decides whether there are others, however fast the journal is."""
+    """One Fetch that does not wait: its response decides whether there are others, however fast the journal is."""
     world = World()
     world.configure("g", **EARLIEST)
     topic = world.cluster.create("t")
@@ -182,7 +182,7 @@ def test_what_is_released_is_written_also_when_the_client_leaves_while_others_ar
 def test_a_wait_that_is_over_before_the_release_is_stored_ends_without_records(where):
     """As on a broker, with MaxWaitMs 0 or a journal that is slow; the records come with the next fetch.
 
-    Where another proxy keeps the records, they come with the answer.
+    Where another proxy keeps the records, they come with the response.
     """
     journal = SlowJournal()
     world = World(journal=journal)
@@ -201,7 +201,7 @@ def test_a_wait_that_is_over_before_the_release_is_stored_ends_without_records(w
 
 
 def test_fetch_waits_where_accepted_records_take_up_the_room_in_the_window():
-    """One answer with all that was asked for instead of two small ones."""
+    """One response with all that was asked for instead of two small ones."""
     world, journal, topic, member = accepting(100, share_partition_max_record_locks="100")
     reply = member.send_fetch(acks={(topic.topic_id, 0): [(0, 9, [ACCEPT])]}, max_records=95, share_acquire_mode=1)
     assert locked(world, topic) == [(0, 9)]
@@ -234,7 +234,7 @@ def test_two_members_share_and_two_groups_do_not(world):
 
 
 def test_final_epoch_settles_releases_and_ends(world):
-    """[14] Only the acknowledged partition in the answer; the rest is free at once."""
+    """[14] Only the acknowledged partition in the response; the rest is free at once."""
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 5)
     world.cluster.produce(topic, 5)

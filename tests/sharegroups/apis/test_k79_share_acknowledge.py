@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.wire.errors import ErrorCode
 from tests.support.ports import World, acquired, entries
 from tests.support.share_steps import ACCEPT, RENEW, code, from_the_start, held
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import ZERO_UUID
 
-from proxy.sharegroups.model.coordinator import ShareKey
-from proxy.wire import registry
-from proxy.wire.errors import ErrorCode
-from proxy.wire.values import ZERO_UUID
 from tests.support.ports import SlowJournal, World, acquired, entries
 
 AT_OWNER_AND_EDGE = True
@@ -23,7 +23,7 @@ def world() -> World:
 
 
 def describe(world, topics=None, group_id="g", version=1, connection=None):
-    """The groups of an answer; `topics`: name -> partitions."""
+    """The groups of a response; `topics`: name -> partitions."""
     message = registry.message("DescribeShareGroupOffsetsRequest")
     named = None
     if topics is not None:

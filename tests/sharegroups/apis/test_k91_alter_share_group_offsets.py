@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.durable.interfaces import ANSWER_MAX_S
+from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import ZERO_UUID
 
-from proxy.durable.interfaces import ANSWER_MAX_S
-from proxy.sharegroups.model.coordinator import ShareKey
-from proxy.wire import registry
-from proxy.wire.errors import ErrorCode
-from proxy.wire.values import ZERO_UUID
 from tests.support.ports import SlowJournal, World, acquired
 
 AT_OWNER_AND_EDGE = True

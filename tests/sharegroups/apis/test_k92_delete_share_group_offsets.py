@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.durable.interfaces import ANSWER_MAX_S
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.durable.interfaces import ANSWER_MAX_S
-from proxy.wire import registry
-from proxy.wire.errors import ErrorCode
 from tests.support.ports import SlowJournal, World, acquired
 
 AT_OWNER_AND_EDGE = True

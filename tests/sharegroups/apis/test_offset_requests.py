@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from proxy.loop.promise import Task
-from proxy.sharegroups.apis.offset_requests import log_ends, not_starting
-from proxy.sharegroups.model.coordinator import ShareKey
-from proxy.wire.errors import ErrorCode
-from proxy.wire.values import UNKNOWN_NODE, TopicIdPartition
+from kafka_share_proxy.loop.promise import Task
+from kafka_share_proxy.sharegroups.apis.offset_requests import log_ends, not_starting
+from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import UNKNOWN_NODE, TopicIdPartition
+
 from tests.support.ports import World
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
-from proxy.forwarding.interfaces import Call
-from proxy.loop.promise import Task
-from proxy.sharegroups.apis import refusals
-from proxy.wire.errors import ErrorCode
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.loop.promise import Task
+from kafka_share_proxy.sharegroups.apis import refusals
+from kafka_share_proxy.wire.errors import ErrorCode
 
 
 def said(refusal: Any, key: int, code: ErrorCode, reason: str) -> tuple[str, int, str | None]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.wire import registry
-from proxy.wire.errors import ErrorCode
 from tests.support.ports import World, acquired, entries
 from tests.support.share_steps import from_the_start
 

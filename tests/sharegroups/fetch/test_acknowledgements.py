@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from kafka_share_proxy.durable.interfaces import ANSWER_MAX_S
+from kafka_share_proxy.sharegroups.model.renewal import RenewalBound
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.durable.interfaces import ANSWER_MAX_S
-from proxy.sharegroups.model.renewal import RenewalBound
-from proxy.wire.errors import ErrorCode
 from tests.support.ports import World, acquired, entries
 from tests.support.share_steps import (
     ACCEPT,
@@ -222,7 +222,7 @@ def test_a_bound_on_renewals_names_the_member(world, topic):
 
 
 def test_client_is_told_to_come_again_while_nobody_knows_what_became_of_the_append(world, journal, topic):
-    """It goes on: once it is known to be stored the records are settled, and nobody gets them again."""
+    """It continues: once it is known to be stored the records are settled, and nobody gets them again."""
     member = held(world, topic)
     journal.slow = True
     reply = member.send_acknowledge({(topic.topic_id, 0): [(0, 9, [ACCEPT])]})

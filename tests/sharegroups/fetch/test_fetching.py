@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost
+from kafka_share_proxy.wire.values import UNKNOWN_NODE
 
-from proxy.wire.errors import ErrorCode, UpstreamLost
-from proxy.wire.values import UNKNOWN_NODE
 from tests.support.ports import World, acquired, assigned, entries
 from tests.support.share_steps import EARLIEST, from_the_start
 
@@ -134,7 +134,7 @@ def test_reading_ahead_follows_the_members(world):
 
 
 def test_next_chunk_is_read_while_the_client_works(world):
-    """The Fetch behind a chunk that is half used up goes out with the answer, and only where more is known to be."""
+    """The Fetch behind a chunk that is half used up goes out with the response, and only where more is known to be."""
     _, member = reading(world, 6, 60_000)
     assert world.cluster.count(1) == 1
     member.fetch(max_records=1)
@@ -252,7 +252,7 @@ def test_read_uncommitted_delivers_aborted_records(world):
 
 
 def test_a_whole_read_of_aborted_records_is_stepped_over(world):
-    """Nothing to deliver in what was read: the fetch goes on behind it."""
+    """Nothing to deliver in what was read: the fetch continues after it."""
     world.configure("g", share_isolation_level="read_committed")
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 5, producer_id=9, producer_epoch=0, base_sequence=0, is_transactional=True)

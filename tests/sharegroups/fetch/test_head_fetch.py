@@ -1,4 +1,4 @@
-"""One Fetch on a client's own upstream connection: what it names, and what becomes of its answer."""
+"""One Fetch on a client's own upstream connection: what it names, and what becomes of its response."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_next_request_waits_for_the_fetch_still_under_way(world):
 
 
 def test_small_part_of_a_large_answer_is_copied(world):
-    """A few bytes in the cache must not keep megabytes of an answer alive."""
+    """A few bytes in the cache must not keep megabytes of a response alive."""
     topic = world.cluster.create("t", leaders=(1, 1))
     world.cluster.produce(topic, 1, 0)
     world.cluster.produce(topic, 1, 1, value=bytes(10_000))

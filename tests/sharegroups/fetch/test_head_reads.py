@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-
-from proxy.loop.promise import Promise, call_soon, on_behalf_of
-from proxy.reading.chunk_cache import CacheLimits, ChunkCache
-from proxy.sharegroups.fetch.head_reads import ShareHead, ShareReads
-from proxy.sharegroups.model.coordinator import ShareKey
+from kafka_share_proxy.loop.promise import Promise, call_soon, on_behalf_of
+from kafka_share_proxy.reading.chunk_cache import CacheLimits, ChunkCache
+from kafka_share_proxy.sharegroups.fetch.head_reads import ShareHead, ShareReads
+from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 
 
 def made_reads(heads):

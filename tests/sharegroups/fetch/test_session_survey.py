@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kafka_share_proxy.loop.promise import Task
+from kafka_share_proxy.sharegroups.fetch.session_survey import Result, Survey, survey
+from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import TopicIdPartition
 
-from proxy.loop.promise import Task
-from proxy.sharegroups.fetch.session_survey import Result, Survey, survey
-from proxy.sharegroups.model.coordinator import ShareKey
-from proxy.wire.errors import ErrorCode
-from proxy.wire.values import TopicIdPartition
 from tests.support.ports import World, acquired
 
 

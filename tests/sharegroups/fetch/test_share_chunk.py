@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from proxy.reading.chunk_cache import CacheLimits, ChunkCache, ReadKey
-from proxy.reading.far_records import FarRecords, FarSlice
-from proxy.sharegroups.fetch.share_chunk import ShareChunk
-from proxy.wire import records
-from proxy.wire.batches import split_complete
+from kafka_share_proxy.reading.chunk_cache import CacheLimits, ChunkCache, ReadKey
+from kafka_share_proxy.reading.far_records import FarRecords, FarSlice
+from kafka_share_proxy.sharegroups.fetch.share_chunk import ShareChunk
+from kafka_share_proxy.wire import records
+from kafka_share_proxy.wire.batches import split_complete
 
 DATA = memoryview(b"".join(records.build_batch(at, [records.Record(value=b"v" * 20)] * 3) for at in (0, 3, 6)))
 BATCHES, _ = split_complete(DATA)

@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
+from kafka_share_proxy.sharegroups import state_writes
+from kafka_share_proxy.sharegroups.fetch import fetching
+from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost
 
-from proxy.sharegroups import state_writes
-from proxy.sharegroups.fetch import fetching
-from proxy.wire.errors import ErrorCode, UpstreamLost
 from tests.support.ports import Member, SlowJournal, World, entries
 
 DELIVERIES_MAX = 10
@@ -123,7 +123,7 @@ class Storm:
         self.pending[member] = (reply, acks, sent_at)
         for place, batches in acks.items():
             said = {(*place, offset) for first, last, _ in batches for offset in range(first, last + 1)}
-            self._free(said.__contains__)  # done whenever the journal has it, which may be long before the answer
+            self._free(said.__contains__)  # done whenever the journal has it, which may be long before the response
 
     def collect(self) -> None:
         for member, (reply, acks, sent_at) in list(self.pending.items()):
@@ -159,7 +159,7 @@ class Storm:
                 self.held[member].setdefault(place, []).append((span.first_offset, span.last_offset))
 
     def hold(self, member: Member, record: tuple[bytes, int, int], until: float) -> None:
-        """The member has a record to itself at least until then; that may be over when its answer comes.
+        """The member has a record to itself at least until then; that may be over when its response comes.
 
         Not what it was given at a node that leads no more: that is free as soon as the move is noticed.
         """

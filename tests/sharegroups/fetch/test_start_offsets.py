@@ -6,12 +6,12 @@ Numbers in brackets are items of tests/oracle.
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.loop.promise import Task
+from kafka_share_proxy.sharegroups.apis import k42_delete_groups
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.forwarding.interfaces import Call
-from proxy.loop.promise import Task
-from proxy.sharegroups.apis import k42_delete_groups
-from proxy.wire import registry
-from proxy.wire.errors import ErrorCode
 from tests.support.ports import WALL_MS, Log, Reply, SlowJournal, World, acquired, entries
 from tests.support.share_steps import from_the_start
 
@@ -102,7 +102,7 @@ def test_first_offset_is_stored_at_once(world):
 
 
 def test_two_members_race_for_an_unstarted_partition(world):
-    """One looks the start up, the other is parked and goes on when it is known."""
+    """One looks the start up, the other is parked and continues when it is known."""
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 1)
     world.cluster.produce(topic, 1)
@@ -168,7 +168,7 @@ def test_share_fetch_that_waits_does_not_begin_a_deleted_group_anew(world):
 
 
 def test_deletion_waits_for_whoever_looks_up_where_a_share_partition_begins(world):
-    """What the look-up finds is not stored any more: the session of whoever asked has ended."""
+    """What the look-up finds is no longer stored: the session of whoever asked has ended."""
     topic = world.cluster.create("t")
     world.services.coordinator.add_group("g")
     world.cluster.held.add(2)

@@ -332,7 +332,7 @@ class Naive:
         return start, {o: pair for o, pair in kept.items() if o >= start and pair != (FREE, 0)}
 
     def reload(self) -> Naive:
-        """What a restart makes of it."""
+        """Return what a restart makes of it."""
         start, kept = self.stored()
         fresh = Naive(start)
         fresh.end = max(kept, default=start - 1)

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from proxy.sharegroups.model.acquiring import Acquisition, ReadRecords
-from proxy.sharegroups.model.partition import Refusal, SharePartition, Transition
-from proxy.sharegroups.model.snapshot import ShareSnapshot
-from proxy.wire.errors import ErrorCode
+from kafka_share_proxy.sharegroups.model.acquiring import Acquisition, ReadRecords
+from kafka_share_proxy.sharegroups.model.partition import Refusal, SharePartition, Transition
+from kafka_share_proxy.sharegroups.model.snapshot import ShareSnapshot
+from kafka_share_proxy.wire.errors import ErrorCode
+
 from tests.sharegroups.model.world import Batch, Settings
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)

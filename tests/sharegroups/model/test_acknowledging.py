@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.sharegroups.model.acknowledging import check_shape
+from kafka_share_proxy.sharegroups.model.offset_runs import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE
+from kafka_share_proxy.sharegroups.model.partition import Refusal, Transition
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.sharegroups.model.acknowledging import check_shape
-from proxy.sharegroups.model.offset_runs import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE
-from proxy.sharegroups.model.partition import Refusal, Transition
-from proxy.wire.errors import ErrorCode
 from tests.sharegroups.model.play import ACCEPT, GAP, REJECT, RELEASE, RENEW, Play
 
 INVALID_REQUEST, INVALID_RECORD_STATE = 42, 121

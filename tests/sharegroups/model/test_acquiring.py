@@ -6,11 +6,11 @@ import gc
 import tracemalloc
 
 import pytest
+from kafka_share_proxy.sharegroups.model.acquiring import NOTHING, ReadRecords, throttle_from
+from kafka_share_proxy.sharegroups.model.offset_runs import OFFSETS_MAX
+from kafka_share_proxy.sharegroups.model.partition import SharePartition
+from kafka_share_proxy.sharegroups.model.snapshot import SNAPSHOT_BYTES_MAX
 
-from proxy.sharegroups.model.acquiring import NOTHING, ReadRecords, throttle_from
-from proxy.sharegroups.model.offset_runs import OFFSETS_MAX
-from proxy.sharegroups.model.partition import SharePartition
-from proxy.sharegroups.model.snapshot import SNAPSHOT_BYTES_MAX
 from tests.sharegroups.model.play import ACCEPT, GAP, RELEASE, Play
 from tests.sharegroups.model.world import Batch, Settings
 
@@ -20,7 +20,7 @@ INVALID_RECORD_STATE = 121
 class TestFreshOffsets:
     def test_a_small_batch_size_makes_no_more_in_flight_batches_than_may_be(self, monkeypatch) -> None:
         """Each is work: a client that asks for batches of one record gets larger ones where there are very many."""
-        monkeypatch.setattr("proxy.sharegroups.model.acquiring.CUTS_MAX", 10)
+        monkeypatch.setattr("kafka_share_proxy.sharegroups.model.acquiring.CUTS_MAX", 10)
         singles = [(offset, offset) for offset in range(100)]
         taken = Play(*singles).poll(100, size=1)
         assert [first for first, _, _ in taken[1:]] == [last + 1 for _, last, _ in taken[:-1]]

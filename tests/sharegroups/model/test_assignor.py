@@ -6,8 +6,7 @@ from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
-
-from proxy.sharegroups.model.assignor import assign, quotas, sharing_degree
+from kafka_share_proxy.sharegroups.model.assignor import assign, quotas, sharing_degree
 
 A, B, C = (bytes([letter]) * 16 for letter in b"abc")
 

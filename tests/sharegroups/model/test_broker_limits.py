@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
-from proxy.sharegroups.model.broker_limits import BrokerShareLimits, broker_names
-from proxy.wire.errors import ConfigError
+from kafka_share_proxy.sharegroups.model.broker_limits import BrokerShareLimits, broker_names
+from kafka_share_proxy.wire.errors import ConfigError
 
 LIMITS = BrokerShareLimits()
 

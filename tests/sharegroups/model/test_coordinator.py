@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 import pytest
-
-from proxy.sharegroups.model.coordinator import (
+from kafka_share_proxy.sharegroups.model.coordinator import (
     READ_BYTES_FIRST,
     READ_BYTES_MIN,
     REST_STEP_S,
@@ -16,12 +15,12 @@ from proxy.sharegroups.model.coordinator import (
     ShareCoordinator,
     ShareKey,
 )
-from proxy.sharegroups.model.group import Heartbeat, TopicInfo
-from proxy.sharegroups.model.partition import ReadRecords, SharePartition
-from proxy.sharegroups.model.sessions import Session, SessionKey
-from proxy.sharegroups.model.settings import BrokerShareLimits, effective
-from proxy.sharegroups.model.snapshot import SNAPSHOT_BYTES_MAX
-from proxy.wire.values import TopicIdPartition
+from kafka_share_proxy.sharegroups.model.group import Heartbeat, TopicInfo
+from kafka_share_proxy.sharegroups.model.partition import ReadRecords, SharePartition
+from kafka_share_proxy.sharegroups.model.sessions import Session, SessionKey
+from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits, effective
+from kafka_share_proxy.sharegroups.model.snapshot import SNAPSHOT_BYTES_MAX
+from kafka_share_proxy.wire.values import TopicIdPartition
 
 TOPIC = b"t" * 16
 KEY = ShareKey("g", TOPIC, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from math import inf
 
-from proxy.sharegroups.model.deadlines import SLACK, Deadlines
+from kafka_share_proxy.sharegroups.model.deadlines import SLACK, Deadlines
 
 
 def test_the_earliest_deadline_of_a_name_counts():

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import settings as hypothesis_settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from hypothesis.strategies import integers, none, one_of, sampled_from, sets
-
-from proxy.sharegroups.model import group as module
-from proxy.sharegroups.model.group import Heartbeat, ShareGroup, TopicInfo
-from proxy.sharegroups.model.settings import BrokerShareLimits, effective
-from proxy.wire.errors import ErrorCode
+from kafka_share_proxy.sharegroups.model import group as module
+from kafka_share_proxy.sharegroups.model.group import Heartbeat, ShareGroup, TopicInfo
+from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits, effective
+from kafka_share_proxy.wire.errors import ErrorCode
 
 LIMITS = BrokerShareLimits()
 SETTINGS = effective({}, LIMITS)
@@ -226,7 +225,7 @@ def test_another_subscription_changes_the_assignment_at_once():
 
 
 def test_the_size_limit_holds_for_new_members_only():
-    """Item 59: 81 for a third member, members go on, and a place that gets free is given."""
+    """Item 59: 81 for a third member, members continue, and a place that gets free is given."""
     play = Play(BrokerShareLimits.check({"group.share.max.size": 2}))
     play.join("a")
     play.join("b")
@@ -276,7 +275,7 @@ def test_an_epoch_ahead_is_fenced_and_epoch_zero_brings_everything_back():
 
 
 def test_the_previous_epoch_is_taken_older_ones_are_not():
-    """An answer with a new epoch may have been lost; what came before that is fenced."""
+    """A response with a new epoch may have been lost; what came before that is fenced."""
     play = Play(share_assignment_interval_ms="0")
     play.join("a")
     play.join("b")
@@ -368,7 +367,7 @@ def test_a_topic_made_anew_is_another_topic():
 
 
 def test_an_empty_group_starts_again_without_waiting():
-    """After the last member left, the next one is assigned at once, with a higher epoch."""
+    """After the last member left, the next one is assigned immediately, with a higher epoch."""
     play = Play()
     play.join("a")
     play.beat("a", -1)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from math import inf
 
-from proxy.sharegroups.model import locks
-from proxy.sharegroups.model.locks import LockIndex
-from proxy.sharegroups.model.offset_runs import OffsetRun
+from kafka_share_proxy.sharegroups.model import locks
+from kafka_share_proxy.sharegroups.model.locks import LockIndex
+from kafka_share_proxy.sharegroups.model.offset_runs import OffsetRun
 
 
 def run(offset: int = 0, partition: object = "p") -> OffsetRun:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from proxy.sharegroups.model.offset_reset import OffsetReset, parse_duration_ms
+from kafka_share_proxy.sharegroups.model.offset_reset import OffsetReset, parse_duration_ms
 
 
 @pytest.mark.parametrize(

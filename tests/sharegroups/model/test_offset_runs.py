@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-
-from proxy.sharegroups.model import locks
-from proxy.sharegroups.model.locks import LockIndex
-from proxy.sharegroups.model.offset_runs import (
+from kafka_share_proxy.sharegroups.model import locks
+from kafka_share_proxy.sharegroups.model.locks import LockIndex
+from kafka_share_proxy.sharegroups.model.offset_runs import (
     ACKNOWLEDGED,
     ACQUIRED,
     ARCHIVED,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.sharegroups.model.acknowledging import ACCEPT, RENEW, Refusal
+from kafka_share_proxy.sharegroups.model.acquiring import ReadRecords
+from kafka_share_proxy.sharegroups.model.offset_runs import ACQUIRED, OffsetRun
+from kafka_share_proxy.sharegroups.model.partition import SharePartition
+from kafka_share_proxy.sharegroups.model.renewal import RenewalBound
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.sharegroups.model.acknowledging import ACCEPT, RENEW, Refusal
-from proxy.sharegroups.model.acquiring import ReadRecords
-from proxy.sharegroups.model.offset_runs import ACQUIRED, OffsetRun
-from proxy.sharegroups.model.partition import SharePartition
-from proxy.sharegroups.model.renewal import RenewalBound
-from proxy.wire.errors import ErrorCode
 from tests.sharegroups.model.world import Batch, Settings
 
 

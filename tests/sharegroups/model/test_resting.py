@@ -6,9 +6,9 @@ import gc
 import random
 import tracemalloc
 
-from proxy.sharegroups.model.coordinator import ShareCoordinator, ShareKey
-from proxy.sharegroups.model.resting import SHORT_MAX, RestingShares
-from proxy.sharegroups.model.settings import BrokerShareLimits
+from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator, ShareKey
+from kafka_share_proxy.sharegroups.model.resting import SHORT_MAX, RestingShares
+from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
 
 T, U = b"t" * 16, b"u" * 16
 BYTES_EACH_MAX = 110

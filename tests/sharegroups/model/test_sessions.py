@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from proxy.sharegroups.model import sessions as module
-from proxy.sharegroups.model.sessions import EPOCH_MAX, Session, SessionKey, ShareSessions, next_epoch
-from proxy.wire.errors import ErrorCode
-from proxy.wire.values import TopicIdPartition
+from kafka_share_proxy.sharegroups.model import sessions as module
+from kafka_share_proxy.sharegroups.model.sessions import EPOCH_MAX, Session, SessionKey, ShareSessions, next_epoch
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import TopicIdPartition
 
 T = b"t" * 16
 P0, P1, P2 = (TopicIdPartition(T, number) for number in range(3))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
-from proxy.sharegroups.model import settings as module
-from proxy.sharegroups.model.settings import (
+from kafka_share_proxy.sharegroups.model import settings as module
+from kafka_share_proxy.sharegroups.model.settings import (
     GROUP_CONFIGS,
     BrokerShareLimits,
     OffsetReset,

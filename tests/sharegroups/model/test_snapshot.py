@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from proxy.sharegroups.model.snapshot import SNAPSHOT_BYTES_MAX, VERSION, ShareSnapshot, offsets_in
-from proxy.wire import messages, registry
-from proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.sharegroups.model.snapshot import SNAPSHOT_BYTES_MAX, VERSION, ShareSnapshot, offsets_in
+from kafka_share_proxy.wire import messages, registry
+from kafka_share_proxy.wire.errors import RemoteProtocolError
 
 OFFSETS = st.integers(0, 2**63 - 1)
 BATCHES = st.tuples(OFFSETS, OFFSETS, st.sampled_from([0, 2, 4]), st.integers(0, 2**15 - 1))

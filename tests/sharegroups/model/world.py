@@ -12,11 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from proxy.sharegroups.model import locks, offset_runs
-from proxy.sharegroups.model.acquiring import ReadRecords
-from proxy.sharegroups.model.locks import LockIndex
-from proxy.sharegroups.model.partition import Refusal, SharePartition, Transition
-from proxy.sharegroups.model.snapshot import ShareSnapshot
+from kafka_share_proxy.sharegroups.model import locks, offset_runs
+from kafka_share_proxy.sharegroups.model.acquiring import ReadRecords
+from kafka_share_proxy.sharegroups.model.locks import LockIndex
+from kafka_share_proxy.sharegroups.model.partition import Refusal, SharePartition, Transition
+from kafka_share_proxy.sharegroups.model.snapshot import ShareSnapshot
+
 from tests.sharegroups.model.naive import FREE, HELD, Change, Naive
 
 
@@ -63,7 +64,7 @@ class EveryChoice:
 
     @property
     def new(self) -> bool:
-        """Whether the choices made so far differ from those of all earlier sequences."""
+        """True if the choices made so far differ from those of all earlier sequences."""
         return self._position > self._turned
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from proxy.loop.promise import Task
-from proxy.views.apis.base_questions import Question, in_rounds, make_ready, upstream_place
-from proxy.wire.errors import ErrorCode
+from kafka_share_proxy.loop.promise import Task
+from kafka_share_proxy.views.apis.base_questions import Question, in_rounds, make_ready, upstream_place
+from kafka_share_proxy.wire.errors import ErrorCode
+
 from tests.support.view_ports import ViewWorld
 
 

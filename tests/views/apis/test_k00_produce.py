@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kafka_share_proxy.forwarding.early_looks import LOOKED_MAX
+from kafka_share_proxy.views.apis.k00_produce import NOTHING, may_name_view
+from kafka_share_proxy.wire import frames
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.values import ZERO_UUID
 
-from proxy.forwarding.early_looks import LOOKED_MAX
-from proxy.views.apis.k00_produce import NOTHING, may_name_view
-from proxy.wire import frames
-from proxy.wire.api_key import ApiKey
-from proxy.wire.values import ZERO_UUID
 from tests.support.view_broker import World, build
 
 V = "__view.r4.orders"
@@ -118,7 +118,7 @@ def test_the_rest_of_a_mixed_request_is_produced(world: World, version: int) -> 
 
 
 def test_without_acks_there_is_no_answer_and_the_rest_is_produced(world: World) -> None:
-    """The rest goes with acks=1, whose answer is dropped here: the client expects none."""
+    """The rest goes with acks=1, whose response is dropped here: the client expects none."""
     assert world.call(ApiKey.PRODUCE, 9, **request(world, 9, V, acks=0)) == NOTHING
     assert world.cluster.count(ApiKey.PRODUCE) == 0
     assert world.call(ApiKey.PRODUCE, 9, **request(world, 9, "orders", V, acks=0)) == NOTHING

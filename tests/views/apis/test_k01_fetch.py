@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kafka_share_proxy.views.model.slots import EvenCut
+from kafka_share_proxy.views.options import ViewOptions
+from kafka_share_proxy.wire import compression, records, registry
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.views.model.slots import EvenCut
-from proxy.views.options import ViewOptions
-from proxy.wire import compression, records, registry
-from proxy.wire.errors import ErrorCode
 from tests.support.view_ports import ViewWorld, next_offset, offsets_in, partitions_of
 
 KEYS = [b"key-%d" % number for number in range(200)]
@@ -107,7 +107,7 @@ def test_incremental_request_naming_a_view_starts_anew(world):
 
 
 def test_unknown_id_is_looked_up_before_anything_goes_upstream(world):
-    """A plain one is then passed on, a view is served, one that nobody knows is answered here."""
+    """A plain one is then passed on, a view is served, one that nobody knows is served here."""
     plain, base = world.topic("plain", plain=False), world.topic("t")
     client = world.connect()
     assert world.fetch(client, {plain.topic_id: {0: 0}}).task.value is None
@@ -202,7 +202,7 @@ def test_base_that_grew_is_served_at_once(world):
 
 
 def test_answer_ends_with_a_filler_where_the_last_record_was_dropped(world):
-    """Once, from behind the last kept record on, and the batch before it claims no more than it has."""
+    """Once, from after the last kept record on, and the batch before it claims no more than it has."""
     base = world.topic("t")
     view = world.view("__view.r2.t")
     mine = next(key for key in KEYS if EvenCut(2).slot_of(key, 0) == 0)

@@ -1,13 +1,13 @@
-"""ListOffsets of views: the broker's answers about the base, for every slot."""
+"""ListOffsets of views: the broker's responses about the base, for every slot."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.wire import registry
-from proxy.wire.errors import ErrorCode
 from tests.support.view_ports import ViewWorld
 
 VIEW = "__view.r2.t"

@@ -1,9 +1,11 @@
 """Metadata that names a view: made ready, and shown with the partitions of its base."""
 
 import pytest
+from kafka_share_proxy.views.apis import k03_metadata
+from kafka_share_proxy.views.creation import SHOWN_PARTITIONS_MAX
+from kafka_share_proxy.views.model.plans import Plan
+from kafka_share_proxy.wire import registry, slot_weights
 
-from proxy.views.apis import k03_metadata
-from proxy.wire import registry
 from tests.support.view_broker import World
 
 VERSIONS = range(registry.versions(3)[0], registry.versions(3)[1] + 1)
@@ -68,23 +70,65 @@ def test_by_id_the_answer_tells_that_a_topic_is_a_view(world):
     assert world.catalog.is_plain(plain_id)
 
 
-@pytest.mark.parametrize("version", [4, 9, 12])
-def test_a_view_is_not_made_where_auto_creation_is_not_allowed(world, version):
-    """It is unknown, as a topic would be: so ask administrators, who only look, and consumers that are set so."""
-    answer = world.call(3, version, topics=[{"name": V}, {"name": "orders"}], allow_auto_topic_creation=False)
-    assert {topic.name: topic.error_code for topic in answer.topics} == {V: 3, "orders": 0}
+@pytest.mark.parametrize("may_create", [True, False])
+@pytest.mark.parametrize("version", [0, 3, 4, 9, 12])
+def test_a_view_without_a_topic_is_shown_and_not_created(world, version, may_create):
+    """It has no topic id. Consumers of librdkafka send allow_auto_topic_creation=false, kcat -L sends true."""
+    allowed = {"allow_auto_topic_creation": may_create} if version >= 4 else {}
+    answer = world.call(3, version, topics=[{"name": V}, {"name": "orders"}], **allowed)
+    found = {topic.name: topic for topic in answer.topics}
+    assert {name: (topic.error_code, len(topic.partitions)) for name, topic in found.items()} == {
+        V: (0, 4),
+        "orders": (0, 1),
+    }
+    assert bytes(found[V].topic_id) == bytes(16)
     assert V not in world.cluster.topics
-    assert world.cluster.count(19) == 0
+    assert not world.stored
+    assert world.catalog.named(V) is None
     world.ensure(V)
-    (shown,) = world.call(3, version, topics=[{"name": V}], allow_auto_topic_creation=False).topics
+    (shown,) = world.call(3, version, topics=[{"name": V}], **allowed).topics
+    assert (shown.error_code, len(shown.partitions)) == (0, 4)
+    assert bytes(shown.topic_id) == (world.cluster.topics[V].topic_id if version >= 10 else bytes(16))
+
+
+@pytest.mark.parametrize("code", [29, 44])
+def test_a_view_that_the_client_may_not_create_has_the_error(world, code):
+    """Metadata has the name of the view. JoinGroup and Fetch could only fail later, without the name."""
+    world.cluster.codes[19] = code
+    (shown,) = world.call(3, 12, topics=[{"name": V}], allow_auto_topic_creation=False).topics
+    assert (shown.error_code, len(shown.partitions)) == (code, 0)
+    (noted,) = world.noted("view-refused")
+    assert ("grant CREATE on this topic" in noted["reason"]) is (code == 29)
+
+
+@pytest.mark.parametrize("code", [7, 41, 89])
+def test_a_controller_that_is_busy_hides_no_view(world, code):
+    """A time-out, a controller that moves, a quota: it may be created a moment later."""
+    world.cluster.codes[19] = code
+    (shown,) = world.call(3, 12, topics=[{"name": V}]).topics
     assert (shown.error_code, len(shown.partitions)) == (0, 4)
 
 
-@pytest.mark.parametrize("version", [0, 3])
-def test_before_there_was_a_choice_a_view_is_made(world, version):
-    """The field came with v4; before, every Metadata made topics."""
-    (shown,) = world.call(3, version, topics=[{"name": V}]).topics
-    assert (shown.error_code, len(shown.partitions)) == (0, 4)
+def test_a_view_that_was_created_a_moment_ago_is_waited_for(world):
+    """Another broker created it, and this one does not know yet: it is shown with its topic id, and created once."""
+    world.ensure(V)
+    world.cluster.late = 1
+    (shown,) = world.call(3, 12, topics=[{"name": V}]).topics
+    assert bytes(shown.topic_id) == world.cluster.topics[V].topic_id
+    assert [request.validate_only for key, request in world.cluster.asked if key == 19] == [False, True]
+
+
+def test_one_request_shows_a_bounded_number_of_partitions_that_do_not_exist(world):
+    """A name is short. Further views get a retriable error. Views with a topic do not count."""
+    world.cluster.make("wide", 20)
+    names = [f"__view.r{slots}.wide" for slots in range(400, 410)]
+    world.ensure(names[0])
+    found = world.metadata(*names)
+    codes = [found[name].error_code for name in names]
+    assert codes == [0, 0, 0, *[5] * 7]
+    assert sum(len(found[name].partitions) for name in names[1:]) <= SHOWN_PARTITIONS_MAX
+    asked = [request for key, request in world.cluster.asked if key == 19 and request.validate_only]
+    assert [topic.name for request in asked for topic in request.topics] == names[1:3]
 
 
 def test_a_view_named_twice_is_shown_once(world):
@@ -93,3 +137,18 @@ def test_a_view_named_twice_is_shown_once(world):
     view_id = world.cluster.topics[V].topic_id
     answer = world.call(3, 12, topics=[{"name": V}, {"name": None, "topic_id": view_id}, {"name": V}])
     assert [topic.name for topic in answer.topics] == [V]
+
+
+def test_weights_of_a_plan_are_sent_to_clients_that_request_them(world):
+    """From v9 on, which has tagged fields; responses to other clients do not change."""
+    world.catalog.add_plan(Plan("hot", (0, 9), weights=(0.75, 0.25)))
+    world.catalog.add_plan(Plan("bare", (0, 9)))
+    names = ("__view.phot.orders", "__view.pbare.orders", V, "plain")
+    shown = {
+        version: world.metadata(*names, version=version, unknown_tags=(slot_weights.REQUESTED,)) for version in (9, 12)
+    }
+    shown[0] = world.metadata(*names, version=12)
+    weights = {
+        version: [slot_weights.read(found[name].unknown_tags) for name in names] for version, found in shown.items()
+    }
+    assert weights == {9: [(0.75, 0.25), (), (), ()], 12: [(0.75, 0.25), (), (), ()], 0: [(), (), (), ()]}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kafka_share_proxy.views.model.catalog import Binding
 
-from proxy.views.model.catalog import Binding
 from tests.support.view_broker import World
 
 V = "__view.r4.orders"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.views import state_records
 
-from proxy.views import state_records
 from tests.support.view_broker import World
 
 V = "__view.r4.orders"

@@ -1,15 +1,15 @@
-"""OffsetForLeaderEpoch of views: the broker's answers about the base, for every slot."""
+"""OffsetForLeaderEpoch of views: the broker's responses about the base, for every slot."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from kafka_share_proxy.brokers.connection_slots import SlotValues
+from kafka_share_proxy.loop.promise import Promise, settled
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.brokers.connection_slots import SlotValues
-from proxy.loop.promise import Promise, settled
-from proxy.wire import registry
-from proxy.wire.errors import ErrorCode
 from tests.support.view_ports import ViewWorld
 
 VIEW = "__view.r2.t"

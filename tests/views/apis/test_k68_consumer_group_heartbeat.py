@@ -30,6 +30,37 @@ def test_what_stands_in_a_views_way_is_no_matter_of_the_heartbeat() -> None:
     assert world.call(KEY, 1, **beat(V)) is None
 
 
+def test_a_view_that_may_not_be_created_ends_the_heartbeat_with_the_missing_right() -> None:
+    """Members would else wait for an assignment that never comes: librdkafka requests no Metadata of it."""
+    world = World()
+    world.cluster.make("orders", 1)
+    world.cluster.codes[19] = 29
+    answer = world.call(KEY, 1, **beat(V))
+    assert answer.error_code == 29
+    assert V in answer.error_message
+    assert "grant CREATE on this topic" in answer.error_message
+    world.cluster.codes[19] = 44
+    answer = world.call(KEY, 1, **beat(V))
+    assert (answer.error_code, answer.error_message) == (42, "refused 44")
+
+
+def test_a_member_without_describe_on_the_base_gets_the_missing_right() -> None:
+    """Brokers send the same code for a topic that the member has no right to DESCRIBE."""
+    world = World()
+    world.cluster.make("orders", 1)
+    world.cluster.hidden.add("orders")
+    answer = world.call(KEY, 1, **beat(V))
+    assert (answer.error_code, "DESCRIBE" in answer.error_message) == (29, True)
+
+
+def test_a_view_that_is_not_ready_in_time_has_the_member_come_again() -> None:
+    """14, after which members send the whole request again. Forwarded, it would get an empty assignment."""
+    world = World()
+    world.cluster.make("orders", 1)
+    world.cluster.late = 10_000
+    assert world.call(KEY, 1, **beat(V)).error_code == 14
+
+
 def test_heartbeats_that_name_no_view_pass() -> None:
     """Most name no topic at all."""
     world = World()

@@ -27,15 +27,31 @@ def describe(world: World, *names: str, cursor: tuple[str, int] | None = None) -
     return {topic.name: topic for topic in answer.topics}
 
 
-def test_a_view_that_is_not_there_is_not_made(world: World) -> None:
-    """The request never makes a topic at a broker either."""
+def test_a_view_without_a_topic_is_shown_and_not_created(world: World) -> None:
+    """Without a topic id, with the leaders of its base, also to those who may not create it."""
     other = "__view.r4.orders"
+    world.cluster.codes[19] = 29
     found = describe(world, V, other)
     assert {name: (entry.error_code, len(entry.partitions)) for name, entry in found.items()} == {
         V: (0, 4),
-        other: (3, 0),
+        other: (0, 8),
     }
+    shown = [(p.partition_index, p.leader_id, p.leader_epoch) for p in found[other].partitions]
+    assert shown == [(index, 1 + index // 4, 7) for index in range(8)]
+    assert (bytes(found[other].topic_id), found[other].topic_authorized_operations) == (bytes(16), 264)
+    assert found[other].is_internal is False
     assert other not in world.cluster.topics
+
+
+def test_a_view_without_a_topic_is_on_the_page_of_its_name(world: World) -> None:
+    """Once, though the broker, which does not know it, counts the pages."""
+    first, second = "__view.r1000.orders", "__view.r4.orders"
+    world.cluster.page = (V, 2)
+    page = describe(world, first, V, second)
+    assert {name: len(entry.partitions) for name, entry in page.items()} == {first: 2000, V: 2}
+    world.cluster.page = None
+    page = describe(world, first, V, second, cursor=(V, 2))
+    assert {name: len(entry.partitions) for name, entry in page.items()} == {V: 2, second: 8}
 
 
 def test_a_view_is_shown_with_the_partitions_of_its_base(world: World) -> None:

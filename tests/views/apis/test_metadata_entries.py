@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kafka_share_proxy.loop.slices import Work
+from kafka_share_proxy.views.apis.metadata_entries import metadata_entry
 
-from proxy.views.apis.metadata_entries import metadata_entry
 from tests.support.view_broker import World
 
 V = "__view.r2.orders"
@@ -33,6 +34,7 @@ def test_leaders_epochs_and_replicas_are_those_of_the_base(world: World) -> None
 
 def test_id_and_operations_are_the_views_own_and_it_is_never_internal(world: World) -> None:
     """Commits go by the view's id; internal topics break assignors."""
+    world.ensure(V)
     entry = world.metadata(V, include_topic_authorized_operations=True)[V]
     assert bytes(entry.topic_id) == world.cluster.topics[V].topic_id
     assert entry.topic_authorized_operations == 264
@@ -60,7 +62,7 @@ def test_what_cannot_be_shown_has_no_partitions(world: World) -> None:
 
 def test_a_view_whose_base_went_keeps_its_id_in_the_answer(world: World) -> None:
     """Error 3, no partitions (views/README.md rule 52)."""
-    world.metadata(V)
+    world.ensure(V)
     view_id = world.cluster.topics[V].topic_id
     del world.cluster.topics["orders"]
     entry = world.metadata(V)[V]
@@ -71,9 +73,9 @@ def test_what_one_client_found_is_shown_to_it_whatever_another_finds_meanwhile(w
     """Never a topic without error and without partitions: who assigns partitions would assign none."""
 
     async def look() -> Any:
-        (sight,) = (await world.keeper.look(world.client, world.keeper.read([V])[0])).values()
+        (sight,) = (await world.keeper.look(world.client, (await world.keeper.read([V]))[0])).values()
         world.catalog.forget(V)
-        return metadata_entry(sight)
+        return await metadata_entry(Work(), sight)
 
     entry = world.run(look())
     assert (entry.error_code, len(entry.partitions)) == (0, 4)
@@ -81,7 +83,7 @@ def test_what_one_client_found_is_shown_to_it_whatever_another_finds_meanwhile(w
 
 def test_a_view_that_could_not_grow_shows_what_it_has(world: World) -> None:
     """Not a partition more than the broker would take commits for."""
-    world.metadata(V)
+    world.ensure(V)
     world.cluster.topics["orders"].partitions = 3
     world.cluster.codes[37] = 44
     assert [index for index, _, _ in parts(world.metadata(V)[V])] == [0, 1, 2, 3]

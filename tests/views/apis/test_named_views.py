@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from proxy.views.apis.named_views import NAMES_VIEW, SEARCHED_BYTES, has_view_id
-from proxy.wire import frames, registry
+from kafka_share_proxy.views.apis.named_views import NAMES_VIEW, SEARCHED_BYTES, has_view_id
+from kafka_share_proxy.wire import frames, registry
+
 from tests.support.view_broker import World
 
 

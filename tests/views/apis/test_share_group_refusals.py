@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kafka_share_proxy.wire.api_key import ApiKey
 
-from proxy.wire.api_key import ApiKey
 from tests.support.view_broker import World
 
 V = "__view.r4.orders"

@@ -1,14 +1,14 @@
-"""One Fetch upstream for views: what it names, and what becomes of its answer."""
+"""One Fetch upstream for views: what it names, and what becomes of its response."""
 
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.reading.chunk_cache import ReadKey
+from kafka_share_proxy.reading.upstream_fetch import AskedPartition, PartitionRead
+from kafka_share_proxy.views.fetch.base_reads import ViewRead, in_turn
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.reading.chunk_cache import ReadKey
-from proxy.reading.upstream_fetch import AskedPartition, PartitionRead
-from proxy.views.fetch.base_reads import ViewRead, in_turn
-from proxy.wire import registry
-from proxy.wire.errors import ErrorCode
 from tests.support.view_ports import ViewWorld
 
 KEYS = [b"k%d" % number for number in range(10)]

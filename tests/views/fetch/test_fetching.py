@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from kafka_share_proxy.views.fetch.base_reads import READ_BYTES_MIN
+from kafka_share_proxy.views.options import ViewOptions
+from kafka_share_proxy.wire import compression, records
+from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost
+from kafka_share_proxy.wire.values import Limits
 
-from proxy.views.fetch.base_reads import READ_BYTES_MIN
-from proxy.views.options import ViewOptions
-from proxy.wire import compression, records
-from proxy.wire.errors import ErrorCode, UpstreamLost
-from proxy.wire.values import Limits
 from tests.support.view_ports import HeldWorkers, ViewWorld, next_offset, offsets_in, partitions_of
 
 KEYS = [b"key-%d" % number for number in range(64)]
@@ -178,7 +178,7 @@ def test_follow_up_reads_keep_the_clients_epoch_and_tell_the_scanned_one(world):
 
 
 def _of_slot(slot):
-    from proxy.views.model.slots import EvenCut
+    from kafka_share_proxy.views.model.slots import EvenCut
 
     return [key for key in KEYS if EvenCut(R).slot_of(key, 0) == slot]
 
@@ -289,7 +289,7 @@ def test_what_opens_to_much_is_opened_by_a_thread_of_its_own():
 
 
 def test_a_fetch_ends_where_enough_was_opened():
-    """It gives what it has, at least one batch, and its client goes on from there."""
+    """It gives what it has, at least one batch, and its client continues from there."""
     world, view, empty = _with_bombs(None, 12, scanned_bytes=3 * BOMB)
     reply = world.fetch(world.connect(), {view: {empty: 0}}, wait_ms=500)
     assert next_offset(entry(reply, view, empty).records, 0) == 3
@@ -326,7 +326,7 @@ def test_while_too_much_waits_for_the_threads_a_fetch_waits_too():
 
 
 def test_records_of_an_answer_count_while_it_waits_for_more(world):
-    """Those of the base that it read itself, and its own; all is given back with the answer."""
+    """Those of the base that it read itself, and its own; all is given back with the response."""
     answers = world.services.answers
     world.produce(world.base, KEYS)
     reply = world.fetch(world.connect(), {world.v: {0: 0}}, wait_ms=800, min_bytes=1 << 20)
@@ -431,7 +431,7 @@ def test_diverging_epoch_is_told_of_the_slots_that_stand_there_only(world):
 
 
 def test_who_read_what_was_cut_off_is_told_though_others_at_its_offset_read_what_came_instead(world):
-    """Else it would go on behind records it never saw."""
+    """Else it would continue behind records it never saw."""
     log = world.base.logs[0]
     world.produce(world.base, KEYS)
     log.epoch, log.ends = 6, {5: 64}

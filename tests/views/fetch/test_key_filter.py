@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.loop.promise import Task
+from kafka_share_proxy.views.fetch import key_filter
+from kafka_share_proxy.views.fetch.key_filter import TAG, TAG_BYTES, BadFilter, Filters, applied, content_of
+from kafka_share_proxy.views.model.slots import murmur2
+from kafka_share_proxy.views.services import Inline
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.loop.promise import Task
-from proxy.views.fetch import key_filter
-from proxy.views.fetch.key_filter import TAG, TAG_BYTES, BadFilter, Filters, applied, content_of
-from proxy.views.model.slots import murmur2
-from proxy.views.services import Inline
-from proxy.wire import registry
-from proxy.wire.errors import ErrorCode
 from tests.support.view_ports import HeldWorkers, ViewWorld, next_offset, offsets_in, partitions_of
 
 KEYS = [b"key-%d" % number for number in range(40)] + [None, None]
@@ -145,7 +145,7 @@ def test_no_filter_is_read_for_who_may_not_read_the_topic(monkeypatch):
 
 def test_filters_of_one_request_are_bounded(monkeypatch):
     """INVALID_REQUEST, and the log says which limit it was."""
-    monkeypatch.setattr("proxy.views.apis.k01_fetch.REQUEST_BYTES_MAX", 100)
+    monkeypatch.setattr("kafka_share_proxy.views.apis.k01_fetch.REQUEST_BYTES_MAX", 100)
     world = ViewWorld()
     base = world.topic("t")
     reply = world.fetch(world.connect(), {base.topic_id: {0: 0}}, tags={TAG: field(keys=[bytes(100)])}, wait_ms=0)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.reading.chunk_cache import ReadKey
+from kafka_share_proxy.reading.upstream_fetch import PartitionRead
+from kafka_share_proxy.views.fetch import shared_reads
+from kafka_share_proxy.views.fetch.shared_reads import ViewReads
+from kafka_share_proxy.views.fetch.view_chunks import ROW_BYTES, SLOT_BYTES, Division, ViewCache
+from kafka_share_proxy.views.model.scanning import Facts
+from kafka_share_proxy.views.model.slots import EvenCut
+from kafka_share_proxy.views.services import Inline
 
-from proxy.loop.promise import Promise
-from proxy.reading.chunk_cache import ReadKey
-from proxy.reading.upstream_fetch import PartitionRead
-from proxy.views.fetch import shared_reads
-from proxy.views.fetch.shared_reads import ViewReads
-from proxy.views.fetch.view_chunks import ROW_BYTES, SLOT_BYTES, Division, ViewCache
-from proxy.views.model.scanning import Facts
-from proxy.views.model.slots import EvenCut
-from proxy.views.services import Inline
 from tests.support.ports import ManualTimers
 from tests.support.view_ports import HeldWorkers
 from tests.views.fetch.test_view_chunks import KEY, chunk_of, made

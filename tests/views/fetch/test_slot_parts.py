@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from proxy.loop.promise import Task
-from proxy.views.fetch.shared_reads import ViewReads
-from proxy.views.fetch.slot_parts import PartsMaking, PartsOfBatch
-from proxy.views.fetch.view_chunks import Division, ViewCache
-from proxy.views.model.scanning import SlotScan
-from proxy.views.model.slots import EvenCut
-from proxy.views.services import Inline
-from proxy.wire import compression
-from proxy.wire.errors import ErrorCode
+from kafka_share_proxy.loop.promise import Task
+from kafka_share_proxy.views.fetch.shared_reads import ViewReads
+from kafka_share_proxy.views.fetch.slot_parts import PartsMaking, PartsOfBatch
+from kafka_share_proxy.views.fetch.view_chunks import Division, ViewCache
+from kafka_share_proxy.views.model.scanning import SlotScan
+from kafka_share_proxy.views.model.slots import EvenCut
+from kafka_share_proxy.views.services import Inline
+from kafka_share_proxy.wire import compression
+from kafka_share_proxy.wire.errors import ErrorCode
+
 from tests.support.ports import ManualTimers
 from tests.views.fetch.test_view_chunks import chunk_of, made
 

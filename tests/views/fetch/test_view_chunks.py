@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import pytest
-
-from proxy.reading.chunk_cache import ReadKey
-from proxy.views.fetch import view_chunks
-from proxy.views.fetch.view_chunks import Division, DivisionTable, ViewCache, ViewChunk, fates, is_quick, take_apart
-from proxy.views.model.scanning import Facts
-from proxy.views.model.slots import EvenCut
-from proxy.wire import compression, records
-from proxy.wire.batches import split_complete
-from proxy.wire.errors import ErrorCode
+from kafka_share_proxy.reading.chunk_cache import ReadKey
+from kafka_share_proxy.views.fetch import view_chunks
+from kafka_share_proxy.views.fetch.view_chunks import (
+    Division,
+    DivisionTable,
+    ViewCache,
+    ViewChunk,
+    fates,
+    is_quick,
+    take_apart,
+)
+from kafka_share_proxy.views.model.scanning import Facts
+from kafka_share_proxy.views.model.slots import EvenCut
+from kafka_share_proxy.wire import compression, records
+from kafka_share_proxy.wire.batches import split_complete
+from kafka_share_proxy.wire.errors import ErrorCode
 
 KEY = ReadKey(b"b" * 16, 0, False)
 CUT = EvenCut(2)
@@ -119,7 +126,7 @@ def test_partition_is_dropped_whole():
 
 
 def test_slots_wanted_lately_are_taken_apart_together():
-    """Those of others too, until nobody asks for them any more."""
+    """Those of others too, until nobody asks for them any longer."""
     cache, division = ViewCache(1 << 20, 10.0), Division("v", EvenCut(8))
     assert cache.want(KEY, division, [3], 0.0) == [3]
     assert cache.want(KEY, division, [1, 5], 20.0) == [1, 3, 5]

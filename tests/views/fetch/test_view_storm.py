@@ -9,10 +9,10 @@ from __future__ import annotations
 import random
 
 import pytest
+from kafka_share_proxy.views.model.slots import EvenCut
+from kafka_share_proxy.views.options import ViewOptions
+from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
 
-from proxy.views.model.slots import EvenCut
-from proxy.views.options import ViewOptions
-from proxy.wire.errors import ErrorCode, ProxyError
 from tests.support.view_ports import HeldWorkers, ViewWorld, next_offset, offsets_in, partitions_of
 
 SLOTS, PARTITIONS = 4, 2

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from proxy.views.model.slots import Cut, EvenCut, KeyFilterCut, NullKeys, RangeCut, StripeCut
-from proxy.wire import records
-from proxy.wire.records import Record
+from kafka_share_proxy.views.model.slots import Cut, EvenCut, KeyFilterCut, NullKeys, RangeCut, StripeCut
+from kafka_share_proxy.wire import records
+from kafka_share_proxy.wire.records import Record
 
 CUTS: tuple[Cut, ...] = (
     EvenCut(1),

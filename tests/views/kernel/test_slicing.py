@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.views.kernel import slicing
+from kafka_share_proxy.views.kernel.slicing import CorruptBatch
+from kafka_share_proxy.views.model.slots import EvenCut
+from kafka_share_proxy.wire import compression, records
+from kafka_share_proxy.wire.errors import ErrorCode
 
-from proxy.views.kernel import slicing
-from proxy.views.kernel.slicing import CorruptBatch
-from proxy.views.model.slots import EvenCut
-from proxy.wire import compression, records
-from proxy.wire.errors import ErrorCode
 from tests.views.kernel.batches import CUTS, reading, sample
 from tests.wire.old_messages import message, wrapper
 

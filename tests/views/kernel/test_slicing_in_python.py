@@ -7,11 +7,11 @@ from dataclasses import asdict
 from itertools import pairwise
 
 import pytest
+from kafka_share_proxy.views.kernel import slicing_in_python
+from kafka_share_proxy.views.model.slots import Cut, EvenCut
+from kafka_share_proxy.wire import records
+from kafka_share_proxy.wire.records import Record
 
-from proxy.views.kernel import slicing_in_python
-from proxy.views.model.slots import Cut, EvenCut
-from proxy.wire import records
-from proxy.wire.records import Record
 from tests.views.kernel.batches import CUTS, reading, sample
 
 HEADER_FIELDS = (

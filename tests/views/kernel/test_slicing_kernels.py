@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kafka_share_proxy.views.kernel import slicing, slicing_in_python
+from kafka_share_proxy.views.model.slots import Cut, EvenCut, KeyFilterCut, NullKeys, Packed, RangeCut, StripeCut
+from kafka_share_proxy.wire import compression, records
+from kafka_share_proxy.wire.records import Record
 
-from proxy.views.kernel import slicing, slicing_in_python
-from proxy.views.model.slots import Cut, EvenCut, KeyFilterCut, NullKeys, Packed, RangeCut, StripeCut
-from proxy.wire import compression, records
-from proxy.wire.records import Record
 from tests.views.kernel.batches import CUTS, sample
 from tests.wire.clients import DEFAULT
 
@@ -53,7 +53,7 @@ def batch_of(found: Sequence[tuple[Any, ...]], base_offset: int, codec: int) -> 
 
 
 def same(batch: bytes, cut: Cut, slots: Sequence[int], from_offset: int) -> list[slicing_in_python.Part] | None:
-    """What both kernels give; None: both refuse it."""
+    """Return what both kernels give; None: both refuse it."""
     source = memoryview(batch)
     try:
         body = slicing.opened(source, 1 << 20)
@@ -84,7 +84,7 @@ def same(batch: bytes, cut: Cut, slots: Sequence[int], from_offset: int) -> list
 def test_any_batch_cut_and_offset(
     found: list[Any], base_offset: int, codec: int, cut: Cut, later: int, data: st.DataObject
 ) -> None:
-    """All codecs, cuts, slots in any order, and offsets from before the batch to behind it."""
+    """All codecs, cuts, slots in any order, and offsets from before the batch to after it."""
     slots = data.draw(st.lists(st.integers(0, cut.slots - 1), unique=True, max_size=5))
     for wanted in (slots, range(cut.slots)):
         assert same(batch_of(found, base_offset, codec), cut, wanted, base_offset + later) is not None

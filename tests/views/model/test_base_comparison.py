@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pytest
-
-from proxy.views.model.base_comparison import Seen, Standing, Step, cut_of, judge
-from proxy.views.model.catalog import Binding
-from proxy.views.model.names import ViewName
-from proxy.views.model.plans import Plan
-from proxy.views.model.slots import EvenCut, RangeCut, StripeCut
-from proxy.wire.errors import ErrorCode
+from kafka_share_proxy.views.model.base_comparison import Seen, Standing, Step, cut_of, judge
+from kafka_share_proxy.views.model.catalog import Binding
+from kafka_share_proxy.views.model.names import ViewName
+from kafka_share_proxy.views.model.plans import Plan
+from kafka_share_proxy.views.model.slots import EvenCut, RangeCut, StripeCut
+from kafka_share_proxy.wire.errors import ErrorCode
 
 V, B, OLD = b"v" * 16, b"b" * 16, b"o" * 16
 BASE = Seen(0, B, 3)
@@ -28,7 +27,7 @@ BASE = Seen(0, B, 3)
     ],
 )
 def test_what_comes_next(view: Seen, base: Seen, binding: Binding | None, expected: Standing) -> None:
-    """A binding of another topic id says nothing of this one; a base made anew comes before any count."""
+    """A binding of another topic id says nothing of this one; a base created again comes before any count."""
     assert judge(4, view, base, binding, 100) == expected
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from proxy.views.model.catalog import Binding, View, ViewCatalog
-from proxy.views.model.names import ViewName
-from proxy.views.model.plans import Plan
-from proxy.views.model.slots import EvenCut
+from kafka_share_proxy.views.model.catalog import Binding, View, ViewCatalog
+from kafka_share_proxy.views.model.names import ViewName
+from kafka_share_proxy.views.model.plans import Plan
+from kafka_share_proxy.views.model.slots import EvenCut
 
 V1, V2, BASE = b"v" * 16, b"w" * 16, b"b" * 16
 VIEW = View(name=ViewName("r", 4, "orders"), topic_id=V1, base_id=BASE, base_partitions=3, cut=EvenCut(4))
@@ -30,7 +30,7 @@ def test_partitions_are_counted_base_partition_by_base_partition() -> None:
 
 
 def test_a_view_made_anew_takes_the_place_of_the_old_one() -> None:
-    """The old id is no view any more."""
+    """The old id is no view any longer."""
     catalog = ViewCatalog()
     catalog.learn(VIEW)
     catalog.learn(replace(VIEW, topic_id=V2))
@@ -105,3 +105,12 @@ def test_a_plan_never_changes_under_its_name() -> None:
     assert not catalog.add_plan(Plan("hot", (0, 11)))
     assert catalog.plan("hot") == plan
     assert catalog.plans == (plan,)
+
+
+def test_the_latest_weights_of_a_plan_count_and_its_ranges_stay() -> None:
+    catalog = ViewCatalog()
+    for weights in ((), (0.5, 0.5), (0.25, 0.75), ()):
+        assert catalog.add_plan(Plan("hot", (0, 10), weights=weights))
+    assert not catalog.add_plan(Plan("hot", (0, 11), weights=(0.9, 0.1)))
+    assert catalog.plans == (Plan("hot", (0, 10)),)
+    assert catalog.plans[0].weights == (0.25, 0.75)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from proxy.views.model.names import BadViewName, ViewName, check_plan_id, is_view, parse
+from kafka_share_proxy.views.model.names import BadViewName, ViewName, check_plan_id, is_view, parse
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
-
-from proxy.views.model.plans import HASH_SPACE, BadPlan, Plan, read
+from kafka_share_proxy.views.model.plans import HASH_SPACE, BadPlan, Plan, read
 
 
 def file(ranges: object, **more: object) -> str:
@@ -79,3 +79,22 @@ def test_no_plan_exists_that_does_not_cover_the_hash_space(starts: tuple[int, ..
     """Also those that were stored by somebody else."""
     with pytest.raises(BadPlan):
         Plan("hot", starts)
+
+
+@pytest.mark.parametrize(
+    ("entries", "weights"),
+    [
+        ([0.25, 0.75], (0.25, 0.75)),
+        ([1, 0], (1.0, 0.0)),
+        ([0, 0], ()),
+        ([-1, 2], ()),
+        (["much", 1], ()),
+        ([True, 1], ()),
+        ([float("nan"), 1], ()),
+        ([10**400, 1], ()),
+    ],
+)
+def test_weights_are_kept_if_every_range_has_a_usable_one(entries: list[Any], weights: tuple[float, ...]) -> None:
+    ranges = [[0, 9, entries[0]], [9, 1 << 32, entries[1]]]
+    assert read("hot", json.dumps({"version": 1, "ranges": ranges})).weights == weights
+    assert read("hot", json.dumps({"version": 1, "ranges": [[0, 9], ranges[1]]})).weights == ()

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from proxy.views.model.scanning import (
+from kafka_share_proxy.views.model.scanning import (
     BATCH_COST_BYTES,
     GATHERED_BYTES,
     BasePlace,
@@ -19,7 +18,7 @@ from proxy.views.model.scanning import (
     PlainScan,
     SlotScan,
 )
-from proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.errors import ErrorCode
 
 NOWHERE = -1
 
@@ -116,7 +115,7 @@ LOGS = st.lists(st.lists(st.none() | SLOTS, min_size=1, max_size=6), max_size=12
 @settings(max_examples=300, deadline=None)
 @given(LOGS, st.integers(1, 4), st.integers(0, 60), st.integers(10, 200), st.integers(100, 500), st.integers(0, 5))
 def test_all_slots_together_get_everything_once(batches, per_read, min_bytes, max_bytes, scanned_max, turn):
-    """In order, however little an answer may hold; each answer moves a slot on, or it is at the end."""
+    """In order, however little a response may hold; each response moves a slot on, or it is at the end."""
     log = log_of(batches)
     end = sum(map(len, batches))
     offsets = dict.fromkeys(range(4), 0)
@@ -226,7 +225,7 @@ def test_answer_is_due_when_enough_was_opened():
 
 
 def test_client_limit_cuts_between_batches_and_lets_one_through():
-    """At least one part goes into an answer, however large."""
+    """At least one part goes into a response, however large."""
     slots = [SlotScan(0, 0, 5), SlotScan(1, 0, 5)]
     broker = Broker(log_of([[0], [1], [0]]), per_read=3)
     broker.run(scan_of(BaseScan(slots)))

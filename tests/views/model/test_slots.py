@@ -5,10 +5,18 @@ from __future__ import annotations
 from array import array
 
 import pytest
-
-from proxy.views.model import slots as cuts
-from proxy.views.model.slots import NOWHERE, SLOTS_MAX, Cut, EvenCut, KeyFilterCut, NullKeys, RangeCut, StripeCut
-from proxy.wire.key_hash import SPACE, hash_of_record, murmur2
+from kafka_share_proxy.views.model import slots as cuts
+from kafka_share_proxy.views.model.slots import (
+    NOWHERE,
+    SLOTS_MAX,
+    Cut,
+    EvenCut,
+    KeyFilterCut,
+    NullKeys,
+    RangeCut,
+    StripeCut,
+)
+from kafka_share_proxy.wire.key_hash import SPACE, hash_of_record, murmur2
 
 KEYS = [str(n).encode() for n in range(2000)]
 

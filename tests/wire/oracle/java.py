@@ -16,20 +16,20 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
-for entry in (str(ROOT), str(ROOT / "deploy")):
+for entry in (str(ROOT), str(ROOT / "proxy")):
     if entry not in sys.path:
         sys.path.insert(0, entry)
 
-from localkafka.jars import class_path, releases  # noqa: E402 - found through the path set above
-from localkafka.java import find_java  # noqa: E402
+from kafka_share_proxy.localkafka.jars import class_path, releases  # noqa: E402 - found through the path set above
+from kafka_share_proxy.localkafka.java import find_java  # noqa: E402
+from kafka_share_proxy.wire import specs  # noqa: E402
+from kafka_share_proxy.wire.specs import FieldSpec, MessageSpec, StructSpec  # noqa: E402
 
-from proxy.wire import specs  # noqa: E402
-from proxy.wire.specs import FieldSpec, MessageSpec, StructSpec  # noqa: E402
 from tests.wire.samples import Samples, every_codec, present  # noqa: E402
 
 GOLDEN = HERE / "golden.txt"
 CLIENTS, BROKER = "clients-4.4.0", "3.9.1"
-"""Releases of deploy/localkafka: the classes are those of the clients, the JSON library is any broker's."""
+"""Releases of localkafka: the classes are those of the clients, the JSON library is any broker's."""
 ID_BYTES = 16
 WIDTH = 3
 """Elements of an array that Samples draws at most, but for the rare long ones, which are cut to it."""
@@ -91,7 +91,7 @@ def java_class(spec: MessageSpec) -> str:
 
 
 def has_compiler() -> bool:
-    """Whether the Java at hand can run a source file; the one in a wheel cannot."""
+    """True if the Java at hand can run a source file; the one in a wheel cannot."""
     modules = subprocess.run([find_java(), "--list-modules"], capture_output=True, text=True, timeout=60, check=False)
     return "jdk.compiler" in modules.stdout
 

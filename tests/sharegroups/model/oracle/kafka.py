@@ -11,7 +11,7 @@ A story ends early, and is kept up to there, where the two part on purpose or wh
 - records the log lost to compaction: Kafka passes them at its next write, the engine now;
 - acknowledging what was never tracked, where Kafka throws (NullPointerException: nothing tracked but the start offset
   inside the batch), or looks at the delivery in front of a hole;
-- a full window and data that begin behind it, where Kafka throws (IllegalArgumentException).
+- a full window and data that begin after it, where Kafka throws (IllegalArgumentException).
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NoReturn
 
-from proxy.sharegroups.model.acquiring import ReadRecords
-from proxy.sharegroups.model.locks import LockIndex
-from proxy.sharegroups.model.offset_runs import ACKNOWLEDGED, UNREAD
-from proxy.sharegroups.model.partition import Refusal, SharePartition, Transition
-from proxy.sharegroups.model.snapshot import ShareSnapshot
+from kafka_share_proxy.sharegroups.model.acquiring import ReadRecords
+from kafka_share_proxy.sharegroups.model.locks import LockIndex
+from kafka_share_proxy.sharegroups.model.offset_runs import ACKNOWLEDGED, UNREAD
+from kafka_share_proxy.sharegroups.model.partition import Refusal, SharePartition, Transition
+from kafka_share_proxy.sharegroups.model.snapshot import ShareSnapshot
+
 from tests.sharegroups.model.world import Batch, Settings
 
 HERE = Path(__file__).parent
@@ -164,9 +165,9 @@ class Kafka:
 @contextmanager
 def running() -> Iterator[Kafka]:
     """Compile and start the oracle."""
-    sys.path.insert(0, str(HERE.parents[3] / "deploy"))
-    from localkafka.jars import class_path
-    from localkafka.java import find_java
+    sys.path.insert(0, str(HERE.parents[3] / "proxy"))
+    from kafka_share_proxy.localkafka.jars import class_path
+    from kafka_share_proxy.localkafka.java import find_java
 
     with TemporaryDirectory() as folder:
         jars = class_path(RELEASE)
@@ -183,7 +184,7 @@ def running() -> Iterator[Kafka]:
 
 
 def _passed(theirs: str, ours: str) -> bool:
-    """Whether the engine's start offset merely passed settled records that Kafka still keeps."""
+    """True if the engine's start offset merely passed settled records that Kafka still keeps."""
     start = int(ours.split(" ")[0])
     words = [(int(word.split("-")[0]), word) for word in theirs.split(" ")[4:]]
     kept = [word for first, word in words if first >= start]
@@ -230,7 +231,7 @@ class Story:
         self.lines.append(f"{command}\t{theirs}\t{theirs_now}")
 
     def _answers_differently(self, command: str, theirs: str) -> bool:
-        """Whether Kafka is known to answer this as it does."""
+        """True if Kafka is known to answer this as it does."""
         if command.startswith("acquire"):
             return theirs.startswith("crash") and "inconsistent range" in theirs
         if not command.startswith("ack"):

@@ -1,0 +1,377 @@
+"""Commands, flags and exit statuses: 0 all went well, 1 it did not work, 2 the command or the settings are wrong.
+
+What a command needs is imported when it runs: `serve` stays small, `--version` is quick.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+
+import typer
+
+from kafka_share_proxy.app import pipeline_command
+from kafka_share_proxy.app.broker_flags import Flags, dials_brokers
+from kafka_share_proxy.app.terminal import printable, printable_lines
+from kafka_share_proxy.wire.errors import ConfigError, ProxyError
+
+if TYPE_CHECKING:
+    from kafka_share_proxy.app import views_command
+    from kafka_share_proxy.app.config import Config
+
+T = TypeVar("T")
+
+DISTRIBUTION = "kafka-share-proxy"
+FAILED, MISUSED = 1, 2
+
+app = typer.Typer(
+    name=DISTRIBUTION,
+    help="Share groups with lock renewal and key-range views for a Kafka cluster; everything else is forwarded.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Listen = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT", help="Where clients bootstrap; brokers get the ports behind it.")
+]
+Advertise = Annotated[
+    str | None, typer.Option(metavar="HOST", help="The host clients are told to dial, if not that of --listen.")
+]
+Admin = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT", help="Serve /livez, /readyz, /metrics and /groups here.")
+]
+ConfigFile = Annotated[str | None, typer.Option("--config", metavar="FILE", help="Settings in YAML.")]
+LogFormat = Annotated[str | None, typer.Option(metavar="console|json", help="How log lines look.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Any other setting by its key (log_level=debug); may be repeated."),
+]
+
+
+@app.command()
+@dials_brokers
+def serve(
+    *,
+    brokers: Flags,
+    listen: Listen = None,
+    advertise: Advertise = None,
+    admin: Admin = None,
+    config: ConfigFile = None,
+    log_format: LogFormat = None,
+    settings: Set = None,
+) -> None:
+    """Run the proxy until SIGTERM or SIGINT."""
+    loaded = _load_flags(config, settings, brokers, listen, advertise, admin, log_format)
+    from kafka_share_proxy.app import server
+
+    try:
+        status = server.run(loaded)
+    except ConfigError as error:
+        _fail(str(error), MISUSED)
+    except ProxyError as error:
+        _fail(str(error), FAILED)
+    except OSError as error:
+        _fail(error.strerror or str(error), FAILED)
+    raise typer.Exit(status)
+
+
+@app.command()
+@dials_brokers
+def check(
+    *,
+    brokers: Flags,
+    listen: Listen = None,
+    advertise: Advertise = None,
+    admin: Admin = None,
+    config: ConfigFile = None,
+    log_format: LogFormat = None,
+    settings: Set = None,
+    apis: Annotated[bool, typer.Option("--apis", help="Show the versions of every API as well.")] = False,
+) -> None:
+    """Dial the cluster, try every port, and show what clients will see; status 1 if it would not work."""
+    loaded = _load_flags(config, settings, brokers, listen, advertise, admin, log_format)
+    from kafka_share_proxy.app import check as checking
+
+    try:
+        works = checking.run(loaded, apis=apis)
+    except ConfigError as error:
+        _fail(str(error), MISUSED)
+    raise typer.Exit(0 if works else FAILED)
+
+
+@app.command()
+def decode(
+    file: Annotated[str, typer.Argument(metavar="FILE|-", help="Captured frames, hex or binary; - reads stdin.")],
+    response_to: Annotated[
+        str | None,
+        typer.Option(metavar="API:VERSION", help="They are responses to such requests, by name or key (Metadata:12)."),
+    ] = None,
+    requests: Annotated[
+        str | None, typer.Option(metavar="FILE", help="The requests they answer, captured on the same connection.")
+    ] = None,
+) -> None:
+    """Print captured frames, requests or responses, as a tree."""
+    from kafka_share_proxy.app import decode_command
+
+    try:
+        asked = b"" if requests is None else _captured(requests)
+        decode_command.show(_captured(file), decode_command.api_version(response_to), asked)
+    except ConfigError as error:
+        _fail(str(error), MISUSED)
+    except ProxyError as error:
+        _fail(str(error), FAILED)
+
+
+@app.command()
+def groups(
+    group: Annotated[str | None, typer.Argument(metavar="GROUP", help="One group, with its members and locks.")] = None,
+    admin: Annotated[
+        str, typer.Option(metavar="HOST:PORT", envvar="KSP_ADMIN", help="The admin listener of the running proxy.")
+    ] = "",
+    watch: Annotated[bool, typer.Option("--watch", help="Look again every second, until interrupted.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what the admin listener tells.")] = False,
+    release: Annotated[
+        str | None, typer.Option(metavar="MEMBER", help="Take everything back that this member of GROUP holds.")
+    ] = None,
+) -> None:
+    """Show who holds which records of the share groups of a running proxy."""
+    from kafka_share_proxy.app import groups_command as showing
+    from kafka_share_proxy.app.hostports import parse_address
+
+    if not admin:
+        _fail("--admin HOST:PORT is missing: the admin listener of the running proxy (or KSP_ADMIN)", MISUSED)
+    if release is not None and group is None:
+        _fail("--release needs the GROUP as well", MISUSED)
+    try:
+        address = parse_address(admin)
+        if release is not None and group is not None:
+            print(showing.release(address, group, release))
+        else:
+            showing.show(address, group, as_json=as_json, watch=watch)
+    except ValueError as error:
+        _fail(f"--admin {admin}: {error}", MISUSED)
+    except ProxyError as error:
+        _fail(str(error), FAILED)
+
+
+@app.command()
+@dials_brokers
+def commits(
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="A consumer group.")],
+    holes: Annotated[bool, typer.Option("--holes", help="Show what is not done in front of what is.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    config: ConfigFile = None,
+    settings: Set = None,
+    *,
+    brokers: Flags,
+) -> None:
+    """Show what a group has committed, in order and out of order; no proxy need run."""
+    from kafka_share_proxy.app import commits_command
+
+    loaded = _load(config, settings, brokers, listens=False)
+    try:
+        commits_command.run(loaded, group, holes=holes, as_json=as_json)
+    except ConfigError as error:
+        _fail(str(error), MISUSED)
+    except ProxyError as error:
+        _fail(str(error), FAILED)
+
+
+views_app = typer.Typer(
+    help="Views: slices of a topic's partitions, as topics that any consumer reads.", no_args_is_help=True
+)
+app.add_typer(views_app, name="views")
+app.add_typer(pipeline_command.app, name="pipeline")
+
+ViewTopics = Annotated[list[str], typer.Argument(metavar="VIEW...", help="Names as __view.r8.orders.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
+
+
+@views_app.command("create")
+@dials_brokers
+def views_create(topics: ViewTopics, config: ConfigFile = None, settings: Set = None, *, brokers: Flags) -> None:
+    """Make views before anybody reads them."""
+    from kafka_share_proxy.app import views_command
+
+    _print(_at_brokers(config, settings, brokers, lambda at: views_command.create(at, topics)))
+
+
+@views_app.command("list")
+@dials_brokers
+def views_list(config: ConfigFile = None, settings: Set = None, *, brokers: Flags) -> None:
+    """Show the views and plans there are."""
+    from kafka_share_proxy.app import views_command
+
+    async def show(at: views_command.Desk) -> None:
+        views_command.show_list(at, await views_command.listed(at))
+
+    _at_brokers(config, settings, brokers, show)
+
+
+@views_app.command("grow")
+@dials_brokers
+def views_grow(
+    topics: Annotated[list[str] | None, typer.Argument(metavar="[VIEW...]", help="All views if none is named.")] = None,
+    config: ConfigFile = None,
+    settings: Set = None,
+    *,
+    brokers: Flags,
+) -> None:
+    """Give views the partitions their bases have got; running proxies do so by themselves."""
+    from kafka_share_proxy.app import views_command
+
+    _print(_at_brokers(config, settings, brokers, lambda at: views_command.grow(at, topics or [])))
+
+
+@views_app.command("delete")
+@dials_brokers
+def views_delete(topics: ViewTopics, config: ConfigFile = None, settings: Set = None, *, brokers: Flags) -> None:
+    """Delete views, with the offsets that groups have committed on them."""
+    from kafka_share_proxy.app import views_command
+
+    _print(_at_brokers(config, settings, brokers, lambda at: views_command.delete(at, topics)))
+
+
+@views_app.command("plan")
+@dials_brokers
+def views_plan(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Ranges of the hash space, as JSON.")],
+    name: Annotated[
+        str | None, typer.Option(metavar="PLAN", help="What views call it (__view.pPLAN.orders); unset: as the file.")
+    ] = None,
+    dry_run: DryRun = False,
+    config: ConfigFile = None,
+    settings: Set = None,
+    *,
+    brokers: Flags,
+) -> None:
+    """Check a plan and store it; it never changes under its name."""
+    from kafka_share_proxy.app import views_command
+
+    plan_id = name or Path(file).name.split(".")[0]
+    try:
+        text = _captured(file)
+    except ConfigError as error:
+        _fail(str(error), MISUSED)
+    line = _at_brokers(config, settings, brokers, lambda at: views_command.plan(at, plan_id, text, dry_run=dry_run))
+    _print([line])
+
+
+@views_app.command("migrate")
+@dials_brokers
+def views_migrate(
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="A group without members.")],
+    old: Annotated[str, typer.Option("--from", metavar="TOPIC", help="A view it has read, or the base.")],
+    new: Annotated[str, typer.Option("--to", metavar="TOPIC", help="A view of the same base, or the base.")],
+    dry_run: DryRun = False,
+    config: ConfigFile = None,
+    settings: Set = None,
+    *,
+    brokers: Flags,
+) -> None:
+    """Let a group go on with another view: every slot starts where the slowest was, at least once."""
+    from kafka_share_proxy.app import views_command
+
+    topic, offsets = _at_brokers(
+        config, settings, brokers, lambda at: views_command.migrate(at, group, old, new, dry_run=dry_run)
+    )
+    _print([f"{topic}-{partition}: {offset}" for partition, offset in sorted(offsets.items())])
+    _print([f"{len(offsets)} partitions of {topic} {'would start' if dry_run else 'start'} there for group {group}"])
+
+
+def _at_brokers(
+    file: str | None,
+    assignments: list[str] | None,
+    brokers: Flags,
+    command: Callable[[views_command.Desk], Coroutine[Any, Any, T]],
+) -> T:
+    from kafka_share_proxy.app import views_command
+    from kafka_share_proxy.views.model.names import BadViewName
+    from kafka_share_proxy.views.model.plans import BadPlan
+
+    loaded = _load(file, assignments, brokers, listens=False)
+    try:
+        return views_command.run(loaded, command)
+    except (ConfigError, BadViewName, BadPlan) as error:
+        _fail(str(error), MISUSED)
+    except ProxyError as error:
+        _fail(str(error), FAILED)
+
+
+def _print(lines: list[str]) -> None:
+    for line in lines:
+        print(printable(line))
+
+
+@app.callback(invoke_without_command=True)
+def version(
+    show: Annotated[bool, typer.Option("--version", help="Print the version and end.", is_eager=True)] = False,
+) -> None:
+    """Share groups with lock renewal for a Kafka cluster that has none; everything else is forwarded."""
+    if show:
+        print(f"{DISTRIBUTION} {_version()}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """The command `kafka-share-proxy`."""
+    app()
+
+
+def _load_flags(
+    file: str | None,
+    assignments: list[str] | None,
+    brokers: Flags,
+    listen: str | None,
+    advertise: str | None,
+    admin: str | None,
+    log_format: str | None,
+) -> Config:
+    """What `serve` and `check` go by: the same flags, so that what was checked is what is served."""
+    flags = brokers | {
+        "listen": listen,
+        "advertise": advertise,
+        "admin": admin,
+        "log_format": log_format,
+    }
+    return _load(file, assignments, flags)
+
+
+def _load(file: str | None, assignments: list[str] | None, flags: Flags, *, listens: bool = True) -> Config:
+    from kafka_share_proxy.app import config_loading
+
+    named: dict[str, object] = dict(flags)
+    for assignment in assignments or ():
+        key, equals, value = assignment.partition("=")
+        if not equals or not key.strip():
+            _fail(f"--set {assignment}: write KEY=VALUE, for example --set log_level=debug", MISUSED)
+        named[key.strip()] = value
+    try:
+        return config_loading.load(named, path=file, listens=listens)
+    except ConfigError as error:
+        _fail(str(error), MISUSED)
+
+
+def _captured(file: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read {file}: {error.strerror}") from None
+
+
+def _version() -> str:
+    from importlib import metadata
+
+    try:
+        return metadata.version(DISTRIBUTION)
+    except metadata.PackageNotFoundError:
+        return "(run from a checkout)"
+
+
+def _fail(text: str, status: int) -> NoReturn:
+    print(printable_lines(f"{DISTRIBUTION}: {text}"), file=sys.stderr)
+    raise typer.Exit(status)

@@ -1,0 +1,237 @@
+"""Traffic for `pipeline demo`: records with Zipf keys, share group members with different habits, readers of a view.
+
+They are stock clients and the small share client of `localkafka`, each in its own thread, like independent programs.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+
+from kafka_share_proxy.localkafka.share_client import ACCEPT, RELEASE, RENEW, Record, ShareClient, ShareError
+from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
+
+KEYS = 20_000
+EXPONENT = 1.05
+"""Exponent of Zipf's law: the key of rank r is r ** -EXPONENT times as frequent as the first."""
+LOCK_S = 2.0
+RENEWED_LOCKS = 3
+"""Duration of a slow job, in lock durations."""
+ODD_POLLS = 3
+"""Polls in which a member does not just accept. The number is small, so that no record reaches the delivery limit."""
+POLL_S = 0.5
+END_S = 20.0
+"""Seconds that a thread may take to end."""
+
+
+class TrafficFailed(ProxyError):
+    """A client had an error, or did not receive all records in time."""
+
+
+class ZipfKeys:
+    """Generator of keys of which a few are hot. The same seed gives the same keys."""
+
+    def __init__(self, seed: int = 7) -> None:
+        self._chance = random.Random(seed)  # noqa: S311 - a load, not a secret
+        self._weights = list(accumulate(rank**-EXPONENT for rank in range(1, KEYS + 1)))
+
+    def drawn(self, count: int) -> list[bytes]:
+        """Return `count` random keys."""
+        return [b"user-%d" % each for each in self._chance.choices(range(KEYS), cum_weights=self._weights, k=count)]
+
+
+def produce(bootstrap: str, topic: str, keys: Sequence[bytes]) -> None:
+    """Produce one record for each key. Raises TrafficFailed."""
+    troubles: list[str] = []
+
+    def delivered(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            troubles.append(str(error))
+
+    settings = {"bootstrap.servers": bootstrap, "linger.ms": 20, "queue.buffering.max.messages": len(keys) + 1}
+    producer = Producer(settings | {"log_level": 2})
+    for number, key in enumerate(keys):
+        producer.produce(topic, b"order %d" % number, key, on_delivery=delivered)
+        if number % 5_000 == 0:
+            producer.poll(0)
+    left = producer.flush(60)
+    if left or troubles:
+        raise TrafficFailed(f"{left} records of {topic} were not produced: {troubles[:1]}")
+
+
+class RecordPlace(NamedTuple):
+    """Partition and offset of a record in a topic."""
+
+    partition: int
+    offset: int
+
+
+class Client:
+    """A client in a thread, which ends with the `with` block."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.got: set[RecordPlace] = set()
+        """Records that it has processed."""
+        self.trouble = ""
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._guarded, name=name, daemon=True)
+
+    def __enter__(self) -> Client:
+        """Start the thread."""
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the client, and wait until it has left its group."""
+        self.end()
+        self._thread.join(END_S)
+
+    def end(self) -> None:
+        """Request the end of the client. `__exit__` waits for it."""
+        self._ending.set()
+
+    def _guarded(self) -> None:
+        try:
+            self._run()
+        except (KafkaException, ShareError, ProxyError, OSError) as error:
+            self.trouble = f"{self.name}: {error}"
+
+    def _run(self) -> None:
+        raise NotImplementedError
+
+
+Habit = Callable[["DemoMember", ShareClient, list[Record]], list[Record]]
+"""Action of a member on the records of a poll. It returns those that are to be accepted."""
+
+
+class DemoMember(Client):
+    """Member of a share group that accepts the records that its habit returns from each poll."""
+
+    def __init__(self, name: str, bootstrap: str, group: str, topic: str, habit: Habit) -> None:
+        super().__init__(name)
+        self.polls = 0
+        self._bootstrap, self._group, self._topic, self._habit = bootstrap, group, topic, habit
+
+    def wait(self, seconds: float) -> None:
+        """Simulate work, interrupted when the client ends."""
+        self._ending.wait(seconds)
+
+    def _run(self) -> None:
+        with ShareClient(self._bootstrap, self._group, [self._topic], member_id=self.name) as client:
+            while not self._ending.is_set():
+                given = client.poll(POLL_S)
+                if given:
+                    self.polls += 1
+                    self._settle(client, self._habit(self, client, given))
+
+    def _settle(self, client: ShareClient, left: list[Record]) -> None:
+        try:
+            if left:
+                client.acknowledge(left, ACCEPT)
+        except ShareError as error:
+            if error.code != ErrorCode.INVALID_RECORD_STATE:  # the lock expired on a busy machine
+                raise
+        else:
+            self.got.update(RecordPlace(record.partition, record.offset) for record in left)
+
+
+def accepts(_member: DemoMember, _client: ShareClient, given: list[Record]) -> list[Record]:
+    """Accept all records."""
+    return given
+
+
+def releases(member: DemoMember, client: ShareClient, given: list[Record]) -> list[Record]:
+    """Release every tenth record, for delivery to any member."""
+    returned = given[::10] if member.polls <= ODD_POLLS else []
+    if returned:
+        client.acknowledge(returned, RELEASE)
+    return [record for record in given if record not in returned]
+
+
+def forgets(member: DemoMember, _client: ShareClient, given: list[Record]) -> list[Record]:
+    """Pause for longer than a lock, so that the records are delivered to other members."""
+    if member.polls > ODD_POLLS:
+        return given
+    member.wait(LOCK_S * 1.5)
+    return []
+
+
+def renews(member: DemoMember, client: ShareClient, given: list[Record]) -> list[Record]:
+    """Work on the first record for several lock durations, and renew its lock in the meantime."""
+    slow, others = given[:1], given[1:]
+    if member.polls > ODD_POLLS:
+        return given
+    if others:
+        client.acknowledge(others, ACCEPT)
+        member.got.update(RecordPlace(record.partition, record.offset) for record in others)
+    for _ in range(2 * RENEWED_LOCKS):
+        member.wait(LOCK_S / 2)
+        client.acknowledge(slow, RENEW)
+    return slow
+
+
+class ViewReader(Client):
+    """Stock consumer in a group, which collects the records that it receives."""
+
+    def __init__(self, name: str, bootstrap: str, group: str, topic: str) -> None:
+        super().__init__(name)
+        self._topic = topic
+        self._settings: dict[str, Any] = {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "client.id": name,
+            "auto.offset.reset": "earliest",
+            "partition.assignment.strategy": "roundrobin",
+            "log_level": 2,
+        }
+
+    def _run(self) -> None:
+        consumer = Consumer(self._settings)
+        try:
+            consumer.subscribe([self._topic])
+            while not self._ending.is_set():
+                for message in consumer.consume(1_000, POLL_S):
+                    self._take(message)
+        finally:
+            consumer.close()
+
+    def _take(self, message: Message) -> None:
+        if message.error() is not None:
+            raise KafkaException(message.error())
+        self.got.add(RecordPlace(message.partition() or 0, message.offset() or 0))
+
+
+def done(clients: Sequence[Client]) -> set[RecordPlace]:
+    """Return the records processed by any of the clients."""
+    return set().union(*(client.got.copy() for client in clients))
+
+
+def until_done(clients: Sequence[Client], count: int, timeout_s: float) -> Iterator[int]:
+    """Yield the number of processed records repeatedly until it is `count`. Raises TrafficFailed."""
+    end = time.monotonic() + timeout_s
+    while (found := len(done(clients))) < count:
+        yield found
+        if troubles := [client.trouble for client in clients if client.trouble]:
+            raise TrafficFailed("; ".join(troubles))
+        if time.monotonic() > end:
+            names = ", ".join(client.name for client in clients)
+            raise TrafficFailed(f"{names} did {found} of {count} records in {timeout_s:.0f} s")
+        time.sleep(0.2)
+    yield found
+
+
+def shares_of_slots(clients: Sequence[Client], slots: int) -> list[float]:
+    """Return the share of a view's records in each slot. Partition p * slots + r is slot r of partition p."""
+    counts = Counter(place.partition % slots for place in done(clients))
+    return [counts[slot] / counts.total() for slot in range(slots)]

@@ -1,0 +1,118 @@
+"""Garbage collection that does not walk through all live objects while clients wait.
+
+How it works. Python searches all objects of its oldest generation for reference cycles, and no client is served during
+that time: 280 ms with 10,000 share groups and 50,000 share partitions. Nearly all objects that survive a collection
+stay alive. Therefore survivors are collected and frozen in small portions, every few collections of the middle
+generation, and the next collection examines only newer objects. A cycle of frozen objects that becomes garbage later
+stays in memory. Once the number of frozen objects is twice that of the objects alive before, a full walk examines
+everything again, provided that it takes less than `WALK_S` or no client is connected. At four times as many, it happens
+in any case. Connections leave no cycles (`forwarding.connection`, `loop.transports`), so this is rare.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from collections.abc import Callable, Mapping
+from time import monotonic
+
+ARENA_MAX = -8
+"""M_ARENA_MAX of mallopt (malloc.h)."""
+MIDDLE, OLDEST = 1, 2
+"""Generations. A collection of the oldest walks through everything that is not frozen."""
+PORTION = 4
+"""Number of collections of the middle generation, each after 7,000 new objects, after which survivors are frozen."""
+GROWTH, GROWTH_MAX = 2, 4
+"""Frozen objects, relative to those alive after the last full walk, at which the next one is due, or is forced."""
+WALK_S = 0.02
+"""Seconds that a full walk may take while clients are connected."""
+
+
+class Garbage:
+    """Collector that freezes surviving objects. One per process."""
+
+    def __init__(
+        self, call_soon: Callable[[Callable[[], object]], None], is_idle: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Set up without effect. `call_soon` calls at the end of the loop iteration, as collections begin
+        anywhere. `is_idle`: returns True without clients.
+        """
+        self._call_soon = call_soon
+        self._is_idle = is_idle
+        self._alive = 0
+        """Objects that the last full walk found alive."""
+        self._walk_s = 0.0
+        """Seconds of the last full walk."""
+        self._portions = 0
+        self._planned = False
+        self._began = 0.0
+        self._longest_s = 0.0
+
+    def begin(self) -> None:
+        """Freeze all current objects, return memory used only at startup to the system, and continue to freeze
+        survivors.
+        """
+        self._walk()
+        _give_back()
+        gc.callbacks.append(self._collected)
+
+    def end(self) -> None:
+        """Restore normal collections. Harmless without `begin`."""
+        if self._collected in gc.callbacks:
+            gc.callbacks.remove(self._collected)
+
+    def take_longest(self) -> float:
+        """Return the seconds of the longest collection since the last call."""
+        longest, self._longest_s = self._longest_s, 0.0
+        return longest
+
+    def _collected(self, phase: str, info: Mapping[str, int]) -> None:
+        now = monotonic()
+        if phase == "start":
+            self._began = now
+            return
+        self._longest_s = max(self._longest_s, now - self._began)
+        generation = info["generation"]
+        self._portions += generation == MIDDLE
+        if (generation == OLDEST or self._portions >= PORTION) and not self._planned:
+            self._planned = True
+            self._call_soon(self._keep)
+
+    def _keep(self) -> None:
+        if self._portions >= PORTION:
+            gc.collect()
+        gc.freeze()
+        frozen = gc.get_freeze_count()
+        if frozen > GROWTH * self._alive and self._may_walk(frozen):
+            gc.unfreeze()
+            self._walk()
+        self._portions = 0
+        self._planned = False
+
+    def _may_walk(self, frozen: int) -> bool:
+        expected_s = self._walk_s * frozen / max(self._alive, 1)
+        return expected_s < WALK_S or frozen > GROWTH_MAX * self._alive or self._is_idle()
+
+    def _walk(self) -> None:
+        began = monotonic()
+        gc.collect()
+        self._walk_s = monotonic() - began
+        gc.freeze()
+        self._alive = gc.get_freeze_count()
+
+
+def share_one_arena() -> None:
+    """Make all threads allocate from one arena of the C library: a second one costs 0.4 MiB.
+
+    Must be called before the first thread starts. Does nothing where the C library is not glibc.
+    """
+    configure = getattr(ctypes.CDLL(None), "mallopt", None)
+    if configure is not None:
+        configure(ARENA_MAX, 1)
+
+
+def _give_back() -> None:
+    """Return unused memory of the C library to the system: 1.3 MiB after a start. Does nothing without glibc."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(ctypes.c_size_t(0))

@@ -1,0 +1,45 @@
+"""Safe output of text from the cluster, the admin listener or clients: terminals obey some control characters.
+
+A command applies `printable` to each name, id and reason from outside.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from kafka_share_proxy.wire.key_text import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+__all__ = ["WIDTH_ELSEWHERE", "cell", "console", "print_json", "printable", "printable_lines"]
+
+WIDTH_ELSEWHERE = 400
+"""Columns if the output is not a terminal: programs read it, and lines are not folded."""
+
+
+def printable_lines(text: str) -> str:
+    """Apply `printable` to each line. Line ends are kept."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
+def cell(value: object) -> Text:
+    """Return a table cell without markup or unprintable characters."""
+    from rich.text import Text  # only commands with tables need it
+
+    return Text(printable(str(value)))
+
+
+def print_json(console: Console, data: Any) -> None:
+    """Print JSON in ASCII, because JSON itself allows control characters above 127, and some terminals obey them."""
+    console.print_json(json.dumps(data), ensure_ascii=True)
+
+
+def console() -> Console:
+    """Return a console for the terminal, or for output without folded lines."""
+    from rich.console import Console
+
+    found = Console()
+    return found if found.is_terminal else Console(width=WIDTH_ELSEWHERE)

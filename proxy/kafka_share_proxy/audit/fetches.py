@@ -1,0 +1,92 @@
+"""Sums of the records that readers received.
+
+There is one event per second for each reader of a partition, however often it fetches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from kafka_share_proxy.audit.events import HASH_SPACE, Place
+from kafka_share_proxy.wire.batches import BatchTable
+
+TOLD_EVERY_S = 1.0
+READERS_MAX = 10_000
+"""Maximum number of readers in one second. Beyond it, the sums become events immediately."""
+
+
+class Hashes(NamedTuple):
+    """Range of key hashes that a reader receives."""
+
+    low: int = 0
+    end: int = HASH_SPACE
+    """First hash after the range."""
+    ranges: int = 1
+    """Number of ranges between `low` and `end`. 0 if the reader does not select by ranges of hashes."""
+
+
+ALL_HASHES = Hashes()
+
+
+class Reader(NamedTuple):
+    """A reader of one partition."""
+
+    kind: str
+    """Kind of reader: share, view or filter."""
+    place: Place
+    group: str | None = None
+    view: str | None = None
+    slot: int | None = None
+    client: str | None = None
+    hashes: Hashes = ALL_HASHES
+
+
+class GivenRecords(NamedTuple):
+    """Records that one response gave to a reader."""
+
+    first: int
+    """Offset range that was examined: `first` to `last`, both included."""
+    last: int
+    rows_in: int
+    rows_out: int
+    bytes_in: int
+    bytes_out: int
+
+    @classmethod
+    def all_of(cls, batches: BatchTable) -> GivenRecords:
+        """Return the counts of whole batches, without any record left out."""
+        first, last = batches[0], batches[-1]
+        rows, size = batches.records_count, last.end - first.position
+        return cls(first.base_offset, last.last_offset, rows, rows, size, size)
+
+
+class Fetches:
+    """Sums by reader since the last events."""
+
+    def __init__(self, tell: Callable[[Place, str | None, tuple[Any, ...]], None]) -> None:
+        """Prepare empty sums. `tell` makes an event from place, group and values."""
+        self._tell = tell
+        self._sums: dict[Reader, list[int]] = {}
+
+    def add(self, reader: Reader, given: GivenRecords, requests: int = 1) -> None:
+        """Add records that a reader received in this number of responses."""
+        sums = self._sums.get(reader)
+        if sums is None:
+            if len(self._sums) >= READERS_MAX:
+                self.tell()
+            self._sums[reader] = [requests, *given]
+            return
+        sums[0] += requests
+        sums[1] = min(sums[1], given.first)
+        sums[2] = max(sums[2], given.last)
+        sums[3] += given.rows_in
+        sums[4] += given.rows_out
+        sums[5] += given.bytes_in
+        sums[6] += given.bytes_out
+
+    def tell(self) -> None:
+        """Make events of all sums, and reset them."""
+        found, self._sums = self._sums, {}
+        for (kind, place, group, view, slot, client, hashes), sums in found.items():
+            self._tell(place, group, (kind, view, slot, client, *hashes, *sums))

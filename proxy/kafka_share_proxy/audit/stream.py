@@ -1,0 +1,115 @@
+"""Entry point of audit events: a bounded log, and the sums that later become events.
+
+How it works. Other rooms report an action with a plain call, which does not format, look up or wait for anything.
+`app.audit_shipping` calls `tick` several times a second, takes lines out of the log and writes them. Each event gets
+the next number of `seq`. If the log is full, the event is dropped but has used its number, so that readers of the
+events see the gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kafka_share_proxy.audit.event_log import event_log
+from kafka_share_proxy.audit.events import NOWHERE, Place
+from kafka_share_proxy.audit.fetches import TOLD_EVERY_S, Fetches
+from kafka_share_proxy.audit.loads import Loads
+from kafka_share_proxy.audit.sampling import KeySampling
+from kafka_share_proxy.loop.interfaces import Timers
+from kafka_share_proxy.wire.key_text import SHOWN_BYTES
+
+SCOPE_EVERY_S = 3600.0
+"""Seconds after which `scope` events are repeated, so that each daily file says which events cannot be seen."""
+
+
+class Audit:
+    """The audit of a process, if it is enabled."""
+
+    def __init__(
+        self,
+        timers: Timers,
+        queue_events: int,
+        looks_per_s: float = 0.0,
+        load_interval_s: float = 60.0,
+        key_bytes: int = SHOWN_BYTES,
+        draw: Callable[[], float] | None = None,
+    ) -> None:
+        """
+        Args:
+            timers: clock of the loop.
+            queue_events: maximum number of events that wait to be written.
+            looks_per_s: budget of key samples (see KeySampling); 0 for none.
+            load_interval_s: interval of `load` events in seconds.
+            key_bytes: maximum number of bytes of a hot key that are shown; 0 for only its hash.
+            draw: uniform random numbers of [0, 1), for samples.
+        """
+        self._timers = timers
+        self._load_interval_s = load_interval_s
+        self.log = event_log(queue_events, timers.wall_ms)
+        """Events that wait to be written."""
+        self.offer = self.log.offer
+        """See EventLog.offer. An attribute and not a method, because it is called often."""
+        self.now, self.wall_ms = timers.now, timers.wall_ms
+        """Clock of the loop in seconds, and wall clock in milliseconds since 1970."""
+        now = timers.now()
+        self.loads = Loads(now, key_bytes, draw)
+        """Load by partition."""
+        self.keys = KeySampling(timers, looks_per_s, self.loads.add_sample, draw)
+        """Sampling of keys. It is called where records are read, with their bytes."""
+        self.fetches = Fetches(self._fetched)
+        """Records that readers receive."""
+        self.on_sums: list[Callable[[], object]] = []
+        """Callbacks before events of loads or fetches are made, for rooms with sums of their own to add."""
+        self.on_interval: list[Callable[[], object]] = []
+        """Callbacks before events of loads are made, for reports once in an interval."""
+        self._scopes: dict[str, tuple[str, str]] = {}
+        self._load_due, self._fetches_due = now + load_interval_s, now + TOLD_EVERY_S
+        self._scope_due = now + SCOPE_EVERY_S
+
+    # Reports
+
+    def see(self, subject: str, sees: str, reason: str) -> None:
+        """Report which events of a subject are recorded, if that has changed. `sees` is all, part or none."""
+        if self._scopes.get(subject) != (sees, reason):
+            self._scopes[subject] = (sees, reason)
+            self._tell_scope(subject)
+
+    # Events of sums
+
+    def tick(self) -> None:
+        """Make events of the sums that are due."""
+        now = self._timers.now()
+        if now >= self._scope_due:
+            self._scope_due = now + SCOPE_EVERY_S
+            for subject in self._scopes:
+                self._tell_scope(subject)
+        if now >= self._fetches_due:
+            self._fetches_due = now + TOLD_EVERY_S
+            self._tell_fetches()
+        if now >= self._load_due:
+            self._load_due = now + self._load_interval_s
+            self.tell_load()
+
+    def tell_load(self) -> None:
+        """Make events of the load since the last call."""
+        for call in (*self.on_interval, *self.on_sums):
+            call()
+        for kind, place, values in self.loads.take(self._timers.now()):
+            self.offer(kind, place, None, None, values)
+
+    def end(self) -> None:
+        """Make events of all sums, at the end of the process."""
+        self._tell_fetches()
+        self.tell_load()
+
+    def _tell_fetches(self) -> None:
+        for call in self.on_sums:
+            call()
+        self.fetches.tell()
+
+    def _fetched(self, place: Place, group: str | None, values: tuple[Any, ...]) -> None:
+        self.offer("fetch", place, group, None, values)
+
+    def _tell_scope(self, subject: str) -> None:
+        self.offer("scope", NOWHERE, None, None, (subject, *self._scopes[subject]))

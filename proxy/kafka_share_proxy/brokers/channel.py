@@ -1,0 +1,263 @@
+"""Connection of the proxy's own to one broker for frequent requests, driven by the loop itself.
+
+How it works: a channel begins as a Trio stream, so that `own_connection.open_connection` can read versions and
+authenticate on it, which is rare and has many steps. After `begin` the loop reads and writes it by plain calls. An
+append of share state then needs no pass through Trio's scheduler and no thread switch (see `reactor`). Responses arrive
+in the order of the requests. A channel that fails in any way is closed, and all pending requests are notified.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from itertools import count
+from math import inf
+from typing import Any, NamedTuple, TypeVar
+
+import trio
+
+from kafka_share_proxy.brokers import dialling
+from kafka_share_proxy.brokers.own_connection import CLIENT_ID, BrokerVersions, OwnSettings, open_connection
+from kafka_share_proxy.loop.polling import READ, WRITE
+from kafka_share_proxy.loop.reactor import Reactor, ReactorTimer
+from kafka_share_proxy.loop.transports import PlainTransport, TlsTransport
+from kafka_share_proxy.wire import frames
+from kafka_share_proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.wire.messages import Message, RequestMessage
+from kafka_share_proxy.wire.values import Address
+
+ANSWER_S = 10.0
+"""Seconds without a response after which a channel is closed. Longer than a broker waits for its replicas
+(`timeout_ms`).
+"""
+READS_MAX = 16
+"""Maximum number of reads in one call, so that a busy channel does not delay the others."""
+
+R = TypeVar("R", bound=Message)
+"""Class of the response."""
+
+
+class _Asked(NamedTuple):
+    """Request in flight."""
+
+    key: int
+    version: int
+    correlation_id: int
+    deadline: float
+    done: Callable[[Any | None], None]
+
+
+class Channel(trio.abc.Stream):
+    """One connection. Owner of its socket in the sense of `faults`."""
+
+    def __init__(self, reactor: Reactor, transport: PlainTransport | TlsTransport, frame_bytes: int) -> None:
+        self.versions = BrokerVersions(ranges={}, finalized={}, answer=None)
+        self.expires = inf
+        """Time (trio.current_time) at which to replace the SASL session."""
+        self.closed = False
+        self.on_close: Callable[[str, int], None] = lambda _reason, _unanswered: None
+        """Called once when the channel closes, with the reason and the number of requests without a response."""
+        self._reactor = reactor
+        self._transport = transport
+        self._frames = frames.FrameReader(frame_bytes)
+        self._begun = False
+        self._changed = trio.Event()
+        self._unsent = bytearray()
+        self._asked: deque[_Asked] = deque()
+        self._correlation_ids = count(1)
+        self._alarm: ReactorTimer | None = None
+        self._trouble = ""
+        transport.attach(self._on_event, READ)
+
+    # Stream interface, used during the setup
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        """See trio.abc.SendStream."""
+        await trio.lowlevel.checkpoint()
+        self._check_open()
+        self._unsent += data
+        self._flush()
+        while self._unsent:
+            await self._wait()
+
+    async def wait_send_all_might_not_block(self) -> None:
+        """See trio.abc.SendStream."""
+        await trio.lowlevel.checkpoint()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        """See trio.abc.ReceiveStream. Empty at the end."""
+        await trio.lowlevel.checkpoint()
+        while True:
+            self._check_open()
+            buffer = self._reactor.buffer[: max_bytes or len(self._reactor.buffer)]
+            with suppress(BlockingIOError):
+                return bytes(buffer[: self._transport.recv_into(buffer)])
+            self._transport.want(READ | WRITE if self._unsent else READ)
+            await self._wait()
+
+    async def aclose(self) -> None:
+        """Close the connection, without waiting."""
+        self.close("closed")
+        await trio.lowlevel.checkpoint()
+
+    async def _wait(self) -> None:
+        self._changed = trio.Event()
+        await self._changed.wait()
+        self._check_open()
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise trio.BrokenResourceError(self._trouble or "closed")
+
+    # Requests
+
+    def begin(self, versions: BrokerVersions, expires: float) -> None:
+        """Finish the setup: from now on the channel accepts requests."""
+        self.versions, self.expires = versions, expires
+        self._begun = True
+        self._transport.want(READ)
+
+    @property
+    def waiting(self) -> int:
+        """Number of requests without a response."""
+        return len(self._asked)
+
+    @property
+    def waiting_since(self) -> float:
+        """Time (of the reactor) at which the oldest pending request was sent. inf if none is pending."""
+        return self._asked[0].deadline - ANSWER_S if self._asked else inf
+
+    def highest(self, key: int, ours_max: int) -> int:
+        """Return the highest common version. Raises RemoteProtocolError if the broker has no such API."""
+        theirs = self.versions.ranges.get(key)
+        if theirs is None or theirs[0] > ours_max:
+            raise RemoteProtocolError(f"the broker has no version of API {key} up to {ours_max}")
+        return min(ours_max, theirs[1])
+
+    def ask(self, key: int, version: int, message: RequestMessage[R], done: Callable[[R | None], None]) -> None:
+        """Send a request. `done` is called once, with the response, or with None if the channel closes before it."""
+        if self.closed:
+            done(None)
+            return
+        correlation_id = next(self._correlation_ids) & 0x7FFFFFFF
+        deadline = self._reactor.now() + ANSWER_S
+        self._asked.append(_Asked(key, version, correlation_id, deadline, done))
+        self._unsent += frames.request(key, version, correlation_id, CLIENT_ID, message)
+        if self._alarm is None:
+            self._alarm = self._reactor.call_at(deadline, self._ring)
+        try:
+            self._flush()
+        except OSError as error:
+            self.close(str(error))
+
+    def close(self, reason: str) -> None:
+        """Close the channel. A second call has no effect."""
+        if self.closed:
+            return
+        self.closed, self._trouble = True, reason
+        self._transport.close()
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._changed.set()
+        asked, self._asked = self._asked, deque()
+        self.on_close(reason, len(asked))
+        for each in asked:
+            each.done(None)
+
+    def failed(self, error: Exception) -> None:
+        """See faults.FaultOwner."""
+        self.close(str(error) or type(error).__name__)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        if not self._asked:
+            return
+        if self._asked[0].deadline <= self._reactor.now():
+            self.close(f"no answer within {ANSWER_S:g} s")
+        else:
+            self._alarm = self._reactor.call_at(self._asked[0].deadline, self._ring)
+
+    # The loop
+
+    def _on_event(self, mask: int) -> None:
+        if mask & WRITE:
+            self._flush()
+        if not self._begun:
+            self._changed.set()
+            if mask & ~WRITE:  # the woken task reads it; the loop need not report it again until then
+                self._transport.want(WRITE if self._unsent else 0)
+            return
+        if mask & ~WRITE:
+            self._receive()
+
+    def _receive(self) -> None:
+        buffer = self._reactor.buffer
+        for _ in range(READS_MAX):
+            try:
+                size = self._transport.recv_into(buffer)
+            except BlockingIOError:
+                return
+            if not size:
+                self.close("the broker closed the connection")
+                return
+            for frame in self._frames.receive_data(buffer[:size]):
+                self._answered(frame)
+                if self.closed:
+                    return
+            if size < len(buffer):
+                return
+
+    def _answered(self, frame: bytes) -> None:
+        if not self._asked:
+            raise RemoteProtocolError("an answer to nothing")
+        asked = self._asked[0]  # removed after decoding, so that close() still notifies it if that fails
+        correlation_id, answer = frames.decode_response(asked.key, asked.version, frame)
+        if correlation_id != asked.correlation_id:
+            raise RemoteProtocolError(f"answer {correlation_id}, {asked.correlation_id} was asked")
+        self._asked.popleft()
+        asked.done(answer)
+
+    def _flush(self) -> None:
+        while self._unsent:
+            try:
+                taken = self._transport.send(bytes(self._unsent))
+            except BlockingIOError:
+                break
+            del self._unsent[:taken]
+        self._transport.want(READ | WRITE if self._unsent else READ)
+
+
+async def open_channel(reactor: Reactor, address: Address, settings: OwnSettings) -> Channel:
+    """Dial, secure, read the versions, authenticate.
+
+    Raises UpstreamLost if the broker cannot be reached, AuthenticationFailed if it refuses the identity,
+    RemoteProtocolError if it does not speak Kafka.
+    """
+    made: list[Channel] = []
+
+    async def connect(host: str, port: int) -> trio.abc.Stream:
+        sock = await dialling.connect(Address(host, port), settings.limits.dial_timeout_s)
+        made.append(Channel(reactor, _transport(reactor, sock, settings, host), settings.limits.collected_bytes))
+        return made[-1]
+
+    opened = await open_connection(address, replace(settings, tls=None, connect=connect))
+    channel = made[-1]
+    channel.begin(opened.versions, opened.expires)
+    return channel
+
+
+def _transport(reactor: Reactor, sock: Any, settings: OwnSettings, host: str) -> PlainTransport | TlsTransport:
+    context: ssl.SSLContext | None = settings.tls
+    if context is None:
+        return PlainTransport(reactor, sock)
+    return TlsTransport(
+        reactor,
+        sock,
+        context,
+        server_side=False,
+        server_hostname=settings.server_name or host,
+        handshake_timeout_s=settings.limits.dial_timeout_s,
+    )

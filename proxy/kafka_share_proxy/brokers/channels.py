@@ -1,0 +1,137 @@
+"""Channels to brokers by node id, opened on demand and reopened after a loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from math import inf
+from typing import NamedTuple
+
+import trio
+
+from kafka_share_proxy.brokers.channel import Channel, open_channel
+from kafka_share_proxy.brokers.own_connection import OwnSettings
+from kafka_share_proxy.brokers.replaced import SILENT_S
+from kafka_share_proxy.loop.interfaces import Notes
+from kafka_share_proxy.loop.lasting_trouble import LastingTrouble
+from kafka_share_proxy.loop.reactor import Reactor
+from kafka_share_proxy.wire.errors import ProxyError
+from kafka_share_proxy.wire.values import Address
+
+RETRY_MIN_S, RETRY_MAX_S = 0.05, 0.5
+"""Shortest and longest delay in seconds after a failed attempt. A crashed broker remains leader until it is missed."""
+
+
+class ChannelPlace(NamedTuple):
+    """Key of a channel. Requests that must not wait for each other have different purposes and therefore channels."""
+
+    node_id: int
+    purpose: str
+
+
+class _Failures(NamedTuple):
+    """Consecutive failed attempts."""
+
+    number: int
+    again_at: float
+    """Earliest time of the next attempt."""
+
+
+class BrokerChannels:
+    """Open channels. `changed` is called when one has opened or closed."""
+
+    def __init__(
+        self, nursery: trio.Nursery, reactor: Reactor, settings: OwnSettings, notes: Notes, changed: Callable[[], None]
+    ) -> None:
+        self.addresses: dict[int, Address] = {}
+        """Addresses of the brokers, kept up to date by the caller."""
+        self.on_unreachable: Callable[[int], None] = lambda _node_id: None
+        """Called with a node that could not be reached. Another broker may have its partitions by now."""
+        self._nursery = nursery
+        self._reactor = reactor
+        self._settings = settings
+        self._notes = notes
+        self._changed = changed
+        self._open: dict[ChannelPlace, Channel] = {}
+        self._opening: dict[ChannelPlace, float] = {}
+        """Channels being opened -> time of the start."""
+        self._failures: dict[ChannelPlace, _Failures] = {}
+        self._troubles: dict[int, LastingTrouble] = {}
+        """Trouble by node id: a lost broker is one trouble for all channels to it."""
+
+    def get(self, node_id: int, purpose: str) -> Channel | None:
+        """Return an open channel, or None while it is being opened."""
+        place = ChannelPlace(node_id, purpose)
+        channel = self._open.get(place)
+        if channel is not None and (channel.expires == inf or channel.waiting or trio.current_time() < channel.expires):
+            return channel
+        if channel is not None:
+            channel.close("the session ends")
+        if place not in self._opening:
+            self._opening[place] = trio.current_time()
+            self._nursery.start_soon(self._dial, place, name="link")
+        return None
+
+    def is_late(self, node_id: int, purpose: str) -> bool:
+        """Return True if a response, or the channel itself, is overdue: the broker may be lost."""
+        place = ChannelPlace(node_id, purpose)
+        channel = self._open.get(place)
+        if channel is not None:
+            return self._reactor.now() - channel.waiting_since >= SILENT_S
+        return place in self._failures or trio.current_time() - self._opening.get(place, inf) >= SILENT_S
+
+    def give_up(self, node_id: int, purpose: str, reason: str) -> None:
+        """Close this channel. Its pending requests are notified that no response will arrive."""
+        channel = self._open.get(ChannelPlace(node_id, purpose))
+        if channel is not None:
+            channel.close(reason)
+
+    def close(self) -> None:
+        """Close all channels. Their pending requests are notified that no response will arrive."""
+        for channel in list(self._open.values()):
+            channel.close("closed here")
+
+    async def _dial(self, place: ChannelPlace) -> None:
+        failures = self._failures.get(place)
+        if failures is not None:
+            await trio.sleep_until(failures.again_at)
+        try:
+            address = self.addresses.get(place.node_id)
+            if address is None:
+                self._failed(place)
+                return
+            channel = await open_channel(self._reactor, address, self._settings)
+        except ProxyError as error:
+            self._trouble(place.node_id).happened(str(error))
+            self._failed(place)
+        else:
+            self._trouble(place.node_id).ended()
+            self._failures.pop(place, None)
+            self._open[place] = channel
+            channel.on_close = partial(self._closed, place, channel)
+        finally:
+            del self._opening[place]
+            self._changed()
+
+    def _trouble(self, node_id: int) -> LastingTrouble:
+        if node_id not in self._troubles:
+            events = ("state-link-failed", "state-link-made")
+            self._troubles[node_id] = LastingTrouble(self._notes, *events, node_id=node_id)
+        return self._troubles[node_id]
+
+    def _failed(self, place: ChannelPlace) -> None:
+        now, before = trio.current_time(), self._failures.get(place)
+        earlier = before.number if before is not None and now < before.again_at + RETRY_MAX_S else 0
+        pause_s = min(RETRY_MIN_S * 2 ** min(earlier, 10), RETRY_MAX_S)
+        self._failures[place] = _Failures(earlier + 1, now + pause_s)
+        self.on_unreachable(place.node_id)
+
+    def _closed(self, place: ChannelPlace, channel: Channel, reason: str, unanswered: int) -> None:
+        if self._open.get(place) is not channel:
+            return
+        del self._open[place]
+        if unanswered:
+            self._notes("state-link-lost", node_id=place.node_id, reason=reason, unanswered_requests=unanswered)
+        else:  # brokers close idle connections after connections.max.idle.ms; the next request dials again
+            self._notes("state-link-closed-idle", node_id=place.node_id, reason=reason)
+        self._changed()

@@ -1,0 +1,205 @@
+"""ClusterView: brokers, topics and leaders, merged from Metadata responses.
+
+How it works: each component that has decoded a Metadata response (the proxy's own refresh, a handler on a client's
+connection) passes it to `fold`. The view holds the last response about each topic. A leader epoch never decreases for
+the same topic id, as in Kafka's own client (Metadata.java). Errors about the requester rather than the topic (29)
+change nothing. An entry that proved wrong is marked stale. The age of an entry bounds how far it can be trusted. The
+brokers' addresses are upstream's own, never the proxy's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import NamedTuple
+
+from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import UNKNOWN_NODE, ZERO_UUID, Address
+
+
+class Broker(NamedTuple):
+    """Broker in a Metadata response."""
+
+    node_id: int
+    address: Address
+    rack: str | None
+
+
+class Leader(NamedTuple):
+    """Leader of a partition. node_id is UNKNOWN_NODE while there is none."""
+
+    node_id: int
+    epoch: int
+    """Leader epoch. -1 if the response had none (Metadata below v7)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic at the time `seen`."""
+
+    name: str
+    topic_id: bytes
+    """ZERO_UUID if the response had none (Metadata below v10)."""
+    leaders: tuple[Leader, ...]
+    """Leaders by partition."""
+    is_internal: bool
+    seen: float
+
+    @property
+    def partitions(self) -> int:
+        """Number of partitions."""
+        return len(self.leaders)
+
+
+_GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+_NOBODY = Leader(UNKNOWN_NODE, -1)
+
+
+class ClusterView:
+    """View of the cluster. All times are `now` of the caller, in monotonic seconds."""
+
+    def __init__(self) -> None:
+        self.cluster_id: str | None = None
+        self.brokers_seen = -inf
+        """Time of the last response that listed the brokers."""
+        self._brokers: dict[int, Broker] = {}
+        self._nodes: dict[Address, int] = {}
+        self._topics: dict[str, Topic] = {}
+        self._names: dict[bytes, str] = {}
+        self._stale: set[str] = set()
+
+    def fold(self, metadata: messages.MetadataResponse, now: float, *, all_topics: bool = False) -> frozenset[str]:
+        """Merge a MetadataResponse, as the broker sent it. Return the names of topics that changed or were deleted.
+
+        With `all_topics` the response lists every topic that the principal may see, and all others are forgotten. Pass
+        it only for a principal that may see every topic.
+        """
+        self._fold_brokers(metadata, now)
+        changed = {name for topic in metadata.topics or () if (name := self._fold_topic(topic, now)) is not None}
+        if all_topics:
+            listed = {topic.name for topic in metadata.topics or ()}
+            for name in [name for name in self._topics if name not in listed]:
+                self._drop(name)
+                changed.add(name)
+        return frozenset(changed)
+
+    @property
+    def brokers(self) -> Mapping[int, Broker]:
+        """Brokers of the last response that listed any, by node id."""
+        return self._brokers
+
+    def node_at(self, address: Address | None) -> int:
+        """Return the broker that advertises exactly this address. UNKNOWN_NODE if none does, or for None."""
+        return UNKNOWN_NODE if address is None else self._nodes.get(address, UNKNOWN_NODE)
+
+    def topic(self, name: str) -> Topic | None:
+        """Return a topic by name, or None."""
+        return self._topics.get(name)
+
+    def topic_since(self, name: str, seen: float) -> Topic | None:
+        """Return a topic that a response has described since `seen` and that is not stale, or None."""
+        topic = self._topics.get(name)
+        return topic if topic is not None and topic.seen >= seen and name not in self._stale else None
+
+    def topic_by_id(self, topic_id: bytes) -> Topic | None:
+        """Return a topic by its 16-byte id. None for an unknown id, which must be queried."""
+        name = self._names.get(topic_id)
+        return None if name is None else self._topics.get(name)
+
+    def topics(self) -> Iterable[Topic]:
+        """Return all known topics, in no particular order."""
+        return self._topics.values()
+
+    def leader(self, topic_id: bytes, partition: int) -> Leader | None:
+        """Return the leader of a partition. None if topic or partition is not known."""
+        topic = self.topic_by_id(topic_id)
+        if topic is None or not 0 <= partition < topic.partitions:
+            return None
+        return topic.leaders[partition]
+
+    def mark_stale(self, *names: str) -> None:
+        """Mark topics as outdated after error 3, 6, 74, 75 or 100. Without names: all topics."""
+        self._stale.update(names or self._topics)
+        self._stale.intersection_update(self._topics)
+
+    def is_stale(self, name: str) -> bool:
+        """Return True if the topic is marked stale or not known."""
+        return name in self._stale or name not in self._topics
+
+    def stale_topics(self) -> frozenset[str]:
+        """Return the topics that the next refresh should request."""
+        return frozenset(self._stale)
+
+    def age(self, name: str, now: float) -> float:
+        """Return the seconds since the last response about the topic. inf if it is unknown or stale."""
+        topic = self._topics.get(name)
+        return inf if topic is None or name in self._stale else now - topic.seen
+
+    def forget_topic(self, name: str) -> None:
+        """Forget a deleted topic. No effect if it is not known."""
+        self._drop(name)
+
+    def _fold_brokers(self, metadata: messages.MetadataResponse, now: float) -> None:
+        """Merge the brokers. An empty list is an error or a broker that has not caught up, and removes no broker."""
+        if metadata.cluster_id is not None:
+            self.cluster_id = metadata.cluster_id
+        if not metadata.brokers:
+            return
+        self.brokers_seen = now
+        self._brokers = {
+            broker.node_id: Broker(broker.node_id, Address(broker.host, broker.port), broker.rack)
+            for broker in metadata.brokers
+        }
+        self._nodes = {broker.address: broker.node_id for broker in self._brokers.values()}
+
+    def _fold_topic(self, answer: messages.MetadataResponse.MetadataResponseTopic, now: float) -> str | None:
+        """Merge a topic. Return its name if it changed or was deleted."""
+        if answer.error_code in _GONE:
+            name = answer.name if answer.name is not None else self._names.get(answer.topic_id)
+            return name if name is not None and self._drop(name) else None
+        if answer.error_code != ErrorCode.NONE or answer.name is None:
+            return None
+        before = self._topics.get(answer.name)
+        leaders = _leaders(answer.partitions or ())
+        if before is not None and before.topic_id == answer.topic_id:
+            leaders = _never_back(before.leaders, leaders)
+        topic = Topic(answer.name, answer.topic_id, leaders, answer.is_internal, now)
+        self._store(before, topic)
+        same = before is not None and (before.topic_id, before.leaders) == (topic.topic_id, topic.leaders)
+        return None if same else topic.name
+
+    def _store(self, before: Topic | None, topic: Topic) -> None:
+        if before is not None:
+            self._names.pop(before.topic_id, None)
+        self._topics[topic.name] = topic
+        if topic.topic_id != ZERO_UUID:
+            self._names[topic.topic_id] = topic.name
+        self._stale.discard(topic.name)
+
+    def _drop(self, name: str) -> bool:
+        topic = self._topics.pop(name, None)
+        self._stale.discard(name)
+        if topic is not None:
+            self._names.pop(topic.topic_id, None)
+        return topic is not None
+
+
+def _leaders(partitions: Iterable[messages.MetadataResponse.MetadataResponsePartition]) -> tuple[Leader, ...]:
+    """Return leaders by index. A partition that the response did not list has no leader."""
+    known = {p.partition_index: Leader(p.leader_id, p.leader_epoch) for p in partitions if p.partition_index >= 0}
+    if len(known) == max(known, default=-1) + 1:
+        return tuple(known[index] for index in range(len(known)))
+    return tuple(known.get(index, _NOBODY) for index in range(_count(known)))
+
+
+def _count(known: Mapping[int, Leader]) -> int:
+    """Limit the number of partitions: an absurd index in a broken response must not allocate as many entries."""
+    return min(max(known, default=-1) + 1, 2 * len(known) + 1000)
+
+
+def _never_back(before: tuple[Leader, ...], now: tuple[Leader, ...]) -> tuple[Leader, ...]:
+    """Keep newer leaders against the response of a broker that lags. Epoch -1 means unknown and proves nothing."""
+    kept = [old if 0 <= new.epoch < old.epoch else new for old, new in zip(before, now, strict=False)]
+    return (*kept, *now[len(kept) :])

@@ -1,0 +1,66 @@
+"""Values that features store for a client connection, each in a typed slot that the feature declares and owns.
+
+A slot is declared once, in the module of its feature: `RIGHTS = ConnectionSlot(Rights)`. `RIGHTS.of(connection)` is the
+value of that connection, created at the first use. Values are dropped with their connection, or by `forget`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
+
+T = TypeVar("T")
+
+SlotValues = dict["_Slot", Any]
+"""Values of one connection by slot. Only slots read and write it."""
+
+
+class HasSlots(Protocol):
+    """Connection for which features may store values."""
+
+    @property
+    def slot_values(self) -> SlotValues:
+        """Values by slot. Empty at first, dropped with the connection."""
+
+
+class _Slot:
+    """Base of all slots. The slot itself is the key of its value."""
+
+    __slots__ = ()
+
+    def forget(self, connection: HasSlots) -> None:
+        """Drop the value. No effect if there is none."""
+        connection.slot_values.pop(self, None)
+
+
+class ConnectionSlot(_Slot, Generic[T]):
+    """Slot whose value is created at the first use."""
+
+    __slots__ = ("_factory",)
+
+    def __init__(self, factory: Callable[[], T]) -> None:
+        self._factory = factory
+
+    def of(self, connection: HasSlots) -> T:
+        """Return the value of this connection."""
+        values = connection.slot_values
+        try:
+            value: T = values[self]
+        except KeyError:
+            value = values[self] = self._factory()
+        return value
+
+
+class OptionalSlot(_Slot, Generic[T]):
+    """Slot whose value exists only between `put` and `forget`."""
+
+    __slots__ = ()
+
+    def of(self, connection: HasSlots) -> T | None:
+        """Return the value of this connection, or None."""
+        value: T | None = connection.slot_values.get(self)
+        return value
+
+    def put(self, connection: HasSlots, value: T) -> None:
+        """Store this value, replacing any other."""
+        connection.slot_values[self] = value

@@ -1,0 +1,66 @@
+"""Requests to brokers: on a client's own connection as its principal, or under the proxy's identity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeVar
+
+from kafka_share_proxy.brokers.connection_slots import SlotValues
+from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.wire.messages import Message, RequestMessage
+
+R = TypeVar("R", bound=Message)
+"""Class of the response."""
+
+
+class Connection(Protocol):
+    """Client connection, with the upstream connection that belongs to it alone."""
+
+    @property
+    def id(self) -> int:
+        """Unique in this process."""
+
+    @property
+    def node_id(self) -> int:
+        """Broker of the upstream connection. For the bootstrap listener, the one that was reached, if known.
+
+        UNKNOWN_NODE: that broker advertises another address than the one that was dialled, or none was dialled yet.
+        """
+
+    @property
+    def is_bootstrap(self) -> bool:
+        """True if the client dialled the bootstrap listener, which represents all brokers."""
+
+    @property
+    def client_host(self) -> str:
+        """The client's address without port."""
+
+    @property
+    def slot_values(self) -> SlotValues:
+        """Values that features store for this connection, accessed by `connection_slots` only."""
+
+    def ask(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
+        """Send a request of the proxy's own on the client's upstream connection, as its principal.
+
+        `body` is encoded without header. The promise returns the response body without header. Responses arrive in
+        order. Fails with UpstreamLost if the connection ends first, RemoteProtocolError if the response is larger than
+        `limits.collected_bytes`. Cancelling the waiter does not cancel the request: a late response is dropped unless a
+        callback is still registered on the promise.
+        """
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """Call back once when this client connection ends, after its handler (if any) was cancelled."""
+
+
+class OwnQuestions(Protocol):
+    """Requests under the proxy's own identity, to brokers other than the one of the client's connection."""
+
+    def ask(self, node_id: int, key: int, request: RequestMessage[R]) -> Promise[R]:
+        """Return the response, in the highest common version.
+
+        Fails with a ProxyError: unknown broker, unreachable broker, timeout, too many concurrent requests.
+        """
+
+
+UpstreamVersions = Mapping[int, tuple[int, int]]
+"""API key -> (lowest, highest) version, from a broker's ApiVersions response."""

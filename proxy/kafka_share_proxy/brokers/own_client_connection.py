@@ -1,0 +1,85 @@
+"""The proxy's own identity as a connection for handlers (interfaces.Connection), with one request at a time.
+
+It lets the proxy run handler code for itself. Any broker may serve the requests.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import trio
+
+from kafka_share_proxy.brokers.connection_slots import SlotValues
+from kafka_share_proxy.brokers.own_client import OwnClient
+from kafka_share_proxy.loop.promise import Promise, Task
+from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.errors import ProxyError, UpstreamLost
+from kafka_share_proxy.wire.values import UNKNOWN_NODE
+
+T = TypeVar("T")
+
+QUESTIONS_MAX = 32
+"""Maximum number of waiting requests. Further ones fail immediately."""
+
+
+class OwnPort:
+    """Connection over the proxy's own client. See interfaces.Connection."""
+
+    id = 0
+    """Id that no client connection has."""
+    node_id, is_bootstrap = UNKNOWN_NODE, True
+    client_host = ""
+
+    def __init__(self, client: OwnClient) -> None:
+        self.slot_values: SlotValues = {}
+        self._client = client
+        self._waiting: deque[tuple[int, int, bytes, Promise[memoryview]]] = deque()
+        self._came = trio.Event()
+
+    def ask(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
+        """Queue a request. Fails with any error of the request. See interfaces.Connection."""
+        promise: Promise[memoryview] = Promise()
+        if len(self._waiting) >= QUESTIONS_MAX:
+            promise.fail(UpstreamLost(f"{QUESTIONS_MAX} questions of the proxy's own wait already"))
+            return promise
+        self._waiting.append((key, version, body, promise))
+        self._came.set()
+        return promise
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """Ignore the callback: this connection never closes."""
+
+    async def run(self) -> None:
+        """Send the queued requests until cancelled."""
+        try:
+            while True:
+                await self._came.wait()
+                self._came = trio.Event()
+                while self._waiting:
+                    await self._answer(*self._waiting.popleft())
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._client.aclose()
+
+    async def _answer(self, key: int, version: int, body: bytes, promise: Promise[memoryview]) -> None:
+        try:
+            told, _ = await self._client.ask(key, registry.request(key, version).decode(body))
+            promise.set(memoryview(registry.response(key, version).encode(told)))
+        except ProxyError as error:
+            promise.fail(error)
+
+
+async def drive(handler: Coroutine[Promise[Any], None, T]) -> T:
+    """Run a handler coroutine from a Trio task, and cancel it with the task."""
+    done = trio.Event()
+    task: Task[T] = Task(handler, lambda _: done.set())
+    try:
+        task.start()
+        await done.wait()
+    finally:
+        task.cancel()
+    if task.error is not None:
+        raise task.error
+    return task.value  # type: ignore[return-value]  # finished without error: it is a T

@@ -1,0 +1,32 @@
+"""Coordinator of a group, looked up under the proxy's own identity."""
+
+from __future__ import annotations
+
+import trio
+
+from kafka_share_proxy.brokers.own_client import OwnClient
+from kafka_share_proxy.brokers.questions import CoordinatorOf, about_coordinators
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, error_name
+from kafka_share_proxy.wire.values import Address
+
+TRIES, PAUSE_S = 20, 0.3
+"""Number of attempts, and delay in seconds: the first lookup makes the brokers create the offsets topic."""
+
+
+class CoordinatorRefused(ProxyError):
+    """The brokers refuse to report a group's coordinator. The text has the reason."""
+
+
+async def coordinator_of(client: OwnClient, group: str) -> Address:
+    """Return the address of the group's coordinator. Raises CoordinatorRefused, UpstreamLost, AuthenticationFailed."""
+    request = about_coordinators(CoordinatorOf.GROUP, [group])
+    for _ in range(TRIES):
+        answer, _ = await client.ask(ApiKey.FIND_COORDINATOR, request)
+        (found,) = answer.coordinators
+        if found.error_code not in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
+            break
+        await trio.sleep(PAUSE_S)
+    if found.error_code != ErrorCode.NONE:
+        raise CoordinatorRefused(f"cannot find the coordinator of group {group}: {error_name(found.error_code)}")
+    return client.address_of(found.node_id, Address(found.host, found.port))

@@ -1,0 +1,58 @@
+"""Request messages that several rooms send to brokers: topics, settings, coordinators. None creates anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from typing import TypeAlias
+
+from kafka_share_proxy.wire import messages
+
+TopicEntry: TypeAlias = "messages.MetadataResponse.MetadataResponseTopic"
+"""Entry of one topic in a Metadata response."""
+
+
+class CoordinatorOf(IntEnum):
+    """Key type of FindCoordinator (FindCoordinatorRequest.CoordinatorType)."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+class Resource(IntEnum):
+    """Resource type of DescribeConfigs (ConfigResource.Type)."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+def about_topics(
+    names: Iterable[str] = (), ids: Iterable[bytes] = (), *, operations: bool = False
+) -> messages.MetadataRequest:
+    """Return a MetadataRequest about these topics, existing or not; without any, about the brokers alone.
+
+    `operations`: include the rights of the requesting principal. Ids need v12, which every supported broker has.
+    """
+    message = messages.MetadataRequest
+    topics = [message.MetadataRequestTopic(name=name) for name in names]
+    topics += [message.MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in ids]
+    return message(topics=topics, allow_auto_topic_creation=False, include_topic_authorized_operations=operations)
+
+
+def about_all_topics() -> messages.MetadataRequest:
+    """Return a MetadataRequest about every topic that the requesting principal may see."""
+    return messages.MetadataRequest(topics=None, allow_auto_topic_creation=False)
+
+
+def about_coordinators(kind: CoordinatorOf, names: Sequence[str]) -> messages.FindCoordinatorRequest:
+    """Return a FindCoordinatorRequest (v4 and later) for groups or transactional ids."""
+    return messages.FindCoordinatorRequest(key_type=kind, coordinator_keys=list(names))
+
+
+def about_settings(kind: Resource, name: str, settings: Sequence[str]) -> messages.DescribeConfigsRequest:
+    """Return a DescribeConfigsRequest about some settings of one topic or broker."""
+    message = messages.DescribeConfigsRequest
+    resource = message.DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=list(settings)
+    )
+    return message(resources=[resource])

@@ -1,0 +1,65 @@
+"""Bounded wait for a broker that may be lost without a TCP reset, with its machine or its network.
+
+The connection to such a broker does not end. A caller that has waited for a while therefore checks repeatedly whether
+another broker is leader or coordinator by now. If so, the wait ends, and the outcome of the request is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import trio
+
+from kafka_share_proxy.loop import faults
+from kafka_share_proxy.wire.errors import ProxyError, UpstreamLost
+
+T = TypeVar("T")
+
+SILENT_S = 1.0
+"""Seconds without a response after which a broker may be lost."""
+LOOK_S = 0.1
+"""Seconds between two checks for a replacement."""
+
+
+class Replaced(UpstreamLost):
+    """Another broker has replaced the one that is waited for."""
+
+
+async def unless_replaced(
+    wait: Callable[[], Awaitable[T]],
+    is_replaced: Callable[[], Awaitable[bool]],
+    *,
+    silent_s: float = SILENT_S,
+    look_s: float = LOOK_S,
+) -> T:
+    """Return the result of `wait`, unless another broker replaces the one that it waits for.
+
+    Args:
+        is_replaced: called after `silent_s`, and then every `look_s`. A ProxyError counts as no.
+
+    Raises:
+        Replaced: another broker has; `wait` was cancelled. Otherwise any error of `wait`.
+    """
+
+    async def watch() -> None:
+        await trio.sleep(silent_s)
+        while not await _asked(is_replaced):  # noqa: ASYNC110 - changed by the brokers
+            await trio.sleep(look_s)
+        raise Replaced("another broker has taken the place of one that does not answer")
+
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch)
+            result = await wait()
+            nursery.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        raise faults.first_of(group) from None
+    return result
+
+
+async def _asked(is_replaced: Callable[[], Awaitable[bool]]) -> bool:
+    try:
+        return await is_replaced()
+    except ProxyError:
+        return False

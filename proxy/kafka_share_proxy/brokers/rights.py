@@ -1,0 +1,236 @@
+"""Rights of a connection's principal, as its own upstream connection reports them.
+
+The proxy does not know principals. It queries the broker on the client's connection and trusts the result, allowed or
+refused, for a bounded time on that connection only. None of these requests changes anything upstream:
+
+- READ on a group: Heartbeat v4 of a member that cannot exist. Every broker checks the right before it checks whether it
+  is the coordinator.
+- DESCRIBE on a group: FindCoordinator v4.
+- DELETE on a group: OffsetDelete v0 without topics. Never cached: deletions are rare.
+- Rights on topics: the bits of Metadata v8+ (`leadership`), or the error of a Fetch for the topic.
+- Authorized operations in a response: DescribeGroups v5 (v6 returns none for ids that are no classic group). Error 16
+  is forwarded.
+
+A right is granted only by the codes of `GRANTS`, which Kafka 3.9.1 and 4.3.0 return only after their authorizer has
+allowed the operation. Any other code is the refusal, whether it is 30, the -1 of an authorizer that throws, or a
+retriable one. Only 30 is cached as a refusal.
+
+A broker refuses the first of these requests on a connection that has not authenticated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum, auto
+
+from kafka_share_proxy.brokers.connection_slots import ConnectionSlot, HasSlots
+from kafka_share_proxy.brokers.interfaces import Connection
+from kafka_share_proxy.brokers.questions import CoordinatorOf, about_coordinators
+from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.wire import messages, registry
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode
+
+HEARTBEAT_VERSION, FIND_COORDINATOR_VERSION, DESCRIBE_GROUPS_VERSION, OFFSET_DELETE_VERSION = 4, 4, 5, 0
+
+READ_BIT, DESCRIBE_BIT = 1 << 3, 1 << 8
+"""Operation codes as bits of an authorized-operations field (org.apache.kafka.common.acl.AclOperation)."""
+
+NO_BITS = -2147483648
+"""Value of an authorized-operations field without information."""
+
+PROBE_MEMBER = "kafka-share-proxy-rights-probe"
+"""Member id that no member has."""
+
+VERDICTS_BYTES_MAX = 1 << 20
+"""Maximum memory for the rights cached per connection, in bytes: about 4,000 rights with usual names. Beyond it, the
+older half is evicted and queried again when needed. A group id may have 32 KiB.
+"""
+RIGHTS_AT_ONCE = 500
+"""Maximum number of groups in one request for DESCRIBE rights."""
+VERDICT_BYTES = 200
+"""Memory of a cached right in addition to its name, in bytes."""
+
+
+class Right(IntEnum):
+    """Right that can be queried. An IntEnum because its hash is needed with every request."""
+
+    READ_GROUP = auto()
+    DESCRIBE_GROUP = auto()
+    DESCRIBE_CLUSTER = auto()
+    READ_TOPIC = auto()
+    DESCRIBE_TOPIC = auto()
+
+
+GRANTS: Mapping[int, frozenset[ErrorCode]] = {
+    ApiKey.HEARTBEAT: frozenset(
+        {
+            ErrorCode.NONE,  # the coordinator is loading the group (GroupCoordinatorService.heartbeat)
+            ErrorCode.NOT_COORDINATOR,
+            ErrorCode.INVALID_GROUP_ID,  # empty group id
+            ErrorCode.UNKNOWN_MEMBER_ID,  # any group, known or not, of every type
+        }
+    ),
+    ApiKey.FIND_COORDINATOR: frozenset(
+        {
+            ErrorCode.NONE,
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,  # before the topic of offsets exists, or without a leader of it
+        }
+    ),
+    ApiKey.OFFSET_DELETE: frozenset(
+        {
+            ErrorCode.NONE,  # a classic or consumer group has the id
+            ErrorCode.NOT_COORDINATOR,
+            ErrorCode.INVALID_GROUP_ID,  # empty group id
+            ErrorCode.NON_EMPTY_GROUP,  # a classic group with members that are no consumers has the id
+            ErrorCode.GROUP_ID_NOT_FOUND,
+        }
+    ),
+}
+"""API key of a request -> error codes that grant the right."""
+
+
+@dataclass(slots=True)
+class Rights:
+    """Rights cached for one connection. Groups and topics by name."""
+
+    verdicts: dict[tuple[Right, str], tuple[bool, float]] = field(default_factory=dict)
+    """(right, name) -> (allowed, time of the request)."""
+    bytes: int = 0
+    """Estimated memory of the verdicts."""
+
+    def verdict(self, right: Right, name: str, now: float, cache_s: float) -> bool | None:
+        """Return True if allowed, False if refused, None if it must be queried."""
+        remembered = self.verdicts.get((right, name))
+        if remembered is None or now - remembered[1] > cache_s:
+            return None
+        return remembered[0]
+
+    def group_code(self, right: Right, group_id: str, now: float, cache_s: float) -> ErrorCode | None:
+        """Return a verdict about a group as the error code for a client; NONE = allowed, None = unknown."""
+        allowed = self.verdict(right, group_id, now, cache_s)
+        if allowed is None:
+            return None
+        return ErrorCode.NONE if allowed else ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+    def remember_group(self, right: Right, group_id: str, code: ErrorCode, now: float) -> None:
+        """Cache the broker's verdict. A code that neither grants nor refuses the right is not cached."""
+        if code in (ErrorCode.NONE, ErrorCode.GROUP_AUTHORIZATION_FAILED):
+            self.remember(right, group_id, code == ErrorCode.NONE, now)
+
+    def remember(self, right: Right, name: str, allowed: bool, now: float) -> None:
+        """Cache the broker's verdict."""
+        if self.verdicts.pop((right, name), None) is None:
+            self.bytes += _bytes_of(name)
+        self.verdicts[right, name] = (allowed, now)
+        if self.bytes > VERDICTS_BYTES_MAX:
+            self._forget_half()
+
+    def _forget_half(self) -> None:
+        """Evict half of the verdicts, the oldest first."""
+        for oldest in list(self.verdicts):
+            if self.bytes <= VERDICTS_BYTES_MAX // 2:
+                return
+            del self.verdicts[oldest]
+            self.bytes -= _bytes_of(oldest[1])
+
+
+def _bytes_of(name: str) -> int:
+    return VERDICT_BYTES + 4 * len(name)
+
+
+AbsentTopics = dict[str | bytes, tuple[float, int]]
+"""Topics, by name or id, that the broker did not show to a connection -> (time of the response, error code)."""
+
+_RIGHTS = ConnectionSlot(Rights)
+_ABSENT_TOPICS = ConnectionSlot[AbsentTopics](dict)
+
+
+def rights_of(connection: HasSlots) -> Rights:
+    """Return the rights cached for this connection."""
+    return _RIGHTS.of(connection)
+
+
+def absent_topics_of(connection: HasSlots) -> AbsentTopics:
+    """Return the topics that the broker did not show to this connection. The caller modifies the dict."""
+    return _ABSENT_TOPICS.of(connection)
+
+
+def forget(connection: HasSlots) -> None:
+    """Forget all rights and absent topics of a connection, because its principal may change."""
+    _RIGHTS.forget(connection)
+    _ABSENT_TOPICS.forget(connection)
+
+
+def refusal(question: int, code: int) -> ErrorCode:
+    """Return NONE if a response with this code grants the right (API key of `GRANTS`), else the code."""
+    return ErrorCode.NONE if code in GRANTS[question] else ErrorCode.of(code)
+
+
+def ask_read_group(connection: Connection, group_id: str) -> Promise[memoryview]:
+    """Request READ on a group. `tell_read_group` decodes the response."""
+    request = messages.HeartbeatRequest(group_id=group_id, generation_id=0, member_id=PROBE_MEMBER)
+    return connection.ask(
+        ApiKey.HEARTBEAT, HEARTBEAT_VERSION, registry.request(ApiKey.HEARTBEAT, HEARTBEAT_VERSION).encode(request)
+    )
+
+
+def tell_read_group(connection: Connection, group_id: str, answer: memoryview, now: float) -> ErrorCode:
+    """Cache and return the result of `ask_read_group`: NONE, or the code that refuses."""
+    told = registry.codec_of(messages.HeartbeatResponse, HEARTBEAT_VERSION).decode(answer)
+    code = refusal(ApiKey.HEARTBEAT, told.error_code)
+    rights_of(connection).remember_group(Right.READ_GROUP, group_id, code, now)
+    return code
+
+
+def ask_describe_groups(connection: Connection, group_ids: Sequence[str]) -> list[Promise[memoryview]]:
+    """Request DESCRIBE on groups, in one batch. `tell_describe_groups` decodes each response."""
+    parts = (group_ids[start : start + RIGHTS_AT_ONCE] for start in range(0, len(group_ids), RIGHTS_AT_ONCE))
+    return [_ask_describe_groups(connection, part) for part in parts]
+
+
+def _ask_describe_groups(connection: Connection, group_ids: Sequence[str]) -> Promise[memoryview]:
+    request = about_coordinators(CoordinatorOf.GROUP, group_ids)
+    body = registry.request(ApiKey.FIND_COORDINATOR, FIND_COORDINATOR_VERSION).encode(request)
+    return connection.ask(ApiKey.FIND_COORDINATOR, FIND_COORDINATOR_VERSION, body)
+
+
+def tell_describe_groups(connection: Connection, answer: memoryview, now: float) -> dict[str, ErrorCode]:
+    """Cache and return the result of `ask_describe_groups` for each group: NONE, or the code that refuses.
+
+    A caller with many groups must use the result: only as many as fit into `VERDICTS_BYTES_MAX` are cached.
+    """
+    rights = rights_of(connection)
+    told = registry.codec_of(messages.FindCoordinatorResponse, FIND_COORDINATOR_VERSION).decode(answer)
+    found = {}
+    for entry in told.coordinators:
+        found[entry.key] = code = refusal(ApiKey.FIND_COORDINATOR, entry.error_code)
+        rights.remember_group(Right.DESCRIBE_GROUP, entry.key, code, now)
+    return found
+
+
+def ask_delete_group(connection: Connection, group_id: str) -> Promise[memoryview]:
+    """Request DELETE on a group. `tell_delete_group` decodes the response."""
+    request = messages.OffsetDeleteRequest(group_id=group_id, topics=[])
+    body = registry.request(ApiKey.OFFSET_DELETE, OFFSET_DELETE_VERSION).encode(request)
+    return connection.ask(ApiKey.OFFSET_DELETE, OFFSET_DELETE_VERSION, body)
+
+
+def tell_delete_group(answer: memoryview) -> ErrorCode:
+    """Return the result of `ask_delete_group`: NONE, or the code that refuses."""
+    told = registry.codec_of(messages.OffsetDeleteResponse, OFFSET_DELETE_VERSION).decode(answer)
+    return refusal(ApiKey.OFFSET_DELETE, told.error_code)
+
+
+def ask_group_bits(connection: Connection, group_ids: Sequence[str]) -> Promise[memoryview]:
+    """Request the authorized operations on groups, existing or not. `group_bits` decodes the response."""
+    request = messages.DescribeGroupsRequest(groups=list(group_ids), include_authorized_operations=True)
+    body = registry.request(ApiKey.DESCRIBE_GROUPS, DESCRIBE_GROUPS_VERSION).encode(request)
+    return connection.ask(ApiKey.DESCRIBE_GROUPS, DESCRIBE_GROUPS_VERSION, body)
+
+
+def group_bits(answer: memoryview) -> dict[str, tuple[int, int]]:
+    """Return group id -> (error code, bits). Brokers may change the order of the groups."""
+    described = registry.codec_of(messages.DescribeGroupsResponse, DESCRIBE_GROUPS_VERSION).decode(answer)
+    return {group.group_id: (group.error_code, group.authorized_operations) for group in described.groups}

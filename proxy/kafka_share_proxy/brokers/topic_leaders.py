@@ -1,0 +1,269 @@
+"""Topics, leaders and topic rights, refreshed over the requesting client's own connection.
+
+A client gets "unknown topic" or "not the leader" only from a fresh view (`AskingOptions.view_age_s`). An older view is
+refreshed first, on that client's connection and therefore with its rights. That age also bounds the rate: regardless of
+the number of clients, a topic is looked up once per that time, and an absent topic is remembered per connection for the
+same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Iterable
+from dataclasses import dataclass
+from math import inf
+from typing import NamedTuple, Protocol
+
+from kafka_share_proxy.brokers.cluster_view import ClusterView, Topic
+from kafka_share_proxy.brokers.interfaces import Connection
+from kafka_share_proxy.brokers.questions import about_topics
+from kafka_share_proxy.brokers.rights import DESCRIBE_BIT, NO_BITS, READ_BIT, Right, absent_topics_of, rights_of
+from kafka_share_proxy.loop.interfaces import Timers
+from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.loop.slices import AT_ONCE, Work
+from kafka_share_proxy.wire import messages, registry
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import UNKNOWN_NODE, TopicIdPartition
+
+METADATA_VERSION = 12
+"""Lowest version of Metadata with topic ids. Every supported broker has it."""
+
+RIGHTS_GRACE_S = 5.0
+"""Seconds that a cached right stays valid after its refresh is due (`AskingOptions.rights_cache_s`), so that it cannot
+expire between the check and its use. A waiting ShareFetch rechecks every half of this.
+"""
+
+_BITS_WITH = frozenset(
+    {
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    }
+)
+"""Error codes that a broker returns, with the rights on the topic, only to principals with DESCRIBE (3.9.1, 4.3.0)."""
+
+ABSENT_MAX = 1000
+"""Maximum number of absent topics cached per connection. Beyond it, all are evicted. Overlong names are not cached."""
+TOPIC_LENGTH_MAX = 249
+"""Maximum length of a topic name (org.apache.kafka.common.internals.Topic)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskingOptions:
+    """Lifetimes of cached results, in seconds."""
+
+    rights_cache_s: float = 15.0
+    """Lifetime of a right that the broker granted or refused on a connection (brokers/README.md rule 15)."""
+    view_age_s: float = 1.0
+    """Maximum age of a topic's metadata for an "unknown" or "not the leader" error. Older metadata is refreshed first.
+    """
+
+
+class Asking(Protocol):
+    """Services that these requests need: a part of `forwarding.services.Services`."""
+
+    @property
+    def timers(self) -> Timers:
+        """Clock for the age of responses."""
+
+    @property
+    def topology(self) -> ClusterView:
+        """View that responses are merged into."""
+
+    @property
+    def options(self) -> AskingOptions:
+        """Lifetimes of cached results."""
+
+
+def ask_topics(connection: Connection, names: Iterable[str] = (), ids: Iterable[bytes] = ()) -> Promise[memoryview]:
+    """Request Metadata for these topics, with the principal's rights. `tell_topics` decodes the response."""
+    request = about_topics(names, ids, operations=True)
+    return connection.ask(
+        ApiKey.METADATA, METADATA_VERSION, registry.request(ApiKey.METADATA, METADATA_VERSION).encode(request)
+    )
+
+
+def tell_topics(connection: Connection, services: Asking, answer: memoryview) -> messages.MetadataResponse:
+    """Fold the response into the view, remember the rights in it, and return it decoded."""
+    now = services.timers.now()
+    metadata: messages.MetadataResponse = registry.codec_of(messages.MetadataResponse, METADATA_VERSION).decode(answer)
+    services.topology.fold(metadata, now)
+    for topic in metadata.topics:
+        _remember(connection, topic, now)
+    return metadata
+
+
+def _remember(connection: Connection, topic: messages.MetadataResponse.MetadataResponseTopic, now: float) -> None:
+    rights, absent = rights_of(connection), absent_topics_of(connection)
+    if topic.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
+        if len(absent) >= ABSENT_MAX:
+            absent.clear()
+        if len(topic.name or "") <= TOPIC_LENGTH_MAX:
+            absent[topic.name or topic.topic_id] = (now, topic.error_code)
+    if not topic.name:
+        return
+    if topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        rights.remember(Right.READ_TOPIC, topic.name, False, now)
+        rights.remember(Right.DESCRIBE_TOPIC, topic.name, False, now)
+        return
+    bits = topic.topic_authorized_operations
+    if bits != NO_BITS and topic.error_code in _BITS_WITH:
+        rights.remember(Right.READ_TOPIC, topic.name, bool(bits & READ_BIT), now)
+        rights.remember(Right.DESCRIBE_TOPIC, topic.name, bool(bits & DESCRIBE_BIT), now)
+
+
+TOPICS_AT_ONCE = 500
+"""Maximum number of topics in one request."""
+
+
+def ask_many_topics(
+    connection: Connection, names: Collection[str], ids: Collection[bytes] = ()
+) -> list[Promise[memoryview]]:
+    """Request any number of topics, in as many requests as needed, sent together. See `ask_topics`."""
+    wanted = [*((name, None) for name in names), *((None, topic_id) for topic_id in ids)]
+    parts = [wanted[start : start + TOPICS_AT_ONCE] for start in range(0, len(wanted), TOPICS_AT_ONCE)]
+    return [
+        ask_topics(connection, [name for name, _ in part if name is not None], [i for _, i in part if i is not None])
+        for part in parts
+    ]
+
+
+async def tell_many_topics(
+    connection: Connection, services: Asking, answers: Iterable[Promise[memoryview]], work: Work = AT_ONCE
+) -> list[messages.MetadataResponse.MetadataResponseTopic]:
+    """Process the responses to `ask_many_topics` and return their topics. See `tell_topics`."""
+    found = []
+    for answer in answers:
+        found += tell_topics(connection, services, await answer).topics
+        await work.pause()
+    return found
+
+
+def names_to_ask(connection: Connection, services: Asking, names: Iterable[str], right: Right) -> list[str]:
+    """Return the topics whose metadata is old, or for which this connection's right is not known."""
+    now, options, view = services.timers.now(), services.options, services.topology
+    rights = rights_of(connection)
+    asked = []
+    for name in names:
+        known = rights.verdict(right, name, now, options.rights_cache_s) is not None
+        old = view.age(name, now) > options.view_age_s
+        if (old or not known) and not _just_absent(connection, services, name):
+            asked.append(name)
+    return asked
+
+
+def topics_to_ask(
+    connection: Connection,
+    services: Asking,
+    places: Iterable[TopicIdPartition],
+    settled: Container[TopicIdPartition] = (),
+) -> tuple[set[str], set[bytes]]:
+    """Return the names and ids to request: those that are due and could change the verdict of `judge` on these
+    partitions.
+
+    `settled`: partitions that will not be read from the broker, so that no Fetch would notice a deleted topic.
+    """
+    names: set[str] = set()
+    ids: set[bytes] = set()
+    judged: dict[bytes, _Known] = {}
+    for place in places:
+        known = judged.get(place.topic_id)
+        if known is None:
+            known = judged[place.topic_id] = _known(connection, services, place.topic_id)
+        if known.topic is None:
+            if known.is_due:
+                ids.add(place.topic_id)
+            continue
+        doubtful = place in settled or not _leads(known.topic, place.partition, connection.node_id)
+        if known.is_due or (known.is_old and doubtful):
+            names.add(known.topic.name)
+    return names, ids
+
+
+class _Known(NamedTuple):
+    """Knowledge about a topic on one connection."""
+
+    topic: Topic | None
+    is_due: bool
+    """True if the topic must be requested."""
+    is_old: bool
+    """True if the topic should be requested when its leader matters."""
+
+
+def _known(connection: Connection, services: Asking, topic_id: bytes) -> _Known:
+    now, options, view = services.timers.now(), services.options, services.topology
+    topic = view.topic_by_id(topic_id)
+    if topic is None:
+        return _Known(None, is_due=not _just_absent(connection, services, topic_id), is_old=True)
+    if _just_absent(connection, services, topic.name):
+        return _Known(topic, is_due=False, is_old=False)
+    is_due = verdict(connection, services, Right.READ_TOPIC, topic.name) is None or view.is_stale(topic.name)
+    return _Known(topic, is_due, is_old=view.age(topic.name, now) > options.view_age_s)
+
+
+def judge(connection: Connection, services: Asking, place: TopicIdPartition) -> ErrorCode:
+    """Return NONE if this connection may read the partition here, by the view (sharegroups/README.md rule 22)."""
+    topic, code = judge_topic(connection, services, place.topic_id)
+    if topic is None or code != ErrorCode.NONE:
+        return code
+    return judge_partition(topic, place.partition, connection.node_id)
+
+
+def judge_topic(connection: Connection, services: Asking, topic_id: bytes) -> tuple[Topic | None, ErrorCode]:
+    """Return the topic, and the error code if this connection may not read it."""
+    topic = services.topology.topic_by_id(topic_id)
+    if topic is None:
+        return None, trouble_with(connection, services, topic_id) or ErrorCode.UNKNOWN_TOPIC_ID
+    allowed = verdict(connection, services, Right.READ_TOPIC, topic.name, RIGHTS_GRACE_S)
+    if allowed is None:  # another connection sees the topic, this one's broker did not show it
+        return topic, trouble_with(connection, services, topic.name) or ErrorCode.UNKNOWN_TOPIC_ID
+    return topic, ErrorCode.NONE if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def trouble_with(connection: Connection, services: Asking, topic: str | bytes) -> ErrorCode:
+    """Return the error with which the broker hid a topic (name or id), such as 29 or -1. NONE if it is just unknown."""
+    code = _told_of(connection, services, topic)
+    return ErrorCode.NONE if code is None or code in _BITS_WITH or code == ErrorCode.UNKNOWN_TOPIC_ID else code
+
+
+def describe_refusal(connection: Connection, services: Asking, name: str) -> ErrorCode:
+    """Return the error that refuses DESCRIBE on a topic that was just requested. NONE if allowed or no such topic."""
+    allowed = verdict(connection, services, Right.DESCRIBE_TOPIC, name, RIGHTS_GRACE_S)
+    if allowed is not None:
+        return ErrorCode.NONE if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    code = _told_of(connection, services, name)
+    if code is None:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return ErrorCode.NONE if code in _BITS_WITH else code
+
+
+def _told_of(connection: Connection, services: Asking, topic: str | bytes) -> ErrorCode | None:
+    """Return the error with which the broker hid the topic. None without a recent response."""
+    asked_at, code = absent_topics_of(connection).get(topic, (-inf, 0))
+    believed = services.timers.now() - asked_at <= services.options.rights_cache_s + RIGHTS_GRACE_S
+    return ErrorCode.of(code) if believed else None
+
+
+def judge_partition(topic: Topic, partition: int, node_id: int) -> ErrorCode:
+    """Return NONE if this node is the leader of the partition, else the error code."""
+    if not 0 <= partition < topic.partitions:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NONE if _leads(topic, partition, node_id) else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def verdict(connection: Connection, services: Asking, right: Right, name: str, grace_s: float = 0.0) -> bool | None:
+    """Return True if allowed, False if refused, None if unknown. `grace_s`: seconds added to the lifetime."""
+    return rights_of(connection).verdict(right, name, services.timers.now(), services.options.rights_cache_s + grace_s)
+
+
+def _just_absent(connection: Connection, services: Asking, topic: str | bytes) -> bool:
+    """Return True if this connection's broker has recently reported the topic as absent or hidden."""
+    asked_at, _ = absent_topics_of(connection).get(topic, (-inf, 0))
+    return services.timers.now() - asked_at <= services.options.view_age_s
+
+
+def _leads(topic: Topic, partition: int, node_id: int) -> bool:
+    if node_id == UNKNOWN_NODE or not 0 <= partition < topic.partitions:
+        return False
+    return node_id == topic.leaders[partition].node_id

@@ -1,0 +1,218 @@
+"""One poll of the application: its begin, callbacks during the wait, and its end (client/README.md rules 13-15).
+
+How it works. A poll that was cancelled, or raised, is open: the next one continues it. Events are received from the
+channel one by one, and stay at the head of the queue until they are processed, callbacks included. Records leave the
+buffer in the step in which `poll` returns, so nothing can be lost in between.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import trio
+
+from kafka_share_proxy.client.individual_commits import IndividualCommits
+from kafka_share_proxy.client.network_task import NetworkTask
+from kafka_share_proxy.client.polled_records import PartitionRecords, PolledRecords, RecordsUnreadable
+from kafka_share_proxy.client.rebalance_listener import RebalanceListener
+from kafka_share_proxy.client.record_supply import RecordSupply
+from kafka_share_proxy.consumer import events as told
+from kafka_share_proxy.consumer.events import BackgroundEvent
+from kafka_share_proxy.consumer.offset_requests import NoOffsetForPartition
+from kafka_share_proxy.consumer.partitions import NOTHING, Partitions
+
+POLL_RECORDS_MAX = 500
+"""Default maximum number of records of one poll (max.poll.records)."""
+
+
+class PollResult(NamedTuple):
+    """Result of one poll (KIP-983, its first variant)."""
+
+    records: PolledRecords
+    to_be_revoked: Partitions
+    """Partitions that are given up at the start of the next poll, unless delayed."""
+    lost: Partitions
+    """Partitions lost since the last poll. Other members own them, or may own them."""
+
+
+class ApplicationPoll:
+    """Implementation of `poll` for one consumer. A cancelled poll is continued by the next call."""
+
+    def __init__(
+        self,
+        network: NetworkTask,
+        listener: RebalanceListener,
+        supplies: Sequence[RecordSupply],
+        individual: IndividualCommits | None,
+        *,
+        revoke_in_same_poll: bool,
+    ) -> None:
+        self._network = network
+        self._listener = listener
+        self._supplies = supplies
+        """Record supplies of the main flow and of the child flow."""
+        self._individual = individual
+        self._revoke_in_same_poll = revoke_in_same_poll
+        self._events: deque[BackgroundEvent] = deque()
+        """Events received from the channel and not processed yet."""
+        self._is_polling = False
+        self._poll_is_open = False
+        """True if a poll has begun and not ended, because it was cancelled or raised."""
+        self._told_revoked: Partitions = NOTHING
+        """Partitions whose revocation the listener knows, and that are not given up yet."""
+
+    @trio.lowlevel.enable_ki_protection
+    async def run(self, deadline: float, records_max: int) -> PollResult:
+        """Run a poll. Positions do not advance beyond the records that it returns until `passed`. Raises as
+        `Consumer.poll`.
+        """
+        if self._is_polling:
+            raise trio.BusyResourceError("another task polls this consumer")
+        self._is_polling = True
+        try:
+            await self._begin()
+            while True:
+                await self._act_on_events()
+                result = self._ended(records_max)
+                if result is not None:
+                    return result
+                with trio.move_on_at(deadline) as waiting:
+                    self._events.append(await self._network.next_event())
+                if waiting.cancelled_caught:
+                    return self._result(PolledRecords())
+        finally:
+            self._is_polling = False
+
+    async def tell_revoked(self, partitions: Partitions) -> None:
+        """Call the listener for the revocation of partitions, once."""
+        due = partitions - self._told_revoked
+        if not due:
+            return
+        self._told_revoked |= due
+        try:
+            await self._listener.on_partitions_revoked(due)
+        except BaseException as error:
+            if not isinstance(error, Exception):  # cancelled: the listener is called again
+                self._told_revoked -= due
+            raise
+
+    def gave_up_everything(self) -> None:
+        """Reset the state after all partitions were given up."""
+        self._told_revoked = NOTHING
+
+    async def _begin(self) -> None:
+        """Give up the partitions to be revoked, unless an open poll has done so already."""
+        if not self._poll_is_open:
+            await self.tell_revoked(self._network.core.ledger.next)
+        continues, self._poll_is_open = self._poll_is_open, True
+        self._told_revoked = frozenset()
+        await self._network.begin_poll(continues=continues)
+
+    async def _act_on_events(self) -> None:
+        while self._next_event():
+            event = self._events[0]
+            try:
+                await self._act_on(event)
+            except Exception:  # not where it was cancelled: then the next poll acts on it again
+                self._events.popleft()
+                raise
+            self._events.popleft()
+
+    def _next_event(self) -> bool:
+        """Receive an event if the queue is empty. Return True if the queue has one."""
+        if not self._events:
+            try:
+                self._events.append(self._network.background.receive_nowait())
+            except (trio.WouldBlock, trio.EndOfChannel):
+                return False
+        return True
+
+    async def _act_on(self, event: BackgroundEvent) -> None:
+        match event:
+            case told.BackgroundError():
+                self._network.error_taken()
+                if not self._is_outdated(event):
+                    raise event.error
+            case told.AssignPartitions():
+                await self._assigned_by_group(event)
+            case told.RevokePartitions() if self._revoke_in_same_poll:
+                await self._revoke_now(event)
+            case told.PositionFound() if self._individual is not None:
+                self._individual.found(event)
+            case told.PartitionsLost():
+                await self._listener.on_partitions_lost(event.partitions)
+            case _:
+                pass
+
+    def _is_outdated(self, event: told.BackgroundError) -> bool:
+        """Return True if the application has sought since the error about a missing offset was reported."""
+        if not isinstance(event.error, NoOffsetForPartition):
+            return False
+        position = self._network.core.positions.get(event.error.partition)
+        return position is None or position.moves != event.error.moves
+
+    async def _assigned_by_group(self, event: told.AssignPartitions) -> None:
+        try:
+            await self._listener.on_partitions_assigned(event.added)
+        except Exception:
+            self._network.apply(told.AckPartitionsAssigned(event.rebalance_id))
+            raise
+        self._network.apply(told.AckPartitionsAssigned(event.rebalance_id))
+
+    async def _revoke_now(self, event: told.RevokePartitions) -> None:
+        partitions = event.partitions & self._network.core.ledger.outstanding
+        try:
+            await self._listener.on_partitions_revoked(partitions)
+        except Exception:
+            self._network.apply(told.AckPartitionsRevoked(event.rebalance_id, partitions))
+            raise
+        self._network.apply(told.AckPartitionsRevoked(event.rebalance_id, partitions))
+        await self._network.wait_until(lambda: not partitions & self._network.core.ledger.outstanding)
+
+    def _ended(self, records_max: int) -> PollResult | None:
+        """Return the result if there is anything new, else None."""
+        self._network.arrival_taken()
+        ledger = self._network.core.ledger
+        has_news = bool(ledger.unreported or ledger.lost_pending)
+        records = self._taken(records_max)
+        if len(records) or has_news:
+            return self._result(records)
+        if (fatal := self._network.core.membership.fatal) is not None:
+            raise fatal
+        return None
+
+    def _result(self, records: PolledRecords) -> PollResult:
+        to_be_revoked, lost = self._network.core.ledger.end_poll()
+        self._poll_is_open = False
+        return PollResult(records, to_be_revoked, lost)
+
+    def _taken(self, records_max: int) -> PolledRecords:
+        """Take records out of the buffer. Chunks without records are skipped."""
+        flows = self._network.core.flows
+        while True:
+            buffered = sum(each.buffered_bytes for each in flows)
+            parts: list[PartitionRecords] = []
+            for supply in self._supplies:
+                parts += self._taken_of(supply, records_max, is_first=not parts)
+            if sum(each.buffered_bytes for each in flows) < buffered:
+                self._network.nudge()
+            records = PolledRecords(parts)
+            if len(records) or not parts:
+                return records
+            self.passed(parts)
+
+    def passed(self, parts: Iterable[PartitionRecords]) -> None:
+        """Advance the positions of records that were returned to the application."""
+        for part in parts:
+            self._network.core.consumed(part.partition, part.next_offset, part.flow)
+
+    def _taken_of(self, supply: RecordSupply, records_max: int, *, is_first: bool) -> list[PartitionRecords]:
+        room = self._individual.room if self._individual else lambda _: records_max
+        try:
+            parts = supply.take(records_max, room, may_raise=is_first)
+        except RecordsUnreadable as error:
+            self._network.apply(told.Seek(error.partition, error.offset, error.flow))
+            raise
+        return parts if self._individual is None else self._individual.delivered(parts)

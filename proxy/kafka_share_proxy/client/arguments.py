@@ -1,0 +1,58 @@
+"""Arguments of calls, checked before anything is sent (client/README.md rule 4)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kafka_share_proxy.consumer.partitions import OffsetAndMetadata, Partitions
+from kafka_share_proxy.wire.values import TopicPartition
+
+PartitionName = TopicPartition | tuple[str, int]
+
+
+def named_partition(name: PartitionName) -> TopicPartition:
+    """A partition by its names. ValueError: no partition can be called so."""
+    if not (isinstance(name, tuple) and len(name) == 2 and isinstance(name[0], str) and isinstance(name[1], int)):
+        raise ValueError(f"{name!r} is no partition: write (topic, number)")
+    found = TopicPartition(*name)
+    if not found.topic or found.partition < 0:
+        raise ValueError(f"{found.topic!r} {found.partition}: a topic has a name, and its partitions count from 0")
+    return found
+
+
+def named_partitions(names: Iterable[PartitionName]) -> Partitions:
+    """Partitions by their names. ValueError: no partition can be called so."""
+    return frozenset(map(named_partition, names))
+
+
+def named_topics(topics: Iterable[str]) -> frozenset[str]:
+    """Topics, each once. ValueError: an empty name, or a text instead of a list."""
+    if isinstance(topics, str):
+        raise ValueError(f"topics is a text, {topics!r}: write a list of names")
+    names = frozenset(topics)
+    if wrong := [name for name in names if not isinstance(name, str)]:
+        raise ValueError(f"topic {wrong[0]!r}: a name is a str")
+    if "" in names:
+        raise ValueError("a topic has a name")
+    return names
+
+
+def check_pattern(pattern: str | None) -> None:
+    """ValueError: it is no regular expression."""
+    try:
+        re.compile(pattern or "")
+    except re.error as error:
+        raise ValueError(f"pattern {pattern!r} is no regular expression: {error}") from error
+
+
+def checked_offsets(offsets: Mapping[Any, int | OffsetAndMetadata]) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return the offsets to commit. Raises ValueError for a negative offset or an invalid partition."""
+    named = {
+        named_partition(each): offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
+        for each, offset in offsets.items()
+    }
+    if wrong := [each for each, offset in named.items() if offset.offset < 0]:
+        raise ValueError(f"offset {named[wrong[0]].offset} of {wrong[0]} is negative")
+    return named

@@ -1,0 +1,354 @@
+"""One pipelined connection to one broker (client/README.md rules 5-7).
+
+How it works. `send` appends a frame to a queue and its request to the list of waiting requests. One task writes,
+another reads. Responses arrive in the order of the requests, so each response belongs to the first waiting request.
+Callers never write or read themselves, so a cancelled caller cannot leave the stream between two frames. A connection
+that fails in any way ends as a whole, and all waiting requests get the reason.
+
+A session with a lifetime is renewed on the connection (KIP-368). Once renewal is due, new requests are held back. When
+all sent requests have responses, the login of `wire.sasl.authentication` runs. Then the held requests are sent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, NamedTuple
+
+import trio
+
+from kafka_share_proxy.brokers.own_connection import (
+    ANSWER_TIMEOUT_S,
+    STREAM_ENDED,
+    BrokerVersions,
+    Identity,
+    OwnConnection,
+    OwnSettings,
+    reason_of,
+    session_ends,
+)
+from kafka_share_proxy.consumer.requests import FailureKind, Outcome, RequestFailure
+from kafka_share_proxy.wire import frame_sizes, frames, registry, sasl
+from kafka_share_proxy.wire.errors import RemoteProtocolError, UpstreamLost
+from kafka_share_proxy.wire.primitives import Buffer
+from kafka_share_proxy.wire.values import MIB, Address
+
+ANSWER_BYTES_MAX = 100 * MIB
+"""Maximum size of a response in bytes. fetch.max.bytes is 50 MiB, and a batch may be larger than requested."""
+WAITING_MAX = 100
+"""Maximum number of requests of one connection that are held back or in flight. One more is refused."""
+READ_BYTES = 64 << 10
+"""Bytes of one read between frames. A larger frame is read into a separate buffer."""
+READ_BYTES_MAX = MIB
+"""Bytes of one read within a large frame."""
+CLOSED = "the broker closed the connection"
+CORRELATION_IDS = 1 << 31
+"""Number of correlation ids before they repeat (AbstractRequest: int32, not negative)."""
+
+Done = Callable[[Outcome], None]
+"""Called once, from the connection's task or from `send`; must not raise."""
+
+AUTHENTICATION_VERSIONS = {
+    "SaslHandshake": (sasl.HANDSHAKE_VERSION, sasl.HANDSHAKE_VERSION),
+    "SaslAuthenticate": (1, 2),
+}
+"""Versions for a login. From version 1 on, SaslAuthenticate returns the lifetime of the session."""
+
+API_KEYS = {name: key for key, name in registry.API_KEYS.items()}
+"""API key by API name, for example "Fetch"."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A request that is in flight or queued for writing."""
+
+    api: str
+    version: int
+    correlation_id: int
+    deadline: float
+    timeout_s: float
+    done: Done
+
+
+class _Asked(NamedTuple):
+    """The arguments of `send` for one request."""
+
+    api: str
+    message: Any
+    versions: tuple[int, int]
+    timeout_s: float
+    done: Done
+
+
+class BrokerConnection:
+    """An open connection. `run` writes and reads."""
+
+    def __init__(self, opened: OwnConnection, settings: OwnSettings, answer_bytes_max: int = ANSWER_BYTES_MAX) -> None:
+        """Use a connection that has been set up. Raises RemoteProtocolError if the broker sent more than responses."""
+        self.address: Address = opened.address
+        self.versions: BrokerVersions = opened.versions
+        self.trouble = ""
+        """Reason why the connection has ended. Empty while it is open."""
+        self.has_answered = False
+        """True after the first response. A broker that requires authentication closes the connection at the first
+        request.
+        """
+        self._stream = opened.hand_over()
+        self._client_id = settings.client_id
+        self._identity = settings.identity
+        self._renew_at = opened.expires
+        """Time (trio.current_time) at which the session must be renewed. Infinite if it has no lifetime."""
+        self._renewing: Generator[sasl.Question, Any, int] | None = None
+        """Remaining requests of a login in progress."""
+        self._is_fetching = False
+        """True while the token of the next session is being fetched."""
+        self._nursery: trio.Nursery | None = None
+        self._held_back: list[_Asked] = []
+        """Requests held back until the session is renewed."""
+        self._answer_bytes_max = answer_bytes_max
+        self._scope = trio.CancelScope()
+        self._waiting: deque[_Waiting] = deque()
+        self._unsent: deque[bytes] = deque()
+        self._has_unsent = trio.Event()
+        self._correlation_ids = count(1)
+        self._received = bytearray()
+        self._last_reason: str | None = None
+        """Reason for closing as soon as no request waits. None if the connection stays open."""
+
+    # Public methods
+
+    @property
+    def waiting(self) -> int:
+        """Number of requests without a response."""
+        return len(self._waiting) + len(self._held_back)
+
+    @property
+    def is_open(self) -> bool:
+        """True if the connection has not ended."""
+        return not self.trouble
+
+    def send(self, api: str, message: Any, versions: tuple[int, int], timeout_s: float, done: Done) -> None:
+        """Send a request in the highest version that both sides support.
+
+        Args:
+            api: API name, for example "Fetch" for FetchRequest.
+            message: the request.
+            versions: lowest and highest version that the caller understands.
+            timeout_s: seconds until the response is due. The connection ends after them, since responses arrive in
+                order.
+            done: called with the response or the failure.
+        """
+        if (refusal := self._refusal()) is not None:
+            done(refusal)
+        elif trio.current_time() < self._renew_at:
+            self._send(_Asked(api, message, versions, timeout_s, done))
+        else:
+            self._held_back.append(_Asked(api, message, versions, timeout_s, done))
+            self._renew_session()
+
+    def _send(self, asked: _Asked) -> None:
+        api, message, versions, timeout_s, done = asked
+        version = self._version(api, versions)
+        if isinstance(version, str):
+            done(RequestFailure(FailureKind.UNSUPPORTED_VERSION, version))
+            return
+        correlation_id = next(self._correlation_ids) % CORRELATION_IDS
+        deadline = trio.current_time() + timeout_s
+        self._unsent.append(frames.request(API_KEYS[api], version, correlation_id, self._client_id, message))
+        self._waiting.append(_Waiting(api, version, correlation_id, deadline, timeout_s, done))
+        self._has_unsent.set()
+        self._set_deadline()
+
+    def close(self, reason: str) -> None:
+        """End the connection and fail all waiting requests immediately. May be called twice."""
+        self._close(reason, FailureKind.DISCONNECTED)
+
+    def close_when_idle(self, reason: str) -> None:
+        """End the connection as soon as no request waits. The caller must send no further requests."""
+        self._last_reason = reason
+        if not self.waiting:
+            self.close(reason)
+
+    async def run(self) -> None:
+        """Write and read until the connection ends for any reason. `trouble` then contains the reason."""
+        try:
+            with self._scope:
+                await self._write_and_read()
+            self._expire()
+        finally:
+            self.close("cancelled")
+            with trio.CancelScope(shield=True):
+                await trio.aclose_forcefully(self._stream)
+
+    # Internal
+
+    def _close(self, reason: str, kind: FailureKind) -> None:
+        if self.trouble:
+            return
+        self.trouble = reason
+        unanswered: list[_Waiting | _Asked] = [*self._waiting, *self._held_back]
+        self._waiting.clear()
+        self._held_back.clear()
+        self._unsent.clear()
+        self._scope.cancel()
+        for each in unanswered:
+            each.done(RequestFailure(kind, f"{each.api}: {self.address}: {reason}"))
+
+    def _renew_session(self) -> None:
+        """Begin the login once no request waits for a response. A broker accepts no other request during it."""
+        if self._identity is None or self._renewing is not None or self._is_fetching or self._waiting:
+            return
+        if self._identity.fetch is None or self._nursery is None:
+            self._begin_renewal(self._identity, self._identity.password)
+        else:
+            self._is_fetching = True
+            self._nursery.start_soon(self._guarded, self._fetch_and_renew, name="token for a new session")
+
+    async def _fetch_and_renew(self) -> None:
+        if self._identity is not None:
+            secret = await self._identity.secret()
+            self._is_fetching = False
+            if not self.trouble:
+                self._begin_renewal(self._identity, secret)
+
+    def _begin_renewal(self, who: Identity, secret: Callable[[], str]) -> None:
+        self._renewing = sasl.authentication(who.mechanism, who.username, secret)
+        self._ask_on(None)
+
+    def _ask_on(self, answer: Outcome | None) -> None:
+        """Send the next request of a login. At its end, send the requests that were held back."""
+        if self._renewing is None or isinstance(answer, RequestFailure):
+            return  # the connection has ended
+        try:
+            key, question = self._renewing.send(answer)
+        except StopIteration as ended:
+            self._renewed(session_ends(ended.value))
+        except sasl.LoginFailed as error:
+            self._close(str(error), FailureKind.AUTHENTICATION)
+        except OSError as error:  # the password cannot be read
+            self._close(reason_of(error), FailureKind.DISCONNECTED)
+        else:
+            api = registry.API_KEYS[key]
+            self._send(_Asked(api, question, AUTHENTICATION_VERSIONS[api], ANSWER_TIMEOUT_S, self._ask_on))
+
+    def _renewed(self, renew_at: float) -> None:
+        self._renewing, self._renew_at = None, renew_at
+        held_back, self._held_back = self._held_back, []
+        for each in held_back:
+            self._send(each)
+
+    def _refusal(self) -> RequestFailure | None:
+        if self.trouble:
+            return RequestFailure(FailureKind.DISCONNECTED, f"{self.address}: {self.trouble}")
+        if self.waiting >= WAITING_MAX:
+            text = f"{self.address}: {WAITING_MAX} requests wait already"
+            return RequestFailure(FailureKind.DISCONNECTED, text)
+        return None
+
+    def _version(self, api: str, versions: tuple[int, int]) -> int | str:
+        """Return the version to use, or an error text if there is none."""
+        ours, theirs = registry.versions(API_KEYS[api]), self.versions.ranges.get(API_KEYS[api])
+        if theirs is None:
+            return f"{self.address} does not serve {api}"
+        low, high = max(versions[0], ours[0], theirs[0]), min(versions[1], ours[1], theirs[1])
+        if low > high:
+            return f"{self.address} has {api} {theirs[0]} to {theirs[1]}, and {versions[0]} to {versions[1]} is needed"
+        return high
+
+    def _set_deadline(self) -> None:
+        """Set the earliest deadline of the waiting requests. They are few, and their timeouts differ."""
+        self._scope.deadline = min((each.deadline for each in self._waiting), default=math.inf)
+
+    def _expire(self) -> None:
+        """Close the connection because a request timed out, unless it has ended for another reason."""
+        late = min(self._waiting, key=lambda each: each.deadline, default=None)
+        if self.trouble or late is None:
+            return
+        text = f"{late.api}: {self.address} did not answer within {late.timeout_s:g} s"
+        self._waiting.remove(late)
+        self.close(f"{late.api} was not answered within {late.timeout_s:g} s")
+        late.done(RequestFailure(FailureKind.TIMED_OUT, text))
+
+    async def _write_and_read(self) -> None:
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            nursery.start_soon(self._guarded, self._write)
+            nursery.start_soon(self._guarded, self._read)
+
+    @trio.lowlevel.enable_ki_protection
+    async def _guarded(self, work: Callable[[], Any]) -> None:
+        try:
+            await work()
+        except (UpstreamLost, RemoteProtocolError) as error:
+            self.close(str(error))
+        except STREAM_ENDED as error:
+            self.close(reason_of(error))
+
+    async def _write(self) -> None:
+        while True:
+            await self._has_unsent.wait()
+            data = b"".join(self._unsent)
+            self._unsent.clear()
+            self._has_unsent = trio.Event()
+            await self._stream.send_all(data)
+
+    async def _read(self) -> None:
+        while True:
+            self._answered(await self._frame())
+
+    def _answered(self, frame: Buffer) -> None:
+        if not self._waiting:
+            raise RemoteProtocolError("an answer to nothing came")
+        first = self._waiting[0]  # removed only after its response was read, so that otherwise `close` fails it
+        answered_id, answer = frames.decode_response(API_KEYS[first.api], first.version, frame)
+        if answered_id != first.correlation_id:
+            raise RemoteProtocolError(f"request {answered_id} was answered, {first.correlation_id} was asked")
+        self._waiting.popleft()
+        self.has_answered = True
+        self._set_deadline()
+        first.done(answer)
+        if self._held_back:
+            self._renew_session()
+        if self._last_reason is not None:
+            self.close_when_idle(self._last_reason)
+
+    async def _frame(self) -> Buffer:
+        head = await self._exactly(4)
+        size = int.from_bytes(head, "big", signed=True)
+        if not frame_sizes.ANSWER_MIN <= size <= self._answer_bytes_max:
+            raise frame_sizes.wrong_size(size, self._answer_bytes_max, frame_sizes.ANSWER_MIN)
+        return await (self._exactly(size) if size <= READ_BYTES else self._large(size))
+
+    async def _large(self, size: int) -> memoryview:
+        """Read a large frame without an intermediate copy. Records refer to these bytes."""
+        frame = memoryview(bytearray(size))
+        have = min(size, len(self._received))
+        frame[:have] = self._received[:have]
+        del self._received[:have]
+        while have < size:
+            have += await self._read_into(frame[have : have + READ_BYTES_MAX])
+        return frame.toreadonly()
+
+    async def _read_into(self, room: memoryview) -> int:
+        if isinstance(self._stream, trio.SocketStream):
+            count = await self._stream.socket.recv_into(room)
+        else:
+            chunk = await self._stream.receive_some(len(room))
+            count = len(chunk)
+            room[:count] = chunk
+        if not count:
+            raise UpstreamLost(CLOSED)
+        return count
+
+    async def _exactly(self, size: int) -> bytes:
+        while (missing := size - len(self._received)) > 0:
+            chunk = await self._stream.receive_some(max(READ_BYTES, missing))
+            if not chunk:
+                raise UpstreamLost(CLOSED)
+            self._received += chunk
+        taken = bytes(memoryview(self._received)[:size])
+        del self._received[:size]
+        return taken

@@ -1,0 +1,500 @@
+"""The calls of an application (client/README.md rules 2-4 and 13-15).
+
+async with open_consumer("localhost:9092", group="g", topics=["orders"]) as consumer:
+    while True:
+        result = await consumer.poll(1)
+        start(result.records)
+        await consumer.commit(finished())
+        if busy & result.to_be_revoked:
+            consumer.delay_revoke(busy & result.to_be_revoked)
+        abort(result.lost)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+
+from kafka_share_proxy.client.application_poll import POLL_RECORDS_MAX, ApplicationPoll, PollResult
+from kafka_share_proxy.client.arguments import (
+    PartitionName,
+    check_pattern,
+    checked_offsets,
+    named_partition,
+    named_partitions,
+    named_topics,
+)
+from kafka_share_proxy.client.cluster_calls import ClusterCalls
+from kafka_share_proxy.client.deserializers import Deserializers, RecordDeserializationError
+from kafka_share_proxy.client.group_metadata import group_metadata
+from kafka_share_proxy.client.individual_commits import IndividualCommits, LeftOut, count_offsets, left_out_text
+from kafka_share_proxy.client.interceptors import ConsumerInterceptor, Interceptors
+from kafka_share_proxy.client.iterated_records import IteratedRecords
+from kafka_share_proxy.client.network_task import ConsumerClosed, NetworkTask, WokenUp
+from kafka_share_proxy.client.notes import COMMITTED, POLLED, REVOKE_DELAYED, ConsumerNote
+from kafka_share_proxy.client.polled_records import ConsumerRecord, PolledRecords
+from kafka_share_proxy.client.rebalance_listener import RebalanceListener
+from kafka_share_proxy.client.record_supply import RecordSupply
+from kafka_share_proxy.consumer import events as told
+from kafka_share_proxy.consumer.classic_messages import MemberIdentity
+from kafka_share_proxy.consumer.events import CallTimedOut
+from kafka_share_proxy.consumer.offset_requests import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NOT_FOUND, FoundOffset
+from kafka_share_proxy.consumer.options import ConfigurationError
+from kafka_share_proxy.consumer.partitions import OffsetAndMetadata, Partitions, shown
+from kafka_share_proxy.consumer.states import ConsumerState
+from kafka_share_proxy.consumer.troubles import TroubleKind
+from kafka_share_proxy.offsets.ranges import OffsetSpan
+from kafka_share_proxy.wire.values import TopicPartition
+
+
+class Consumer(ClusterCalls):
+    """Consumer of one Trio run; `open_consumer` creates it. Several tasks may use it, but only one may poll."""
+
+    def __init__(
+        self,
+        network: NetworkTask,
+        listener: RebalanceListener | None = None,
+        *,
+        revoke_in_same_poll: bool = False,
+        check_crcs: bool = True,
+        individual_commits: bool = False,
+        max_poll_records: int = POLL_RECORDS_MAX,
+        interceptors: Sequence[ConsumerInterceptor] = (),
+        deserializers: Deserializers | None = None,
+    ) -> None:
+        super().__init__(network)
+        self._network = network
+        self._interceptors = Interceptors(interceptors, network.observe)
+        network.core.commits.on_accepted = self._interceptors.committed
+        self._core = network.core
+        self._options = network.core.options
+        self._individual = IndividualCommits(network.core.positions) if individual_commits else None
+        self._poll = ApplicationPoll(
+            network,
+            listener or RebalanceListener(),
+            [RecordSupply(network.core, each, check_crcs=check_crcs) for each in network.core.flows],
+            self._individual,
+            revoke_in_same_poll=revoke_in_same_poll,
+        )
+        self._max_poll_records = max_poll_records
+        self._topics: frozenset[str] | None = frozenset()
+        """Subscribed topics. None means the topics that match the pattern."""
+        self._by_hand: Partitions | None = None
+        """Partitions assigned without a group. None means that there is no such assignment."""
+        self._gives_up = False
+        """True if the next poll unsubscribes."""
+        self._deserializers = deserializers or Deserializers()
+        self._iterated = IteratedRecords(self._core, self._deserializers)
+
+    # Subscription and assignment
+
+    def subscribe(self, topics: Iterable[str] | None = None, *, pattern: str | None = None) -> None:
+        """Join the group with these topics, or with all topics whose whole name matches the pattern.
+
+        With an empty list, the next poll calls `unsubscribe` first, with the partitions assigned then.
+
+        Raises:
+            ConfigurationError: there is no group.
+            ValueError: neither topics nor a pattern, or both, or an invalid regular expression.
+        """
+        names = named_topics(topics or ())
+        if self._options.group_id is None:
+            raise ConfigurationError("subscribe needs a group: open the consumer with group=, or assign partitions")
+        if self._options.key_filter is not None and self._options.key_filter.slots:
+            raise ConfigurationError(
+                "slots are committed under the view's name: assign partitions of the topic, or subscribe to the view"
+            )
+        if (names and pattern is not None) or (topics is None and pattern is None):
+            raise ValueError("subscribe to topics or to a pattern; unsubscribe ends a subscription")
+        check_pattern(pattern)
+        self._gives_up = not names and pattern is None
+        if not self._gives_up:
+            self._network.apply(told.Subscribe(names, pattern))
+            self._by_hand, self._topics = None, names if pattern is None else None
+
+    def assign(self, partitions: Iterable[PartitionName]) -> None:
+        """Read exactly these partitions, without a group assignment. Raises ValueError if a name is invalid."""
+        named = named_partitions(partitions)
+        self._network.apply(told.Assign(named))
+        self._by_hand, self._gives_up, self._topics = named, False, frozenset()
+
+    def subscription(self) -> frozenset[str]:
+        """Return the subscribed topics. With a pattern, return those that match it at present."""
+        return self._core.metadata.matching() if self._topics is None else self._topics
+
+    async def unsubscribe(self) -> None:
+        """Give up all partitions and leave the group. Pending revocations are completed now."""
+        self._iterated.settle()
+        if self._by_hand is None:
+            await self._poll.tell_revoked(self._core.positions.assigned)
+        await self._network.call(told.LeaveGroup)
+        self._poll.gave_up_everything()
+        self._by_hand, self._gives_up, self._topics = None, False, frozenset()
+
+    @property
+    def assignment(self) -> Partitions:
+        """Assigned partitions, including those that are paused or being revoked."""
+        return self._core.positions.assigned if self._by_hand is None else self._by_hand
+
+    @property
+    def to_be_revoked(self) -> Partitions:
+        """Partitions that are given up at the start of the next poll, unless delayed."""
+        return self._core.ledger.next
+
+    @property
+    def lost(self) -> Partitions:
+        """Partitions that were lost in the last poll."""
+        return self._core.ledger.lost_now
+
+    @property
+    def paused(self) -> Partitions:
+        """Paused partitions."""
+        positions = self._core.positions
+        return frozenset(each for each in positions.assigned if positions[each].paused)
+
+    def delay_revoke(self, partitions: Iterable[PartitionName]) -> bool:
+        """Delay the revocation of partitions by one poll. Call it again before every poll.
+
+        Returns: False if any of the partitions is lost. The others are delayed all the same.
+
+        Raises:
+            ConfigurationError: offsets are committed automatically, and polled records count as processed.
+            ValueError: one of the partitions is neither to be revoked nor lost. None is delayed.
+        """
+        named = named_partitions(partitions)
+        now = self._network.clock.now()
+        remaining_s = self._core.flow.deadline - now
+        granted = self._core.delay_revoke(named, now)
+        facts = {"partitions": shown(named), "granted": granted, "remaining_s": remaining_s}
+        self._network.observe(ConsumerNote(REVOKE_DELAYED, facts))
+        return granted
+
+    # Records
+
+    async def poll(self, timeout_s: float = math.inf, *, max_records: int | None = None) -> PollResult:
+        """Wait for records and rebalance events.
+
+        It returns early if partitions are to be revoked or lost. A cancelled poll loses nothing: the next poll
+        continues it.
+
+        Args:
+            timeout_s: seconds to wait. 0 returns the records that are available.
+            max_records: maximum number of records. None uses the setting of the consumer. Later polls return the rest.
+
+        Raises:
+            ConsumerError: a failure that no other call reports. Another poll may succeed, unless the error is repeated.
+            WokenUp: `wakeup` was called. trio.BusyResourceError: another task polls.
+        """
+        if math.isnan(timeout_s) or timeout_s < 0:
+            raise ValueError(f"timeout_s {timeout_s}: 0 or more seconds")
+        records_max = self._max_poll_records if max_records is None else max_records
+        if records_max < 1:
+            raise ValueError(f"max_records {max_records}: 1 or more")
+        self._iterated.settle()
+        if self._iterated.has_left and not self._gives_up:
+            result = self._handed_out(await self._polled(0, 0), records_max)
+        else:
+            result = await self._polled(timeout_s, records_max)
+            if self._deserializers:
+                self._iterated.begin(result.records)
+                result = self._handed_out(result, records_max)
+        self._poll.passed(result.records.parts)
+        return result
+
+    def _handed_out(self, result: PollResult, records_max: int) -> PollResult:
+        """Add remaining records to the result. A deserialization error must not hide its rebalance events."""
+        try:
+            return result._replace(records=self._iterated.take(records_max))
+        except RecordDeserializationError:
+            if not (result.to_be_revoked or result.lost):
+                raise
+            return result._replace(records=PolledRecords())
+
+    async def _polled(self, timeout_s: float, records_max: int) -> PollResult:
+        begun = trio.current_time()
+        if self._gives_up:
+            await self.unsubscribe()
+        result = await self._poll.run(begun + timeout_s, records_max)
+        facts = {**result.records.counts(), "took_s": trio.current_time() - begun}
+        self._network.observe(ConsumerNote(POLLED, facts))
+        return self._intercepted(result) if self._interceptors and len(result.records) else result
+
+    def _intercepted(self, result: PollResult) -> PollResult:
+        records = self._interceptors.consumed(result.records)
+        if self._individual is not None and records is not result.records:
+            self._individual.left_out(result.records.parts, records)
+        return result._replace(records=records)
+
+    def __aiter__(self) -> Consumer:
+        """Iterate over records without end. After a loop ends, the next loop or poll begins with the remaining records.
+
+        Commits and `position` include the records up to the last one returned to the loop.
+        """
+        return self
+
+    async def __anext__(self) -> ConsumerRecord:
+        """Return the next record. Other tasks run only when a new poll is needed."""
+        iterated = self._iterated
+        while True:
+            if iterated.position.moves == iterated.moves:
+                for record in iterated.current:
+                    return record
+            if not iterated.advance():
+                iterated.begin((await self._polled(math.inf, self._max_poll_records)).records)
+
+    def wakeup(self) -> None:
+        """Make the waiting poll, or else the next one, raise WokenUp. In Trio, prefer to cancel the poll."""
+        self._network.interrupt(WokenUp("wakeup was called"))
+
+    def seek(self, partition: PartitionName, offset: int) -> None:
+        """Set the position. Raises ValueError if the partition is not assigned or the offset is negative."""
+        name = self._assigned(partition)
+        if offset < 0:
+            raise ValueError(f"offset {offset} of {name} is negative")
+        self._iterated.forget(name)
+        self._network.apply(told.Seek(name, offset))
+
+    async def seek_to_beginning(self, partitions: Iterable[PartitionName] = ()) -> None:
+        """Seek to the first record of these or all assigned partitions. Raises as `seek` and `end_offsets`."""
+        await self._seek_to(partitions, self.beginning_offsets)
+
+    async def seek_to_end(self, partitions: Iterable[PartitionName] = ()) -> None:
+        """Seek to the end of these or all assigned partitions. Raises as `seek` and `end_offsets`."""
+        await self._seek_to(partitions, self.end_offsets)
+
+    def high_watermark(self, partition: PartitionName) -> int | None:
+        """Return the high watermark of the last Fetch, or None before it. Raises ValueError if it is not assigned."""
+        found = self._core.positions.get(self._assigned(partition))
+        return None if found is None else found.high_watermark
+
+    def lag(self, partition: PartitionName) -> int | None:
+        """Return the number of offsets from the position to the end, as the last Fetch reported it (KIP-695).
+
+        The end is the last stable offset with read_committed, otherwise the high watermark. None before the first
+        Fetch. ValueError: the partition is not assigned.
+        """
+        self._iterated.settle()
+        found = self._core.positions.get(self._assigned(partition))
+        return None if found is None else found.lag(read_committed=self._options.read_committed)
+
+    def pause(self, partitions: Iterable[PartitionName]) -> None:
+        """Stop returning records of partitions until `resume`. Raises ValueError if one is not assigned."""
+        self._network.apply(told.Pause(frozenset(map(self._assigned, partitions))))
+
+    def resume(self, partitions: Iterable[PartitionName]) -> None:
+        """Return records of partitions again. Raises ValueError if one is not assigned."""
+        self._network.apply(told.Resume(frozenset(map(self._assigned, partitions))))
+
+    # Offsets
+
+    async def position(self, partition: PartitionName) -> int:
+        """Return the offset of the next record once it is known. If there are two flows, of the main flow.
+
+        Raises:
+            ValueError: the partition is not assigned, or no longer.
+            NoOffsetForPartition: there is no committed offset, and auto_offset_reset is "none".
+        """
+        name = self._assigned(partition)
+        self._iterated.settle()
+
+        def is_settled() -> bool:
+            found = self._core.positions.get(name)
+            return found is not None and (found.offset is not None or found.problem is not None)
+
+        await self._network.wait_until(
+            lambda: is_settled() or name not in self.assignment, call=f"looking up the position of {name}"
+        )
+        found = self._core.positions.get(self._assigned(name))
+        if found is not None and found.problem is not None:
+            raise found.problem
+        return -1 if found is None or found.offset is None else found.offset
+
+    async def commit(self, offsets: Mapping[Any, int | OffsetAndMetadata] | None = None) -> LeftOut:
+        """Commit offsets and wait for the response.
+
+        If cancelled, the commit may have been executed, or may be executed later.
+
+        Args:
+            offsets: partition -> next offset to read, as a number or with metadata. None commits all records that poll
+                has returned, or with individual commits all records that are done.
+
+        Returns: ranges of done records, by partition, for which a broker has no room (4,096 characters). They are
+        delivered again after a restart, unless the next commit stores them. Always empty through the proxy. A warning
+        is also logged.
+
+        Raises:
+            PartitionLostError: some partitions no longer belong to this member. The others are committed.
+            ConsumerError: some were refused; notes name each. ConfigurationError: there is no group.
+        """
+        self._needs_group("commit")
+        wanted = self._consumed() if offsets is None else self._core.split(checked_offsets(offsets))
+        begun = trio.current_time()
+        outcome = await self._network.call(lambda call_id: told.Commit(call_id, wanted))
+        errors = outcome.errors if isinstance(outcome, told.CommitRefused) else {}
+        left_out: LeftOut = {} if outcome is None else outcome.left_out
+        facts = {"partitions": shown(wanted), "took_s": trio.current_time() - begun, "refused": shown(errors)}
+        self._network.observe(ConsumerNote(COMMITTED, {**facts, "left_out": count_offsets(left_out)}))
+        for each, ranges in left_out.items():
+            self._network.log.warning(TroubleKind.REQUEST, left_out_text(each, ranges))
+        if isinstance(outcome, told.CommitRefused):
+            raise outcome.as_error()
+        if self._individual is not None:
+            self._individual.committed({each: wanted[each] for each in wanted if each not in left_out})
+        return left_out
+
+    def done(self, record: ConsumerRecord) -> bool:
+        """Mark a record as processed, in any order. `commit` without arguments commits all records that are done.
+
+        Returns: False if the partition no longer belongs to this member. Another member processes the record again.
+
+        Raises:
+            ConfigurationError: the consumer was not opened with individual_commits=True.
+            ValueError: the record was not returned by poll, or is done already.
+        """
+        if self._individual is None:
+            raise ConfigurationError("done needs individual_commits=True when the consumer is opened")
+        return self._individual.done(TopicPartition(record.topic, record.partition), record.offset)
+
+    @asynccontextmanager
+    async def work(self, record: ConsumerRecord) -> AsyncIterator[ConsumerRecord]:
+        """Mark a record as done when the block ends without an error. Raises as `done`."""
+        if self._individual is None:
+            raise ConfigurationError("work needs individual_commits=True when the consumer is opened")
+        yield record
+        self.done(record)
+
+    async def committed(self, partitions: Iterable[PartitionName]) -> Mapping[TopicPartition, OffsetAndMetadata | None]:
+        """Return the committed offset of each partition, or None. Raises ConfigurationError if there is no group."""
+        self._needs_group("committed")
+        named = named_partitions(partitions)
+        found: Mapping[TopicPartition, OffsetAndMetadata | None] = {}
+        if named:
+            found = await self._network.call(lambda call_id: told.FetchCommitted(call_id, named))
+        return found
+
+    async def beginning_offsets(
+        self, partitions: Iterable[PartitionName], *, processed: bool = False
+    ) -> Mapping[TopicPartition, int]:
+        """Return the offset of the first available record of each partition.
+
+        Args:
+            partitions: any partitions, assigned or not.
+            processed: return the lowest offset that either flow has returned (KIP-333). Sends no request.
+        """
+        if processed:
+            return {each: span.start for each, span in (await self._processed(partitions)).items()}
+        found = await self._listed(dict.fromkeys(named_partitions(partitions), EARLIEST_TIMESTAMP))
+        return {each: answer.offset for each, answer in found.items()}
+
+    async def end_offsets(
+        self, partitions: Iterable[PartitionName], *, processed: bool = False
+    ) -> Mapping[TopicPartition, int]:
+        """Return the end offset of each partition: with read_committed the last stable offset.
+
+        Args:
+            partitions: any partitions, assigned or not.
+            processed: return the end of what either flow has returned (KIP-333), for the partitions that have one.
+        """
+        if processed:
+            return {each: span.end for each, span in (await self._processed(partitions)).items()}
+        found = await self._listed(dict.fromkeys(named_partitions(partitions), LATEST_TIMESTAMP))
+        return {each: answer.offset for each, answer in found.items()}
+
+    async def offsets_for_times(self, timestamps: Mapping[Any, int]) -> Mapping[TopicPartition, FoundOffset | None]:
+        """Return the first record at or after each time, in milliseconds since 1970. None if there is none."""
+        if wrong := [each for each, timestamp in timestamps.items() if timestamp < 0]:
+            raise ValueError(f"timestamp {timestamps[wrong[0]]} of {wrong[0]}: milliseconds since 1970, 0 or more")
+        found = await self._listed({named_partition(each): timestamp for each, timestamp in timestamps.items()})
+        return {each: None if answer.offset == NOT_FOUND else answer for each, answer in found.items()}
+
+    def child_consumer_is_alive(self) -> bool:
+        """Return True if a second flow has started to catch up after a crash. It stays alive for the next crash."""
+        return self._core.catch_up.is_alive and not self._network.closed
+
+    def catching_up(self) -> Mapping[TopicPartition, tuple[OffsetSpan, ...]]:
+        """Return the ranges of skipped offsets that were not returned yet, by partition, ascending."""
+        return self._core.catch_up.remaining()
+
+    def group_metadata(self) -> bytes:
+        """Return the identity of this member for `send_offsets_to_transaction` of confluent-kafka's producer.
+
+        Get it again for each transaction, because a broker refuses an outdated identity. Raises ConfigurationError if
+        there is no group.
+        """
+        self._needs_group("group_metadata")
+        who = self._core.membership.who if self._by_hand is None else MemberIdentity()
+        return group_metadata(self._options.group_id or "", who)
+
+    def state(self) -> ConsumerState:
+        """Return the states of the coordinator and the rebalance, and the brokers that cannot be reached."""
+        connections = self._network.connections
+        return ConsumerState(
+            self._core.coordinator_trace.state,
+            self._core.rebalance_trace.state,
+            {} if connections is None else dict(connections.troubles),
+        )
+
+    async def close(self) -> None:
+        """Give up all partitions and leave the group. `open_consumer` calls this, with a time limit.
+
+        Raises:
+            Exception: raised by the listener. The group is left all the same.
+        """
+        if self._network.closed:
+            self._interceptors.close()
+            return
+        try:
+            await self.unsubscribe()
+        except ConsumerClosed:
+            return  # the network task has ended on its own
+        except CallTimedOut:
+            raise
+        except Exception:
+            await self._network.call(told.LeaveGroup)
+            raise
+        finally:
+            self._interceptors.close()
+
+    # Internal: arguments
+
+    def _needs_group(self, call: str) -> None:
+        if self._options.group_id is None:
+            raise ConfigurationError(f"{call} needs a group: open the consumer with group=")
+
+    def _assigned(self, partition: PartitionName) -> TopicPartition:
+        name = named_partition(partition)
+        if name not in self.assignment:
+            raise ValueError(f"{name} is not assigned: {shown(self.assignment) or 'nothing is'}")
+        return name
+
+    async def _seek_to(
+        self,
+        partitions: Iterable[PartitionName],
+        look_up: Callable[[Iterable[PartitionName]], Awaitable[Mapping[TopicPartition, int]]],
+    ) -> None:
+        named = frozenset(map(self._assigned, partitions)) or self.assignment
+        for each, offset in (await look_up(named)).items():
+            if each in self.assignment:  # it may have been lost meanwhile
+                self.seek(each, offset)
+
+    def _consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        if self._individual is not None:
+            return self._individual.to_commit()
+        self._iterated.settle()
+        return self._core.to_commit(self._core.positions.assigned)
+
+    async def _processed(self, partitions: Iterable[PartitionName]) -> Mapping[TopicPartition, OffsetSpan]:
+        named = named_partitions(partitions)
+        await trio.lowlevel.checkpoint()
+        self._iterated.settle()
+        return self._core.processed(named)
+
+    async def _listed(self, timestamps: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, FoundOffset]:
+        found: Mapping[TopicPartition, FoundOffset] = {}
+        if timestamps:
+            found = await self._network.call(lambda call_id: told.ListOffsets(call_id, timestamps))
+        return found

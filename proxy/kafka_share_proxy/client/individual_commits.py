@@ -1,0 +1,167 @@
+"""Records finished in any order: an offset ledger for each partition, and what to commit (client/README.md rule 18).
+
+How it works. A ledger begins at the committed offset, whose metadata contain the ranges done above it. A position that
+is moved in any other way begins a new ledger; `moves` of the position detects this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from kafka_share_proxy.client.polled_records import ConsumerRecord, PartitionRecords
+from kafka_share_proxy.consumer.events import PositionFound
+from kafka_share_proxy.consumer.partitions import Flow, OffsetAndMetadata
+from kafka_share_proxy.consumer.positions import Positions
+from kafka_share_proxy.offsets.commit_text import CommitTextError
+from kafka_share_proxy.offsets.ledger import OUTSTANDING_MAX, LedgerFlow, OffsetLedger
+from kafka_share_proxy.offsets.ranges import OffsetSpan
+from kafka_share_proxy.wire.values import TopicPartition
+
+LeftOut = Mapping[TopicPartition, Sequence[OffsetSpan]]
+"""Ranges of done records that a commit could not store, ascending, by partition."""
+
+
+class _Kept(NamedTuple):
+    ledger: OffsetLedger
+    moves: int
+    behind: tuple[LedgerFlow, ...] = ()
+    """Ranges that a second flow reads, ascending."""
+
+    def flow(self, part: PartitionRecords) -> OffsetLedger | LedgerFlow:
+        """Return the ledger of a part. A part of the second flow ends at the end of its range, or before."""
+        if part.flow is Flow.MAIN:
+            return self.ledger
+        return next(each for each in self.behind if part.next_offset <= (each.end or 0))
+
+    @property
+    def left(self) -> tuple[OffsetSpan, ...]:
+        """Ranges that the second flow has not returned yet."""
+        ends = ((each.position or 0, each.end or 0) for each in self.behind)
+        return tuple(OffsetSpan(position, end) for position, end in ends if position < end)
+
+
+class IndividualCommits:
+    """Records done and delivered, for one consumer."""
+
+    def __init__(self, positions: Positions, outstanding_max: int = OUTSTANDING_MAX) -> None:
+        self._positions = positions
+        self._outstanding_max = outstanding_max
+        self._of: dict[TopicPartition, _Kept] = {}
+        self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
+
+    def found(self, event: PositionFound) -> None:
+        """Start a partition at its committed offset. Raises CommitTextError if the metadata with ranges cannot be
+        parsed.
+        """
+        position = self._positions.get(event.partition)
+        if position is None:
+            return
+        offset, metadata, _ = event.committed
+        try:
+            ledger = OffsetLedger.from_committed(offset, metadata, outstanding_max=self._outstanding_max)
+        except CommitTextError:
+            self._of[event.partition] = _Kept(self._new(offset), position.moves)
+            raise
+        behind = () if event.main_from is None else tuple(map(ledger.flow, ledger.jump(event.main_from)))
+        self._of[event.partition] = _Kept(ledger, position.moves, behind)
+
+    def room(self, partition: TopicPartition) -> int:
+        """Return the number of records that may be returned before some are done."""
+        kept = self._of.get(partition)
+        return self._outstanding_max - (kept.ledger.outstanding if kept else 0)
+
+    def delivered(self, parts: Iterable[PartitionRecords]) -> list[PartitionRecords]:
+        """Note the delivered records, and remove those that are done already."""
+        self._forget_lost()
+        wanted: list[PartitionRecords] = []
+        for part in parts:
+            flow = self._kept(part).flow(part)
+            done = [(each, each) for each in part.records.positions.offsets if not flow.delivered(each)]
+            runs = part.records.outside(done) if done else [part.records]
+            wanted += [part._replace(records=run) for run in runs or [part.records[:0]]]
+            flow.position_moved(part.next_offset)
+        return wanted
+
+    def done(self, partition: TopicPartition, offset: int) -> bool:
+        """Note that a record is processed. Returns: False if its partition no longer belongs to this member.
+
+        Raises:
+            ValueError: it was not returned by poll, or is done already.
+        """
+        self._forget_lost()
+        if partition not in self._of:
+            return False
+        self._of[partition].ledger.done(offset)
+        return True
+
+    def left_out(self, parts: Iterable[PartitionRecords], returned: Iterable[ConsumerRecord]) -> None:
+        """Mark as done the records of a poll that interceptors withheld from the application."""
+        kept = {(each.topic, each.partition, each.offset) for each in returned}
+        for part in parts:
+            for offset in part.records.positions.offsets:
+                if (*part.partition, offset) not in kept:
+                    self.done(part.partition, offset)
+
+    def to_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return offset and ranges above it to commit, for partitions that changed since `committed`."""
+        self._forget_lost()
+        for kept in self._of.values():
+            kept.ledger.catch_up = kept.left
+        found = {
+            partition: OffsetAndMetadata(kept.ledger.mark, kept.ledger.text())
+            for partition, kept in self._of.items()
+            if kept.ledger.mark is not None
+        }
+        return {each: offset for each, offset in found.items() if self._committed.get(each) != offset}
+
+    def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Note that the group has stored these offsets and all ranges above them."""
+        self._committed |= offsets
+
+    def _kept(self, part: PartitionRecords) -> _Kept:
+        moves = self._positions[part.partition].moves if part.partition in self._positions else -1
+        kept = self._of.get(part.partition)
+        if kept is None or kept.moves != moves:
+            kept = self._of[part.partition] = self._moved(kept, moves, part)
+        return kept
+
+    def _moved(self, kept: _Kept | None, moves: int, part: PartitionRecords) -> _Kept:
+        """Start a new ledger for the main flow after a move. Ranges that a second flow reads stay as they are."""
+        if kept is None or not kept.left:
+            return _Kept(self._new(None), moves)
+        begin = part.records.positions.offsets[0] if part.records else part.next_offset
+        if begin >= (kept.ledger.position or 0):
+            return kept._replace(moves=moves)
+        mark = kept.ledger.mark
+        if mark is None or begin <= mark:
+            return _Kept(self._new(None), moves)
+        before = [(start, min(end, begin)) for start, end in kept.ledger.snapshot().ranges if start < begin]
+        ledger = OffsetLedger(mark, before, outstanding_max=self._outstanding_max)
+        ledger.jump(begin)
+        left = [OffsetSpan(start, min(end, begin)) for start, end in kept.left if start < begin]
+        return _Kept(ledger, moves, tuple(map(ledger.flow, left)))
+
+    def _new(self, mark: int | None) -> OffsetLedger:
+        return OffsetLedger(mark, outstanding_max=self._outstanding_max)
+
+    def _forget_lost(self) -> None:
+        for each in self._of.keys() - self._positions.assigned:
+            del self._of[each]
+            self._committed.pop(each, None)
+
+
+def count_offsets(left_out: LeftOut) -> int:
+    """Return the number of offsets in ranges of several partitions."""
+    return sum(span.end - span.start for ranges in left_out.values() for span in ranges)
+
+
+def left_out_text(partition: TopicPartition, ranges: Sequence[OffsetSpan]) -> str:
+    """Return the log line for done records that a commit could not store."""
+    offsets = sum(span.end - span.start for span in ranges)
+    return (
+        f"OffsetCommit of {partition}: {offsets} done offsets in {len(ranges)} ranges above the committed offset are "
+        "left out, and are delivered again after a restart: they do not fit into the metadata of an offset at this "
+        "broker (offset.metadata.max.bytes), or exceed commits.ranges_max of the proxy. Finish the oldest records, or "
+        "connect through the proxy"
+    )

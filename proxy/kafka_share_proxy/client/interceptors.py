@@ -1,0 +1,73 @@
+"""Interceptors of the application for records that poll returns, and for committed offsets.
+
+Source: ConsumerInterceptor and ConsumerInterceptors of Kafka's clients (KIP-42). See client/README.md rule 27.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
+
+from kafka_share_proxy.client.notes import INTERCEPTOR_FAILED, ConsumerNote, Observe
+from kafka_share_proxy.client.polled_records import ConsumerRecord, MadeRecords, PolledRecords
+from kafka_share_proxy.consumer.partitions import OffsetAndMetadata
+from kafka_share_proxy.wire.values import TopicPartition
+
+T = TypeVar("T")
+"""Return type of an interceptor method."""
+
+
+class ConsumerInterceptor:
+    """Base class that does nothing; override methods. Their exceptions are noted, and the consumer continues."""
+
+    def on_consume(self, records: Sequence[ConsumerRecord]) -> Sequence[ConsumerRecord]:
+        """See the records of one poll, and return those that the application is to get: fewer, others, or the same.
+
+        The position moves on behind all of them; with individual commits those that are left out count as done.
+        """
+        return records
+
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """See what the group has accepted, also of automatic commits. Called by the network task: it must be quick."""
+
+    def close(self) -> None:
+        """Called once, when the consumer is closed."""
+
+
+class Interceptors:
+    """All of one consumer, each given what the one before returned."""
+
+    def __init__(self, interceptors: Sequence[ConsumerInterceptor], observe: Observe) -> None:
+        self._all = tuple(interceptors)
+        self._observe = observe
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    def consumed(self, polled: PolledRecords) -> PolledRecords:
+        """Return the records that the application gets of these."""
+        records: Sequence[ConsumerRecord] = polled
+        for each in self._all:
+            given = records
+            records = self._called(each, "on_consume", partial(each.on_consume, given), given)
+        return polled if records is polled else MadeRecords(polled.parts, records)
+
+    def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Tell all of them."""
+        for each in self._all:
+            self._called(each, "on_commit", partial(each.on_commit, offsets), None)
+
+    def close(self) -> None:
+        """Tell all of them, once."""
+        ended, self._all = self._all, ()
+        for each in ended:
+            self._called(each, "close", each.close, None)
+
+    def _called(self, interceptor: ConsumerInterceptor, name: str, call: Callable[[], T], otherwise: T) -> T:
+        try:
+            return call()
+        except Exception as error:  # as ConsumerInterceptors: an observer must not end what it observes
+            facts = {"interceptor": type(interceptor).__name__, "method": name, "error": repr(error)}
+            self._observe(ConsumerNote(INTERCEPTOR_FAILED, facts))
+            return otherwise

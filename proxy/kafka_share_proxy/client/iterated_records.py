@@ -1,0 +1,170 @@
+"""Records of one poll of `async for`, returned one by one (client/README.md rule 28).
+
+How it works. Records are built in pieces. Each piece knows the position that its records belong to. While that position
+was not moved or given up, the next record may be returned. The check compares two numbers for each record. The position
+advances when a piece ends, or on request (`settle`) to the end of the last record returned.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from operator import length_hint
+from typing import NamedTuple
+
+from kafka_share_proxy.client.deserializers import Deserializers, RecordDeserializationError
+from kafka_share_proxy.client.polled_records import ConsumerRecord, MadeRecords, PartitionRecords, PolledRecords
+from kafka_share_proxy.consumer.core import ConsumerCore
+from kafka_share_proxy.consumer.partitions import Flow
+from kafka_share_proxy.consumer.positions import Position
+from kafka_share_proxy.wire.values import TopicPartition
+
+
+class _Piece(NamedTuple):
+    """Records of one partition, with their position."""
+
+    part: PartitionRecords
+    records: Sequence[ConsumerRecord]
+    position: Position
+    moves: int
+    """Value of `position.moves` when the records were polled."""
+    is_made: bool = False
+    """True if keys and values are deserialized."""
+
+    @property
+    def is_stale(self) -> bool:
+        """True if the position was sought, lost or given up since the poll."""
+        return self.position.moves != self.moves
+
+    @property
+    def may_be_returned(self) -> bool:
+        """True if its position has not moved and its partition is not paused."""
+        return not self.is_stale and not self.position.paused
+
+    def split(self, count: int) -> tuple[_Piece, _Piece]:
+        """Split the piece after `count` records, fewer than it has."""
+        at, kept = self.records[count].offset, self.part.records
+        first = self.part._replace(records=kept.before_offset(at), next_offset=at)
+        return (
+            self._replace(part=first, records=self.records[:count]),
+            self._replace(part=self.part._replace(records=kept.from_offset(at)), records=self.records[count:]),
+        )
+
+
+class IteratedRecords:
+    """Records of one poll that were not returned yet."""
+
+    __slots__ = ("_core", "_deserializers", "_piece", "_pieces", "current", "moves", "position")
+
+    def __init__(self, core: ConsumerCore, deserializers: Deserializers | None = None) -> None:
+        self._core = core
+        self._deserializers = deserializers or Deserializers()
+        self._pieces: deque[_Piece] = deque()
+        self._piece: _Piece | None = None
+        """Piece that `current` belongs to. None if there is none."""
+        self.current: Iterator[ConsumerRecord] = iter(())
+        """Next records. Valid while `moves` equals `position.moves`."""
+        self.position = Position()
+        self.moves = self.position.moves
+
+    @property
+    def has_left(self) -> bool:
+        """True if records remain that may be returned now."""
+        present = self._piece is not None and self._piece.may_be_returned and length_hint(self.current)
+        return bool(present) or any(piece.may_be_returned for piece in self._pieces)
+
+    def begin(self, polled: PolledRecords) -> None:
+        """Append the records of a poll."""
+        for part, records in polled.pieces():
+            positions = self._core.positions if part.flow is Flow.MAIN else self._core.catch_up.positions
+            position = positions.get(part.partition)
+            if position is not None:
+                self._pieces.append(_Piece(part, records, position, position.moves))
+
+    def advance(self) -> bool:
+        """Continue with the next piece that may be returned. Returns: True if there is one.
+
+        Raises:
+            RecordDeserializationError: its first record cannot be deserialized. The piece remains the next one.
+        """
+        self.settle()
+        self._piece, self.current = None, iter(())
+        piece = self._next_piece()
+        if piece is None:
+            return False
+        piece = self._made(piece)
+        self._piece, self.current = piece, iter(piece.records)
+        self.position, self.moves = piece.position, piece.moves
+        return True
+
+    def settle(self) -> None:
+        """Advance the position to the end of the last record returned."""
+        if self._piece is None or self._piece.is_stale:
+            return
+        part, records, left = self._piece.part, self._piece.records, length_hint(self.current)
+        if left < len(records) or not left:
+            next_offset = records[-left].offset if left else part.next_offset
+            self._core.consumed(part.partition, next_offset, part.flow)
+
+    def take(self, records_max: int) -> PolledRecords:
+        """Remove and return up to `records_max` remaining records, for a poll. Positions are not changed.
+
+        Raises:
+            RecordDeserializationError: the first record cannot be deserialized. It remains the first.
+        """
+        self._put_back()
+        taken: list[_Piece] = []
+        room = records_max
+        while room > 0 and (piece := self._next_piece()) is not None:
+            if len(piece.records) > room:
+                piece, rest = piece.split(room)
+                self._pieces.appendleft(rest)
+            try:
+                piece = self._made(piece)
+            except RecordDeserializationError:
+                if not taken:
+                    raise
+                break
+            taken.append(piece)
+            room -= len(piece.records)
+        return MadeRecords([each.part for each in taken], [record for each in taken for record in each.records])
+
+    def forget(self, partition: TopicPartition) -> None:
+        """Drop the remaining records of a partition whose position is moved."""
+        self._put_back()
+        self._pieces = deque(each for each in self._pieces if each.part.partition != partition)
+
+    def _made(self, piece: _Piece) -> _Piece:
+        """Return the piece with keys and values deserialized, as far as that goes. The others are the next piece."""
+        if piece.is_made or not self._deserializers:
+            return piece
+        records, error = self._deserializers.made(piece.records)
+        if error is None:
+            return piece._replace(records=records, is_made=True)
+        if not records:
+            self._pieces.appendleft(piece)
+            raise error
+        first, rest = piece.split(len(records))
+        self._pieces.appendleft(rest)
+        return first._replace(records=records, is_made=True)
+
+    def _next_piece(self) -> _Piece | None:
+        """Remove the first piece that may be returned. Stale ones are dropped, those of paused partitions stay."""
+        paused: list[_Piece] = []
+        found = None
+        while found is None and self._pieces:
+            piece = self._pieces.popleft()
+            if piece.may_be_returned:
+                found = piece
+            elif not piece.is_stale:
+                paused.append(piece)
+        self._pieces.extendleft(reversed(paused))
+        return found
+
+    def _put_back(self) -> None:
+        """Put the remaining records of the current piece back as the first piece."""
+        self.settle()
+        if self._piece is not None and (left := length_hint(self.current)):
+            handed_out = len(self._piece.records) - left
+            self._pieces.appendleft(self._piece.split(handed_out)[1] if handed_out else self._piece)
+        self._piece, self.current = None, iter(())

@@ -1,0 +1,499 @@
+"""The task that does all I/O of one consumer, and the application's side of its channels (client/README.md rules 1-3).
+
+How it works. Each loop iteration processes the events of the application and the responses of brokers, polls the core
+for requests, sends them, and reports events to the application. Then it waits for the next event or response, or for
+the core's next deadline. Nothing else changes the core, except that the application's poll removes records from its
+buffer.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+import trio
+
+from kafka_share_proxy.brokers.own_connection import OwnSettings
+from kafka_share_proxy.client.broker_connections import BrokerConnections
+from kafka_share_proxy.client.client_metrics import ClientMetrics
+from kafka_share_proxy.client.notes import Observe, ignore, note_of
+from kafka_share_proxy.client.trouble_log import TroubleLog
+from kafka_share_proxy.consumer.client_options import ClientOptions
+from kafka_share_proxy.consumer.coordinator_requests import CoordinatorRequests
+from kafka_share_proxy.consumer.core import ConsumerCore
+from kafka_share_proxy.consumer.events import (
+    ApplicationEvent,
+    Assign,
+    BackgroundError,
+    BackgroundEvent,
+    CallDone,
+    CallTimedOut,
+    CatchUpChanged,
+    Commit,
+    ConsumerError,
+    FetchArrived,
+    FetchCommitted,
+    LeaveGroup,
+    ListOffsets,
+    PartitionsLost,
+    Subscribe,
+)
+from kafka_share_proxy.consumer.metadata_requests import MetadataRequests, NodeAddress
+from kafka_share_proxy.consumer.requests import Outcome, UnsentRequest
+from kafka_share_proxy.consumer.share_events import AwaitAcknowledgements, ShareApplicationEvent
+from kafka_share_proxy.consumer.topic_listing import TopicListing
+from kafka_share_proxy.consumer.troubles import Troubles
+from kafka_share_proxy.loop.boot_clock import SuspensionClock
+from kafka_share_proxy.wire.errors import ConfigError, ProxyError
+from kafka_share_proxy.wire.values import Address
+
+CALLS_MAX = 10_000
+"""Maximum number of waiting calls, and of events that the network task has not processed. One more is refused."""
+ERRORS_MAX = 100
+"""Maximum number of errors kept for the application's next poll. Later ones are dropped, as they repeat the earlier
+ones.
+"""
+TURN_MIN_S = 0.001
+"""Minimum wait of a loop iteration in seconds, also if a deadline has passed. A bug elsewhere must not cause a busy
+loop.
+"""
+
+
+class ConsumerClosed(ConsumerError):
+    """The consumer is closed, or its network task has ended."""
+
+
+class WokenUp(ConsumerError):
+    """`wakeup` was called."""
+
+
+class PollBegan(NamedTuple):
+    """The application polls: partitions that it did not delay are released (ConsumerCore.begin_poll)."""
+
+    call_id: int
+    continues: bool = False
+    """True if this poll continues one that was cancelled. Nothing is released again then."""
+
+
+class GiveUp(NamedTuple):
+    """The caller of a call has stopped waiting for its result."""
+
+    call_id: int
+
+
+class ListTopics(NamedTuple):
+    """List the partitions of one topic, or of all with None. The result is topic -> its partitions."""
+
+    call_id: int
+    topic: str | None
+
+
+ToNetwork = ApplicationEvent | ShareApplicationEvent | PollBegan | GiveUp | ListTopics
+
+
+CALL_NAMES: dict[type, str] = {
+    Commit: "commit",
+    FetchCommitted: "looking up committed offsets",
+    ListOffsets: "looking up offsets",
+    LeaveGroup: "leaving the group",
+    ListTopics: "listing topics",
+    AwaitAcknowledgements: "acknowledging records",
+}
+"""Event type of a call -> name of the call in error messages."""
+
+
+class DrivenCore(Protocol):
+    """Interface of the cores: ConsumerCore and ShareCore."""
+
+    @property
+    def options(self) -> ClientOptions:
+        """Checked settings."""
+        ...
+
+    @property
+    def waits_for(self) -> str:
+        """States of the coordinator and of the member, for an error message."""
+        ...
+
+    coordinator: CoordinatorRequests
+    metadata: MetadataRequests
+    troubles: Troubles
+    listing: TopicListing
+    next_deadline: float
+
+    def start(self, now: float, /) -> None:
+        """Begin: the network side runs."""
+        ...
+
+    def stop(self, now: float, /) -> None:
+        """Stop all requests."""
+        ...
+
+    def handle(self, event: Any, now: float, /) -> None:
+        """Process an event of the application."""
+        ...
+
+    def last_refusal(self, call_id: int, /) -> ProxyError | None:
+        """Error with which brokers refuse what a call wants at present."""
+        ...
+
+    def gauges(self) -> Mapping[str, float]:
+        """Present values for metrics, by the end of their names."""
+        ...
+
+    def give_up(self, call_id: int, /) -> None:
+        """The caller of a call has stopped waiting for its result."""
+        ...
+
+    def poll(self, now: float, /) -> Sequence[UnsentRequest]:
+        """Return the requests to send now."""
+        ...
+
+    def on_response(self, request: UnsentRequest, outcome: Outcome, now: float, /) -> None:
+        """Process the outcome of a request."""
+        ...
+
+    def events(self) -> Sequence[BackgroundEvent]:
+        """Return the events for the application."""
+        ...
+
+
+Core = TypeVar("Core", bound=DrivenCore)
+
+
+@dataclass(eq=False, slots=True)
+class _Cell:
+    """Result of a call that waits."""
+
+    result: CallDone
+    done: trio.Event = field(default_factory=trio.Event)
+
+
+def jitter() -> float:
+    """Draw from [-1, 1)."""
+    return int.from_bytes(os.urandom(4), "big") / (1 << 31) - 1
+
+
+class NetworkLoop(Generic[Core]):
+    """`run` is the network side; every other public method is for the application."""
+
+    def __init__(
+        self,
+        core: Core,
+        bootstrap: Sequence[Address],
+        settings: OwnSettings,
+        observe: Observe = ignore,
+        clock: SuspensionClock | None = None,
+        metrics: ClientMetrics | None = None,
+    ) -> None:
+        self.core = core
+        self.metrics = metrics or ClientMetrics()
+        self.clock = clock or SuspensionClock()
+        """Clock for all decisions of the core. Locks and sessions end while the machine is suspended, so it counts that
+        time.
+        """
+        self.observe = observe
+        group_id = core.options.group_id
+        self.log = TroubleLog("consumer without a group" if group_id is None else f"consumer of group {group_id!r}")
+        core.troubles.observer = self.log.observer
+        self._is_waited_for = False
+        """True while the application waits in poll. It is alive then, however long the wait."""
+        self.closed = ""
+        """Reason why the consumer has ended. Empty while it runs."""
+        self.connections: BrokerConnections | None = None
+        self._bootstrap, self._settings = bootstrap, settings
+        self._to_network, self._from_application = trio.open_memory_channel[ToNetwork](CALLS_MAX)
+        self._to_application, self.background = trio.open_memory_channel[BackgroundEvent](math.inf)
+        self._outcomes: deque[tuple[UnsentRequest, Outcome]] = deque()
+        self._something = trio.Event()
+        self._turned = trio.Event()
+        self._cells: dict[int, _Cell] = {}
+        self._call_ids = count(1)
+        self._errors_kept = 0
+        self._arrival_told = False
+        self._is_running = False
+        self._nodes_seen: tuple[Any, tuple[str, int] | None] = (None, None)
+
+    # Called by the application
+
+    def tell(self, event: ToNetwork) -> None:
+        """Put an event into the channel. Raises ConsumerClosed if the network task has ended."""
+        if self.closed:
+            raise ConsumerClosed(self.closed)
+        try:
+            self._to_network.send_nowait(event)
+        except trio.WouldBlock:
+            raise ConsumerError(f"{CALLS_MAX} calls wait already: await some of them") from None
+        self._something.set()
+
+    @trio.lowlevel.enable_ki_protection
+    def apply(self, event: ToNetwork) -> None:
+        """Put an event into the channel and process it now, after all events before it.
+
+        The caller's next call sees its effect (client/README.md rule 2). Requests and events that result from it follow
+        in the next loop iteration of the network task.
+
+        Raises:
+            ConsumerClosed: the network task has ended. ConsumerError: too many events wait.
+        """
+        self.tell(event)
+        if self._is_running:
+            self._take_events(self.clock.now())
+
+    async def call(self, event: Callable[[int], ToNetwork]) -> Any:
+        """Send an event, and wait for its CallDone. Return its value, or raise its error.
+
+        If cancelled, the event is still processed and its result is dropped. Raises CallTimedOut if there is no result
+        within api_timeout_s.
+        """
+        if len(self._cells) >= CALLS_MAX:
+            raise ConsumerError(f"{CALLS_MAX} calls wait already: await some of them")
+        call_id = next(self._call_ids)
+        cell = _Cell(CallDone(call_id=call_id))
+        asked = event(call_id)
+        self.tell(asked)
+        self._cells[call_id] = cell
+        try:
+            with self._time_limit(CALL_NAMES.get(type(asked), "the call"), call_id):
+                await cell.done.wait()
+        finally:
+            self._cells.pop(call_id, None)
+            if not (cell.done.is_set() or self.closed):
+                with suppress(ConsumerError):  # the channel is full
+                    self.tell(GiveUp(call_id))
+        if cell.result.error is not None:
+            raise cell.result.error
+        return cell.result.value
+
+    async def wait_until(self, condition: Callable[[], bool], *, call: str = "") -> None:
+        """Wait until a condition is true.
+
+        Args:
+            condition: checked after each loop iteration.
+            call: name of the call in error messages. Empty waits without a time limit.
+
+        Raises:
+            ConsumerClosed: the consumer has ended. CallTimedOut: the condition was not true within api_timeout_s.
+        """
+        await trio.lowlevel.checkpoint()
+        with self._time_limit(call) if call else nullcontext():
+            while not condition():
+                if self.closed:
+                    raise ConsumerClosed(self.closed)
+                await self._turned.wait()
+
+    @contextmanager
+    def _time_limit(self, call: str, call_id: int = 0) -> Iterator[None]:
+        """Limit a wait to api_timeout_s. On time-out raise the last refusal of the call by a broker, else
+        CallTimedOut.
+        """
+        timeout_s = self.core.options.api_timeout_s
+        try:
+            with trio.fail_after(timeout_s):
+                yield
+        except trio.TooSlowError:
+            if (refusal := self.core.last_refusal(call_id)) is not None:
+                raise refusal from None
+            raise CallTimedOut(f"{call}: no result within {timeout_s:g} s; {self.why()}") from None
+
+    def why(self) -> str:
+        """Return what the consumer waits for at present, for an error message."""
+        return self.core.troubles.why() or f"no broker has refused anything: {self.core.waits_for}"
+
+    def arrival_taken(self) -> None:
+        """Note that the application has checked the buffer, so that the next arrival of records is reported to it."""
+        self._arrival_told = False
+
+    async def next_event(self) -> BackgroundEvent:
+        """Return the next event of the channel. Raises ConsumerClosed if the consumer has ended."""
+        self._is_waited_for = True
+        try:
+            return await self.background.receive()
+        except trio.EndOfChannel:
+            raise ConsumerClosed(self.closed) from None
+        finally:
+            self._is_waited_for = False
+
+    def nudge(self) -> None:
+        """Start a loop iteration, because there is space in the buffer."""
+        self._something.set()
+
+    def error_taken(self) -> None:
+        """Note that the application has received an error, so that another can be kept."""
+        self._errors_kept -= 1
+
+    def interrupt(self, error: ProxyError) -> None:
+        """Make the application's current or next poll raise the error."""
+        self._to_application.send_nowait(BackgroundError(error=error))
+        self._errors_kept += 1
+
+    # Network side
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        self.core.start(self.clock.now())
+        self._is_running = True
+        try:
+            async with trio.open_nursery() as nursery:
+                self.connections = BrokerConnections(
+                    nursery, self._bootstrap, self._settings, jitter, self._came, self.core.troubles, self.metrics
+                )
+                while True:
+                    await self._turn(self.connections)
+        finally:
+            self._end()
+
+    async def _turn(self, connections: BrokerConnections) -> None:
+        self._something = trio.Event()
+        self._take(self.clock.now())
+        self._note_nodes(connections)
+        for request in self.core.poll(self.clock.now()):
+            self.metrics.sent(request)
+            connections.send(request)
+        self._tell_application(self.core.events())
+        turned, self._turned = self._turned, trio.Event()
+        turned.set()
+        with trio.move_on_at(max(self.clock.in_trio_time(self.core.next_deadline), trio.current_time() + TURN_MIN_S)):
+            await self._something.wait()
+
+    def _take(self, now: float) -> None:
+        self._take_events(now)
+        while self._outcomes:
+            request, outcome = self._outcomes.popleft()
+            self.core.on_response(request, outcome, now)
+
+    def _take_events(self, now: float) -> None:
+        while True:
+            try:
+                event = self._from_application.receive_nowait()
+            except trio.WouldBlock:
+                return
+            self._handle(event, now)
+
+    def _handle(self, event: ToNetwork, now: float) -> None:
+        if isinstance(event, GiveUp):
+            self.core.listing.give_up(event.call_id)
+            self.core.give_up(event.call_id)
+            return
+        if isinstance(event, ListTopics):
+            self.core.listing.ask(event.call_id, event.topic)
+            return
+        try:
+            self.core.handle(event, now)
+        except (ConfigError, ValueError) as error:  # the application's side checks first; what it missed is reported
+            failed = ConsumerError(str(error))
+            caller: int | None = getattr(event, "call_id", None)
+            self._tell_application(
+                [BackgroundError(error=failed) if caller is None else CallDone(call_id=caller, error=failed)]
+            )
+
+    def _came(self, request: UnsentRequest, outcome: Outcome) -> None:
+        self.metrics.came(request, outcome)
+        self._outcomes.append((request, outcome))
+        self._something.set()
+
+    def _note_nodes(self, connections: BrokerConnections) -> None:
+        """Pass the addresses of brokers in Metadata, and of the coordinator in FindCoordinator, to the connections."""
+        coordinator, nodes = self.core.coordinator, self.core.metadata.nodes
+        if nodes is self._nodes_seen[0] and coordinator.address == self._nodes_seen[1]:
+            return
+        self._nodes_seen = (nodes, coordinator.address)
+        known = {node_id: _address(node) for node_id, node in nodes.items()}
+        if coordinator.node_id is not None and coordinator.address is not None:
+            known[coordinator.node_id] = Address(*coordinator.address)
+        connections.found(known)
+
+    def _tell_application(self, events: Sequence[BackgroundEvent]) -> None:
+        for event in events:
+            self.log.event(event)
+            if isinstance(event, PartitionsLost | CatchUpChanged):
+                self.observe(note_of(event))
+            if isinstance(event, CallDone):
+                self._finish(event)
+            elif self._is_wanted(event):
+                self._to_application.send_nowait(event)
+
+    def _is_wanted(self, event: BackgroundEvent) -> bool:
+        """Return True to report the event. One unread arrival is enough, errors are limited, notes are for the observer
+        only.
+        """
+        if isinstance(event, CatchUpChanged):
+            return False
+        if isinstance(event, FetchArrived):
+            told, self._arrival_told = self._arrival_told, True
+            return not told
+        if isinstance(event, BackgroundError):
+            if self._errors_kept >= ERRORS_MAX:
+                return False
+            self._errors_kept += 1
+        return True
+
+    def _finish(self, result: CallDone) -> None:
+        """Deliver the result of a call. Dropped if the call was given up."""
+        cell = self._cells.pop(result.call_id, None)
+        if cell is not None:
+            cell.result = result
+            cell.done.set()
+
+    def _end(self) -> None:
+        self._is_running = False
+        self.closed = self.closed or "the consumer is closed"
+        self.core.stop(self.clock.now())
+        error = ConsumerClosed(self.closed)
+        for call_id in list(self._cells):
+            self._finish(CallDone(call_id=call_id, error=error))
+        self._to_application.close()
+        self._turned.set()
+
+
+class NetworkTask(NetworkLoop[ConsumerCore]):
+    """Network task of a consumer. Its network side takes part in polls."""
+
+    _is_member = False
+
+    async def begin_poll(self, *, continues: bool) -> None:
+        """Begin a poll after all earlier events. The network task runs an iteration only if it has something to do.
+
+        Args:
+            continues: the previous poll was cancelled, and this one continues it.
+        """
+        now = self.clock.now()
+        is_due = now >= self.core.next_deadline
+        """After a suspension the session or a delay may have ended. The network side must check that first."""
+        waits = continues or self.closed or is_due or self._from_application.statistics().current_buffer_used
+        if not waits and self.core.begin_poll_quietly(now):
+            await trio.lowlevel.checkpoint()
+        else:
+            await self.call(lambda call_id: PollBegan(call_id, continues))
+
+    def _take(self, now: float) -> None:
+        super()._take(now)
+        if self._is_waited_for and self._is_member:
+            self.core.membership.polled(now)
+
+    def _handle(self, event: ToNetwork, now: float) -> None:
+        match event:
+            case PollBegan(call_id, continues):
+                if continues:
+                    self.core.coordinator.retry()
+                else:
+                    self.core.begin_poll(now)
+                self._finish(CallDone(call_id=call_id))
+                return
+            case Subscribe(topics, pattern):
+                self._is_member = bool(topics or pattern)
+            case Assign() | LeaveGroup():
+                self._is_member = False
+            case _:
+                pass
+        super()._handle(event, now)
+
+
+def _address(node: NodeAddress) -> Address:
+    return Address(node.host, node.port)

@@ -1,0 +1,73 @@
+"""Events of a consumer for logs and metrics of the application: one hook is called with a name and the facts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from kafka_share_proxy.consumer.events import CatchUpChanged, PartitionsLost
+from kafka_share_proxy.consumer.partitions import shown
+from kafka_share_proxy.consumer.states import StateChange
+
+COORDINATOR_STATE = "coordinator state"
+"""before, after, reason"""
+REBALANCE_STATE = "rebalance state"
+"""before, after, reason"""
+REVOKE_DELAYED = "revoke delayed"
+"""partitions, granted, remaining_s: seconds until the first of them is given up as lost"""
+PARTITIONS_LOST = "partitions lost"
+"""partitions, reason"""
+
+POLLED = "polled"
+"""main, child: number of records of each flow that a poll returned; took_s: duration including the wait"""
+COMMITTED = "committed"
+"""partitions, took_s, refused: partitions that were not committed, left_out: done offsets that were not stored"""
+INTERCEPTOR_FAILED = "interceptor failed"
+"""interceptor, method, error: what it raised"""
+CATCH_UP = "catch-up"
+"""partition, token: offsets that a second flow reads, remaining: of them (a metric), finished, reason"""
+
+LOGGER = logging.getLogger("kafka_share_proxy.states")
+"""Logs every state transition at DEBUG."""
+
+
+class ConsumerNote(NamedTuple):
+    """Event of a consumer for a log or a metric."""
+
+    event: str
+    """One of the constants here."""
+    facts: Mapping[str, Any]
+
+
+Observe = Callable[[ConsumerNote], None]
+"""Called during the consumer's work. It must be fast and must not raise, because that would end the consumer."""
+
+
+def ignore(_: ConsumerNote) -> None:
+    """Ignore notes. The default observer."""
+
+
+def note_of(event: PartitionsLost | CatchUpChanged) -> ConsumerNote:
+    """Return the note for an event of the network side."""
+    if isinstance(event, PartitionsLost):
+        return ConsumerNote(PARTITIONS_LOST, {"partitions": shown(event.partitions), "reason": event.reason})
+    facts = {
+        "partition": str(event.partition),
+        "token": str(event.token),
+        "remaining": event.remaining,
+        "finished": not event.remaining,
+        "reason": event.reason,
+    }
+    return ConsumerNote(CATCH_UP, facts)
+
+
+def on_state(event: str, observe: Observe) -> Callable[[StateChange[Any]], None]:
+    """Return an observer of transitions that logs them and makes notes of them."""
+
+    def note(change: StateChange[Any]) -> None:
+        facts = {"before": change.before.value, "after": change.after.value, "reason": change.reason}
+        LOGGER.debug("%s: %s -> %s (%s)", event, change.before.value, change.after.value, change.reason)
+        observe(ConsumerNote(event, facts))
+
+    return note

@@ -1,0 +1,186 @@
+"""`open_consumer`: a consumer for the time of an `async with` block (client/README.md rules 16 and 17)."""
+
+from __future__ import annotations
+
+import ssl
+import uuid
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import NamedTuple, Unpack
+
+import trio
+
+from kafka_share_proxy.brokers.own_connection import Connect
+from kafka_share_proxy.client.application_poll import POLL_RECORDS_MAX
+from kafka_share_proxy.client.arguments import PartitionName
+from kafka_share_proxy.client.bearer_token import OAuthBearer
+from kafka_share_proxy.client.client_metrics import ClientMetrics
+from kafka_share_proxy.client.consumer import Consumer
+from kafka_share_proxy.client.deserializers import Deserialize, Deserializers
+from kafka_share_proxy.client.interceptors import ConsumerInterceptor
+from kafka_share_proxy.client.network_task import NetworkTask, jitter
+from kafka_share_proxy.client.notes import COORDINATOR_STATE, REBALANCE_STATE, Observe, ignore, on_state
+from kafka_share_proxy.client.open_block import OpenBlock
+from kafka_share_proxy.client.rebalance_listener import RebalanceListener
+from kafka_share_proxy.client.settings import (
+    CLIENT_ID,
+    ClientSettings,
+    SaslLogin,
+    check_arguments,
+    client_settings,
+    optional_function,
+)
+from kafka_share_proxy.consumer.core import ConsumerCore
+from kafka_share_proxy.consumer.option_types import ConsumerKeywords
+from kafka_share_proxy.consumer.options import ConfigurationError
+
+
+def open_consumer(
+    bootstrap: str | Iterable[str],
+    *,
+    group: str | None = None,
+    topics: Iterable[str] = (),
+    pattern: str | None = None,
+    partitions: Iterable[PartitionName] = (),
+    listener: RebalanceListener | None = None,
+    revoke_in_same_poll: bool = False,
+    check_crcs: bool = True,
+    key_deserializer: Deserialize | None = None,
+    value_deserializer: Deserialize | None = None,
+    individual_commits: bool = False,
+    max_poll_records: int = POLL_RECORDS_MAX,
+    client_id: str = CLIENT_ID,
+    tls: ssl.SSLContext | bool | None = None,
+    sasl: SaslLogin | OAuthBearer | tuple[str, str, str] | None = None,
+    connect: Connect = trio.open_tcp_stream,
+    observe: Observe = ignore,
+    interceptors: Iterable[ConsumerInterceptor] = (),
+    **options: Unpack[ConsumerKeywords],
+) -> AbstractAsyncContextManager[Consumer]:
+    """A consumer for the time of an `async with` block; at its end the group is left.
+
+    Args:
+        bootstrap: `host:port,host:port`, or several of these.
+        group: the group id; None: nothing can be subscribed to or committed.
+        topics: to subscribe to.
+        pattern: a regular expression over whole topic names, to subscribe to all that match.
+        partitions: to read without sharing them.
+        listener: callbacks of rebalances; the lists that poll returns do as well.
+        revoke_in_same_poll: give up what is to be revoked within the poll that hears of it, as Kafka's own clients do.
+        check_crcs: compare checksums of record batches.
+        key_deserializer: makes objects of the bytes of keys; not called for null.
+        value_deserializer: the same for values. Errors are raised as RecordDeserializationError.
+        individual_commits: `done` and `work` note records in any order, and `commit` commits them.
+        max_poll_records: that one poll returns at most, of each flow where a second one catches up.
+        client_id: what requests say of the program; quotas and logs of brokers name it.
+        tls: True: certificates that the system trusts; or a context of your own.
+        sasl: mechanism, user name, password; the password may be what reads it. Or OAuthBearer(token callback).
+        connect: dials (host, port).
+        observe: is told of what happens (notes.py), for logs and metrics; must not raise.
+        interceptors: see records as poll returns them, and offsets as they are committed (KIP-42).
+        options: fields of ConsumerOptions by name, `auto_offset_reset="earliest"` for one.
+
+    Raises:
+        ConfigurationError: settings that cannot work, alone or together; nothing has been sent.
+        ValueError: a name that no topic or partition can have.
+    """
+    check_arguments(
+        {
+            "topics": (topics, str | Iterable),
+            "partitions": (partitions, Iterable),
+            "interceptors": (interceptors, Iterable),
+            "pattern": (pattern, str | None),
+            "listener": (listener, RebalanceListener | None),
+            "revoke_in_same_poll": (revoke_in_same_poll, bool),
+            "check_crcs": (check_crcs, bool),
+            "key_deserializer": optional_function(key_deserializer),
+            "value_deserializer": optional_function(value_deserializer),
+            "individual_commits": (individual_commits, bool),
+            "max_poll_records": (max_poll_records, int),
+            "observe": (observe, callable),
+        }
+    )
+    settings = client_settings(
+        bootstrap, group=group, client_id=client_id, tls=tls, sasl=sasl, connect=connect, options=options
+    )
+    reading = _Reading.checked(settings, topics, pattern, partitions)
+    _check_together(settings, listener, revoke_in_same_poll, individual_commits, max_poll_records)
+    over = partial(
+        Consumer,
+        listener=listener,
+        revoke_in_same_poll=revoke_in_same_poll,
+        check_crcs=check_crcs,
+        individual_commits=individual_commits,
+        max_poll_records=max_poll_records,
+        interceptors=tuple(interceptors),
+        deserializers=Deserializers(key_deserializer, value_deserializer),
+    )
+    return OpenBlock(lambda: _network_and_consumer(settings, observe, over, reading))
+
+
+class _Reading(NamedTuple):
+    """Initial subscription or assignment."""
+
+    topics: Iterable[str]
+    pattern: str | None
+    partitions: list[PartitionName]
+
+    @classmethod
+    def checked(
+        cls,
+        settings: ClientSettings,
+        topics: Iterable[str],
+        pattern: str | None,
+        partitions: Iterable[PartitionName],
+    ) -> _Reading:
+        made = cls(topics if isinstance(topics, str) else list(topics), pattern, list(partitions))
+        if sum(map(bool, (made.topics, pattern is not None, made.partitions))) > 1:
+            raise ConfigurationError("topics, pattern and partitions exclude each other")
+        if settings.options.group_id is None and (made.topics or pattern is not None):
+            raise ConfigurationError("topics and pattern need a group: say group=, or name partitions")
+        return made
+
+    def begin(self, consumer: Consumer) -> None:
+        if self.topics or self.pattern is not None:
+            consumer.subscribe(self.topics, pattern=self.pattern)
+        elif self.partitions:
+            consumer.assign(self.partitions)
+
+
+def _check_together(
+    settings: ClientSettings,
+    listener: RebalanceListener | None,
+    revoke_in_same_poll: bool,
+    individual_commits: bool,
+    max_poll_records: int,
+) -> None:
+    commits_itself = settings.options.auto_commit_interval_s is not None
+    if revoke_in_same_poll and not commits_itself and listener is None:
+        raise ConfigurationError("revoke_in_same_poll without a listener: nobody would hear of it")
+    if individual_commits and commits_itself:
+        raise ConfigurationError("individual_commits and automatic commits exclude each other: polled is not done")
+    if max_poll_records < 1:
+        raise ConfigurationError(f"max_poll_records {max_poll_records}: 1 or more")
+
+
+def _network_and_consumer(
+    settings: ClientSettings, observe: Observe, over: Callable[[NetworkTask], Consumer], reading: _Reading
+) -> tuple[NetworkTask, Consumer]:
+    network = _network_task(settings, observe)
+    consumer = over(network)
+    reading.begin(consumer)
+    return network, consumer
+
+
+def _network_task(settings: ClientSettings, observe: Observe) -> NetworkTask:
+    metrics = ClientMetrics()
+    observe = metrics.observing(observe)
+    core = ConsumerCore(
+        settings.options,
+        jitter=jitter,
+        member_id=str(uuid.uuid4()),
+        on_coordinator_state=on_state(COORDINATOR_STATE, observe),
+        on_rebalance_state=on_state(REBALANCE_STATE, observe),
+    )
+    return NetworkTask(core, settings.bootstrap, settings.connections, observe, metrics=metrics)

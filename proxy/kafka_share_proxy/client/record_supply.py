@@ -1,0 +1,187 @@
+"""Opened records that are not returned yet: the application's end of the fetch buffer (client/README.md rules 15 and
+37).
+
+How it works. A poll takes chunks out of the buffer of the network side, at most `bytes_max` bytes at a time. Their
+batches are opened one by one, on demand, until the poll has enough records or has opened OPENED_BYTES_MAX. Remaining
+records are kept for the next poll, and dropped if their position moves in the meantime. Records of partitions that are
+paused or being revoked are kept for that time. A batch that cannot be read is raised as an error when no record is left
+before it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from kafka_share_proxy.client.polled_records import PartitionRecords, RecordsUnreadable, opened
+from kafka_share_proxy.consumer.core import ConsumerCore
+from kafka_share_proxy.consumer.fetch_requests import FetchedChunk, FetchRequests
+from kafka_share_proxy.consumer.options import ConsumerOptions
+from kafka_share_proxy.wire.records import OPENED_BYTES_MAX
+from kafka_share_proxy.wire.values import TopicPartition
+
+POLL_BYTES_MAX = 1 << 20
+"""Bytes of record batches, as received, that one poll takes out of the fetch buffer. At least one chunk is taken."""
+
+Room = Callable[[TopicPartition], int]
+"""Function that returns the number of records of a partition that may be returned."""
+
+
+class _Reading:
+    """A chunk whose batches are opened one by one."""
+
+    __slots__ = ("_check_crcs", "_head", "_options", "_parts", "_position", "_source", "chunk", "opened_bytes")
+
+    def __init__(self, chunk: FetchedChunk, options: ConsumerOptions, *, check_crcs: bool) -> None:
+        self.chunk = chunk
+        self.opened_bytes = 0
+        """Bytes of memory of the part that `part` returned last, besides those of the chunk."""
+        self._options = options
+        self._check_crcs = check_crcs
+        self._position = chunk.first
+        self._source = memoryview(chunk.records).obj
+        self._head: PartitionRecords | None = None
+        self._parts = self._opened()
+
+    def _opened(self) -> Iterator[PartitionRecords]:
+        return opened(
+            self.chunk._replace(first=self._position),
+            read_committed=self._options.read_committed,
+            check_crcs=self._check_crcs,
+            key_filter=self._options.key_filter,
+        )
+
+    def part(self) -> PartitionRecords | None:
+        """Return the next part, which stays until it is taken; None at the end. Raises RecordsUnreadable."""
+        if self._head is None:
+            self._head = head = next(self._parts, None)
+            self.opened_bytes = 0 if head is None else head.records.bytes_beside(self._source)
+        return self._head
+
+    def taken(self, rest: PartitionRecords | None, next_offset: int) -> None:
+        """Continue with the rest of the part, or after it.
+
+        Args:
+            rest: remaining records of the part. None if there are none.
+            next_offset: position after the records taken.
+        """
+        self._head, self._position = rest, next_offset
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of memory of what is opened and not taken."""
+        return 0 if self._head is None else self.opened_bytes
+
+    def close(self) -> None:
+        """Drop the opened batch. It is opened again on demand."""
+        self._head = None
+        self._parts = self._opened()
+
+
+class RecordSupply:
+    """Records for one flow of one consumer, built from its fetches."""
+
+    def __init__(self, core: ConsumerCore, fetches: FetchRequests | None = None, *, check_crcs: bool = True) -> None:
+        """Use the buffer of the main flow, unless another is passed."""
+        self._core = core
+        self._fetches = fetches or core.fetches
+        self._check_crcs = check_crcs
+        self._ready: deque[_Reading] = deque()
+
+    def take(
+        self, records_max: int, room: Room, bytes_max: int = POLL_BYTES_MAX, *, may_raise: bool = True
+    ) -> list[PartitionRecords]:
+        """Return the next records. Parts may be empty, for example past control records. Positions do not change.
+
+        Raises:
+            RecordsUnreadable: the next batch cannot be read. Its position stays, and it is read again. If raising is
+                not
+            allowed, a later call raises it.
+        """
+        taken = self._of_ready(records_max, room, may_raise)
+        if not taken and records_max > 0:
+            options = self._core.options
+            chunks = self._fetches.take(bytes_max)
+            self._ready.extend(_Reading(each, options, check_crcs=self._check_crcs) for each in chunks)
+            taken = self._of_ready(records_max, room, may_raise)
+        return taken
+
+    def _of_ready(self, records_max: int, room: Room, may_raise: bool) -> list[PartitionRecords]:
+        take = _Taking(records_max, room)
+        kept: deque[_Reading] = deque()
+        try:
+            while self._ready and not take.is_full:
+                reading = self._ready.popleft()
+                if self._fetches.is_stale(reading.chunk):
+                    continue
+                if not self._fetches.may_return(reading.chunk) or not take.all_of(reading, may_raise=may_raise):
+                    kept.append(reading)
+        finally:
+            _close_beyond_budget(kept, keep_last=take.is_full)
+            self._ready.extendleft(reversed(kept))
+        return take.parts
+
+
+class _Taking:
+    """Parts that one poll takes."""
+
+    def __init__(self, records_max: int, room: Room) -> None:
+        self.parts: list[PartitionRecords] = []
+        self._left = records_max
+        self._room = room
+        self._rooms: dict[TopicPartition, int] = {}
+        self._stopped: set[TopicPartition] = set()
+        """Partitions with kept records, of which no later records may be returned."""
+        self._opened = 0
+
+    @property
+    def is_full(self) -> bool:
+        """True if the poll has all records that it needs, or has reached the limit of opened bytes."""
+        return self._left <= 0 or self._opened >= OPENED_BYTES_MAX
+
+    def all_of(self, reading: _Reading, *, may_raise: bool) -> bool:
+        """Take all allowed records of a chunk. Returns: True if none are left. Raises RecordsUnreadable."""
+        partition = reading.chunk.partition
+        if partition in self._stopped:
+            return False
+        room = self._rooms.get(partition)
+        room = self._room(partition) if room is None else room
+        while not self.is_full:
+            try:
+                part = reading.part()
+            except RecordsUnreadable:
+                if may_raise and not self.parts:
+                    raise
+                reading.close()
+                break
+            if part is None:
+                self._rooms[partition] = room
+                return True
+            now, later = part.cut(min(self._left, room))
+            if now is not None:
+                self.parts.append(now)
+                count = len(now.records)
+                self._left -= count
+                room -= count
+                self._opened += reading.opened_bytes
+                reading.taken(later, now.next_offset)
+            if later is not None:
+                break
+        self._stopped.add(partition)
+        return False
+
+
+def _close_beyond_budget(kept: deque[_Reading], *, keep_last: bool) -> None:
+    """Drop opened batches that no poll may return now, where they take too much memory together.
+
+    Args:
+        kept: chunks that this poll has passed over, or not taken to their end.
+        keep_last: True if the poll was full: then it stopped at the last one, with which the next poll begins.
+    """
+    waiting = list(kept)[: -1 if keep_last else None]
+    held_bytes = sum(each.held_bytes for each in waiting)
+    for each in waiting:
+        if held_bytes <= OPENED_BYTES_MAX:
+            return
+        held_bytes -= each.held_bytes
+        each.close()

@@ -1,0 +1,127 @@
+"""`open_share_consumer`: a share consumer for the time of an `async with` block (client/README.md rules 16 to 26)."""
+
+from __future__ import annotations
+
+import ssl
+import uuid
+from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
+from typing import Unpack
+
+import trio
+
+from kafka_share_proxy.brokers.own_connection import Connect
+from kafka_share_proxy.client.arguments import named_topics
+from kafka_share_proxy.client.bearer_token import OAuthBearer
+from kafka_share_proxy.client.client_metrics import ClientMetrics
+from kafka_share_proxy.client.deserializers import Deserialize, Deserializers
+from kafka_share_proxy.client.network_task import NetworkLoop, jitter
+from kafka_share_proxy.client.notes import COORDINATOR_STATE, Observe, ignore, on_state
+from kafka_share_proxy.client.open_block import OpenBlock
+from kafka_share_proxy.client.settings import (
+    CLIENT_ID,
+    ConnectionSettings,
+    SaslLogin,
+    check_arguments,
+    checked_options,
+    connection_settings,
+    optional_function,
+)
+from kafka_share_proxy.client.share_consumer import OnAcknowledged, ShareConsumer
+from kafka_share_proxy.client.share_notes import SHARE_MEMBER_STATE, note_results
+from kafka_share_proxy.consumer.option_types import ShareConsumerKeywords
+from kafka_share_proxy.consumer.share_core import ShareCore
+from kafka_share_proxy.consumer.share_holds import AcknowledgementResult
+from kafka_share_proxy.consumer.share_options import ShareConsumerOptions
+
+
+def open_share_consumer(
+    bootstrap: str | Iterable[str],
+    *,
+    group: str,
+    topics: Iterable[str] = (),
+    on_acknowledged: OnAcknowledged | None = None,
+    check_crcs: bool = True,
+    key_deserializer: Deserialize | None = None,
+    value_deserializer: Deserialize | None = None,
+    client_id: str = CLIENT_ID,
+    tls: ssl.SSLContext | bool | None = None,
+    sasl: SaslLogin | OAuthBearer | tuple[str, str, str] | None = None,
+    connect: Connect = trio.open_tcp_stream,
+    observe: Observe = ignore,
+    **options: Unpack[ShareConsumerKeywords],
+) -> AbstractAsyncContextManager[ShareConsumer]:
+    """A share consumer (KIP-932) for the time of an `async with` block; at its end the group is left.
+
+    Args:
+        bootstrap: `host:port,host:port`, or several of these.
+        group: the share group.
+        topics: to subscribe to.
+        on_acknowledged: called with the results of acknowledgements, within poll, commit, unsubscribe and close.
+        check_crcs: compare checksums of record batches.
+        key_deserializer: makes objects of the bytes of keys; not called for null.
+        value_deserializer: the same for values. Errors are raised as RecordDeserializationError.
+        client_id: what requests say of the program; quotas and logs of brokers name it.
+        tls: True: certificates that the system trusts; or a context of your own.
+        sasl: mechanism, user name, password; the password may be what reads it. Or OAuthBearer(token callback).
+        connect: dials (host, port).
+        observe: is told of transitions, acknowledgements and renewals, for logs and metrics; must not raise.
+        options: fields of ShareConsumerOptions by name, `acknowledgement_mode="explicit"` for one.
+
+    Raises:
+        ConfigurationError: settings that cannot work, alone or together; nothing has been sent.
+        ValueError: a name that no topic can have.
+    """
+    check_arguments(
+        {
+            "topics": (topics, str | Iterable),
+            "on_acknowledged": optional_function(on_acknowledged),
+            "check_crcs": (check_crcs, bool),
+            "key_deserializer": optional_function(key_deserializer),
+            "value_deserializer": optional_function(value_deserializer),
+            "observe": (observe, callable),
+        }
+    )
+    checked = checked_options(ShareConsumerOptions, group, options)
+    settings = connection_settings(bootstrap, client_id, tls, sasl, connect)
+    names = named_topics(topics)
+
+    def make() -> tuple[NetworkLoop[ShareCore], ShareConsumer]:
+        network, consumer = _network_and_consumer(
+            checked, settings, check_crcs, on_acknowledged, observe, Deserializers(key_deserializer, value_deserializer)
+        )
+        if names:
+            consumer.subscribe(names)
+        return network, consumer
+
+    return OpenBlock(make)
+
+
+def _network_and_consumer(
+    options: ShareConsumerOptions,
+    settings: ConnectionSettings,
+    check_crcs: bool,
+    on_acknowledged: OnAcknowledged | None,
+    observe: Observe,
+    deserializers: Deserializers,
+) -> tuple[NetworkLoop[ShareCore], ShareConsumer]:
+    metrics = ClientMetrics()
+    observe = metrics.observing(observe)
+    note = note_results(observe)
+
+    def on_result(result: AcknowledgementResult) -> None:
+        note(result)
+        consumer.came(result)
+
+    core = ShareCore(
+        options,
+        jitter=jitter,
+        member_id=str(uuid.uuid4()),
+        check_crcs=check_crcs,
+        on_coordinator_state=on_state(COORDINATOR_STATE, observe),
+        on_member_state=on_state(SHARE_MEMBER_STATE, observe),
+        on_result=on_result,
+    )
+    network = NetworkLoop(core, settings.bootstrap, settings.connections, observe, metrics=metrics)
+    consumer = ShareConsumer(network, on_acknowledged, deserializers)
+    return network, consumer

@@ -1,0 +1,98 @@
+"""Common parts of OffsetCommit and TxnOffsetCommit: the request to the broker and the response."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias, TypeVar
+
+from kafka_share_proxy.commits.asked_commits import AskedCommit
+from kafka_share_proxy.forwarding.commit_responses import CommitEntry, CommitTopic, commit_response
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.message_classes import copied
+from kafka_share_proxy.wire.messages import Message, RequestMessage
+
+M = TypeVar("M", bound=Message)
+Q = TypeVar("Q", "messages.OffsetCommitRequest", "messages.TxnOffsetCommitRequest")
+"""The class of the request."""
+R = TypeVar("R", bound=Message)
+"""The class of its response."""
+
+_Response: TypeAlias = "messages.OffsetCommitResponse | messages.TxnOffsetCommitResponse"
+_AnsweredTopic: TypeAlias = (
+    "messages.OffsetCommitResponse.OffsetCommitResponseTopic"
+    " | messages.TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic"
+)
+
+DEFINITE = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.OFFSET_METADATA_TOO_LARGE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.INVALID_GROUP_ID,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        ErrorCode.STALE_MEMBER_EPOCH,
+    }
+)
+"""Codes after which it is certain that the broker committed nothing (GroupCoordinatorService, OffsetMetadataManager).
+"""
+
+
+def altered(message: M, **fields: object) -> M:
+    """Return a copy of a message, or of a structure in one, with other fields."""
+    copy = copied(message)
+    copy.unknown_tags = message.unknown_tags
+    for name, value in fields.items():
+        setattr(copy, name, value)
+    return copy
+
+
+def request_of(call: Call[Q], entries: Iterable[tuple[AskedCommit, CommitEntry]]) -> Q:
+    """Return the client's request with these entries instead of those it sent, grouped by topic in its order."""
+    topics: dict[int, tuple[CommitTopic, list[CommitEntry]]] = {}
+    for asked, entry in entries:
+        topics.setdefault(id(asked.topic), (asked.topic, []))[1].append(entry)
+    return altered(call.message, topics=[altered(topic, partitions=found) for topic, found in topics.values()])
+
+
+def take_codes(found: Sequence[AskedCommit], answer: _Response) -> None:
+    """Set the error codes of the forwarded partitions from the broker's response."""
+    codes = codes_of(answer)
+    for asked in found:
+        code = codes.get((name_or_id(asked.topic), asked.entry.partition_index), ErrorCode.UNKNOWN_SERVER_ERROR)
+        asked.code = ErrorCode.of(code)
+
+
+def codes_of(answer: _Response) -> dict[tuple[bytes | str, int], int]:
+    """Return (name or id of the topic, partition) -> error code in the broker's response."""
+    return {
+        (name_or_id(topic), entry.partition_index): entry.error_code
+        for topic in answer.topics or ()
+        for entry in topic.partitions or ()
+    }
+
+
+def name_or_id(topic: CommitTopic | _AnsweredTopic) -> bytes | str:
+    """Return the id of a topic in a request or response, or its name if it has no id."""
+    topic_id = bytes(topic.topic_id)
+    return topic_id if any(topic_id) else topic.name
+
+
+def answer_of(
+    call: Call[RequestMessage[R]], topics: Iterable[CommitTopic], found: Sequence[AskedCommit], throttle_time_ms: int
+) -> R:
+    """Build the response after each partition has its code. `topics` are those of the request."""
+    codes = {id(asked.entry): asked.code for asked in found}
+    return commit_response(call, topics, lambda entry: codes[id(entry)] or ErrorCode.NONE, throttle_time_ms)

@@ -1,0 +1,201 @@
+"""OffsetFetch (key 9): the broker's committed offsets, with the finished ranges above them.
+
+Versions: all that brokers have: one group or several, named topics, ids (v10), or all topics. The handler receives only
+requests about groups that are known to have ranges. The broker responds for other groups in the same request.
+
+Behaviour
+- The member's own request is forwarded over its own connection. Errors, epochs and other fields of the response are
+  kept.
+- The offset is moved over finished ranges that touch it. The ranges above it are in the metadata, with the tokens and
+  the user's text that the broker has (commits/README.md rule 19). The leader epoch of a moved offset is -1.
+- If the broker returns another offset than the last known one, it is queried again while no commit of the partition is
+  in flight, and that result is used (commits/README.md rule 15). While a transaction is open, the broker's own 88 is
+  passed on if the client wants stable offsets. Otherwise the last stable offset is shown.
+- A string in Kafka's protocol has at most 32,767 bytes. Of a longer text the first ranges are shown, and the number of
+  the others is logged. All of them stay stored, and are shown once the committed offset is closer to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from kafka_share_proxy.commits.apis import fetched_groups
+from kafka_share_proxy.commits.apis.fetched_groups import AskedGroup, answered_groups, asked_groups
+from kafka_share_proxy.commits.asked_commits import NUL, final_nul, know_topics, named
+from kafka_share_proxy.commits.held_state import CommittingGroup
+from kafka_share_proxy.commits.locked_partitions import know_marks, text_of, with_locks
+from kafka_share_proxy.commits.model.partition_commits import PartitionCommits
+from kafka_share_proxy.commits.services import CommitServices
+from kafka_share_proxy.commits.storing import StoredChange, store
+from kafka_share_proxy.commits.topic_ids import current_topic_ids
+from kafka_share_proxy.forwarding.ask_and_reply import ask_upstream
+from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.offsets.commit_text import PREFIX, CommitText
+from kafka_share_proxy.offsets.ranges import OffsetRanges
+from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import TopicPartition
+
+KEY = ApiKey.OFFSET_FETCH
+TEXT_BYTES_MAX = 32_766
+"""Maximum bytes of a text in any encoding: the longest string in Kafka's protocol, less one byte for a NUL."""
+
+NOTHING_HELD = PartitionCommits()
+
+_Entry: TypeAlias = (
+    "messages.OffsetFetchResponse.OffsetFetchResponsePartition"
+    " | messages.OffsetFetchResponse.OffsetFetchResponsePartitions"
+)
+
+
+async def handle(call: Call[messages.OffsetFetchRequest], services: CommitServices) -> messages.OffsetFetchResponse:
+    """Handle the request at the owner of the groups."""
+    answer: messages.OffsetFetchResponse | None = None
+    for group in asked_groups(call.message, call.version):
+        fetch = _OffsetFetch(call, services, group)
+        part = await fetch.run()
+        services.held.let_go(group.group_id)
+        answer = part if answer is None else _joined(answer, part)
+    if answer is None:
+        return await ask_upstream(call, call.message)
+    return answer
+
+
+def _joined(answer: messages.OffsetFetchResponse, part: messages.OffsetFetchResponse) -> messages.OffsetFetchResponse:
+    answer.groups = [*answer.groups, *part.groups]
+    return answer
+
+
+class _OffsetFetch:
+    """The part of a request about one group."""
+
+    def __init__(self, call: Call[messages.OffsetFetchRequest], services: CommitServices, group: AskedGroup) -> None:
+        self._services = services
+        self._group_id = group.group_id
+        self._topics = group.topics
+        is_list = call.version >= fetched_groups.GROUPS_VERSION
+        self._call = fetched_groups.SPLITS.about(call, [group]) if is_list else call
+
+    async def run(self) -> messages.OffsetFetchResponse:
+        """Return the response. Raises UpstreamLost."""
+        await know_topics(self._call, self._services, self._topics or ())
+        places = self._places()
+        if not places:
+            return await self._shown()
+        group = self._services.held.group(self._group_id)
+        await self._drop_ranges_of_deleted_topics(group, places)
+        doubtful = {place for place in places if not group.of(place).is_mark_known}
+
+        def needs_alone(_place: TopicPartition) -> bool:
+            return bool(doubtful)
+
+        async def look() -> messages.OffsetFetchResponse | None:
+            if doubtful:
+                await self._ask_marks(places)
+                return await self._shown()
+            answer = await ask_upstream(self._call, self._call.message)
+            doubtful.update(self._differing(answer))
+            return None if doubtful else await self._shown(answer)
+
+        for _ in range(2):
+            answer = await with_locks(self._services, self._group_id, places, needs_alone, look)
+            if answer is not None:
+                return answer
+        raise AssertionError("what is doubtful is asked")
+
+    async def _drop_ranges_of_deleted_topics(self, group: CommittingGroup, places: set[TopicPartition]) -> None:
+        """Verify the topic id wherever ranges would be shown (commits/README.md rule 16). Raises UpstreamLost."""
+        names = {place.topic for place in places if group.of(place).ranges}
+        ids = await current_topic_ids(self._call, self._services, names)
+        found = [(place, group.of(place), ids[place.topic]) for place in places if place.topic in ids]
+        store(self._services, group, [StoredChange(place, held, held.topic_is(id_)) for place, held, id_ in found])
+
+    async def _ask_marks(self, places: set[TopicPartition]) -> None:
+        """Replace the known committed offsets with the broker's. No commit of these partitions is in flight now."""
+        group = self._services.held.group(self._group_id)
+        for place in places:
+            group.of(place).mark_unknown()
+        await know_marks(self._services, self._call.connection, group, places)
+
+    def _places(self) -> set[TopicPartition]:
+        """Return the requested partitions that have any state here."""
+        held = self._services.held.group(self._group_id).partitions
+        if self._topics is None:
+            return set(held)
+        asked = {
+            TopicPartition(name, index)
+            for topic in self._topics
+            if (name := named(topic, self._services)[0]) is not None
+            for index in topic.partition_indexes
+        }
+        return asked & held.keys()
+
+    def _entries(self, answer: messages.OffsetFetchResponse) -> Iterator[tuple[TopicPartition | None, _Entry]]:
+        """Yield the partitions of the response that have no error."""
+        for _, group in answered_groups(self._call.message, answer, self._call.version):
+            if group.error_code != ErrorCode.NONE:
+                continue
+            for topic in group.topics or ():
+                name = named(topic, self._services)[0]
+                for entry in topic.partitions or ():
+                    if entry.error_code == ErrorCode.NONE:
+                        yield None if name is None else TopicPartition(name, entry.partition_index), entry
+
+    def _differing(self, answer: messages.OffsetFetchResponse) -> set[TopicPartition]:
+        """Return the partitions whose committed offset at the broker differs from the known one."""
+        held = self._services.held.group(self._group_id).partitions
+        return {
+            place
+            for place, entry in self._entries(answer)
+            if place is not None and place in held and held[place].mark != entry.committed_offset
+        }
+
+    async def _shown(self, answer: messages.OffsetFetchResponse | None = None) -> messages.OffsetFetchResponse:
+        """Return the broker's response with the ranges added."""
+        if answer is None:
+            answer = await ask_upstream(self._call, self._call.message)
+        held = self._services.held.group(self._group_id).partitions
+        if self._call.version >= 10:
+            topics = (topic for _, group in answered_groups(self._call.message, answer, 10) for topic in group.topics)
+            await know_topics(self._call, self._services, topics)
+        for place, entry in self._entries(answer):
+            commits = NOTHING_HELD if place is None else held.get(place, NOTHING_HELD)
+            self._amend(place, commits, entry)
+            await self._call.work.step()
+        return answer
+
+    def _amend(self, place: TopicPartition | None, commits: PartitionCommits, entry: _Entry) -> None:
+        text = text_of(entry.metadata)
+        if text is None and not commits.ranges:
+            return
+        offset, ranges = commits.shown(entry.committed_offset, () if text is None else text.ranges)
+        if offset != entry.committed_offset:
+            entry.committed_offset, entry.committed_leader_epoch = offset, -1
+        nul, own = final_nul(entry.metadata), (entry.metadata or "").rstrip(NUL) or None
+        catch_up, user_text = ((), own) if text is None else (text.catch_up, text.user_text)
+        if ranges or catch_up:
+            entry.metadata = self._text(place, CommitText(ranges, catch_up, user_text)) + nul
+        else:
+            entry.metadata = (user_text or "") + nul
+
+    def _text(self, place: TopicPartition | None, text: CommitText) -> str:
+        written = str(text)
+        if len(written) <= TEXT_BYTES_MAX and (written.isascii() or len(written.encode()) <= TEXT_BYTES_MAX):
+            return written
+        rest = f"{CommitText(OffsetRanges(), text.catch_up, text.user_text)}"
+        room = TEXT_BYTES_MAX - len(rest.encode())
+        end = str(text.ranges).rfind(",", 0, max(room, 0) + 1)
+        shown = str(text.ranges)[: max(end, 0)]
+        left_out = len(text.ranges) - (shown.count(",") + 1 if shown else 0)
+        self._services.services.notes("ranges-not-shown", group=self._group_id, place=str(place), ranges=left_out)
+        return PREFIX + shown + rest[len(PREFIX) :]
+
+
+async def _away(call: Call[messages.OffsetFetchRequest], code: ErrorCode, _reason: str) -> messages.OffsetFetchResponse:
+    return fetched_groups.refused(call.message, call.version, code)
+
+
+API = DeclaredApi(key=KEY, handle=handle, needs=Needs.OWNER, away=_away, splits=fetched_groups.SPLITS, asks_again=True)

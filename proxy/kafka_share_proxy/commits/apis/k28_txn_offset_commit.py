@@ -1,0 +1,139 @@
+"""TxnOffsetCommit (key 28): its metadata carries the ranges, which take effect when the coordinator commits.
+
+Versions: all that brokers have. The handler receives only commits with a ranges text and commits of groups that are
+known to have ranges.
+
+Behaviour
+- The producer's own request is forwarded with the offset moved over finished records. The metadata contains all ranges
+  above it: those that are stored, those of the text, and those that the same producer committed earlier in this
+  transaction. The coordinator keeps them apart until EndTxn (KIP-447), so that an abort discards them and nothing has
+  to be undone here.
+- The broker limits the text (`offset.metadata.max.bytes`, 4,096 characters). Its 12 is passed on.
+- A partition whose text cannot be parsed is refused with 42, one with too many ranges with 12. The others are
+  forwarded.
+- While another transaction of the partition is open, ranges get 14. After a takeover the proxy does not know what the
+  open transaction has committed. Its producer gets 14 and finally 22 (ILLEGAL_GENERATION), for which it aborts.
+- Nothing is stored, and the known committed offset becomes invalid: the next request queries the broker
+  (commits/README.md rule 14).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kafka_share_proxy.commits.apis.commit_answers import altered, answer_of, request_of, take_codes
+from kafka_share_proxy.commits.apis.commit_requests import commit
+from kafka_share_proxy.commits.asked_commits import AskedCommit, kept_metadata
+from kafka_share_proxy.commits.held_state import CommittingGroup
+from kafka_share_proxy.commits.locked_partitions import look_at_partitions, with_locks
+from kafka_share_proxy.commits.services import CommitServices
+from kafka_share_proxy.commits.topic_ids import verify_topic_ids
+from kafka_share_proxy.forwarding.ask_and_reply import ask_upstream
+from kafka_share_proxy.forwarding.commit_responses import CommitEntry, refused
+from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import TopicPartition
+
+KEY = ApiKey.TXN_OFFSET_COMMIT
+
+
+async def handle(
+    call: Call[messages.TxnOffsetCommitRequest], services: CommitServices
+) -> messages.TxnOffsetCommitResponse:
+    """Handle the request at the owner of the group."""
+    found, throttle_time_ms = await commit(call, services, _TxnOffsetCommit)
+    return answer_of(call, call.message.topics, found, throttle_time_ms)
+
+
+class _TxnOffsetCommit:
+    """One request, with the partitions that were not refused."""
+
+    def __init__(
+        self, call: Call[messages.TxnOffsetCommitRequest], services: CommitServices, asked: Sequence[AskedCommit]
+    ) -> None:
+        self.asked = asked
+        self.throttle_time_ms = 0
+        self._call, self._services = call, services
+        self._group_id = call.message.group_id
+        self._producer = (call.message.producer_id, call.message.producer_epoch)
+
+    async def run(self) -> None:
+        """Run until each partition has its error code. Raises UpstreamLost."""
+        places = [asked.place for asked in self.asked if asked.place is not None]
+        await with_locks(self._services, self._group_id, places, lambda _: True, self._commit)
+
+    async def _commit(self) -> None:
+        """Forward the request. The partitions are locked alone."""
+        group = self._services.held.group(self._group_id)
+        troubles = await look_at_partitions(self._services, self._call.connection, group, self.asked)
+        inheriting = [asked for asked in self.asked if self._inherits(group, asked)]
+        if not await verify_topic_ids(self._call, self._services, self.asked, inheriting):
+            self.asked = [asked for asked in self.asked if asked.code is None]
+            troubles = await look_at_partitions(self._services, self._call.connection, group, self.asked)
+        entries = [(asked, entry) for asked in self.asked if (entry := self._entry(group, asked, troubles)) is not None]
+        if entries:
+            await self._forward(group, entries)
+
+    def _inherits(self, group: CommittingGroup, asked: AskedCommit) -> bool:
+        """Return True if more is committed than the producer sent: a moved offset, or ranges of earlier commits."""
+        if asked.place is None:
+            return False
+        held = group.of(asked.place)
+        offset, _ = held.in_transaction(asked.commit, self._producer)
+        return offset > asked.entry.committed_offset or (
+            asked.text is not None and (bool(held.ranges) or held.transaction is not None)
+        )
+
+    def _entry(
+        self, group: CommittingGroup, asked: AskedCommit, troubles: dict[TopicPartition, ErrorCode]
+    ) -> CommitEntry | None:
+        """Return the partition's entry for the request to the coordinator. None if it was refused."""
+        if asked.place is None:
+            return asked.entry
+        trouble = troubles.get(asked.place, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        if trouble != ErrorCode.UNSTABLE_OFFSET_COMMIT:
+            asked.refuse(trouble)
+            return None
+        held = group.of(asked.place)
+        if asked.place in troubles and asked.text is not None:
+            code = held.beside_open(self._producer[0], self._services.timers.now())
+            if code != ErrorCode.NONE:
+                asked.refuse(code, "another transaction of the partition is open, or one that another proxy saw begin")
+                return None
+        offset, ranges = held.in_transaction(asked.commit, self._producer)
+        most = self._services.options.ranges_max
+        if asked.text is not None and len(ranges) > most:
+            reason = f"{len(ranges)} ranges with those that are stored, more than commits.ranges_max ({most})"
+            asked.refuse(ErrorCode.OFFSET_METADATA_TOO_LARGE, reason)
+            return None
+        entry = altered(asked.entry, committed_offset=offset)
+        if offset != asked.entry.committed_offset:
+            entry.committed_leader_epoch = -1
+        if asked.text is not None:
+            entry.committed_metadata = kept_metadata(asked, ranges)
+        return entry
+
+    async def _forward(self, group: CommittingGroup, entries: list[tuple[AskedCommit, CommitEntry]]) -> None:
+        going = [asked for asked, _ in entries]
+        try:
+            answer = await ask_upstream(self._call, request_of(self._call, entries))
+            take_codes(going, answer)
+            self.throttle_time_ms = answer.throttle_time_ms
+        finally:
+            for asked in going:
+                if asked.place is not None and asked.code == ErrorCode.NONE:
+                    group.of(asked.place).committed_in_transaction(asked.commit, self._producer)
+                elif asked.place is not None:
+                    group.of(asked.place).mark_unknown()
+
+
+async def _away(
+    call: Call[messages.TxnOffsetCommitRequest], code: ErrorCode, _reason: str
+) -> messages.TxnOffsetCommitResponse:
+    return refused(call, call.message.topics, code)
+
+
+API = DeclaredApi(key=KEY, handle=handle, needs=Needs.OWNER, away=_away, asks_again=True)

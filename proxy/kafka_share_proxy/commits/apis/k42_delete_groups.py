@@ -1,0 +1,69 @@
+"""DeleteGroups (key 42): the ranges of a group are deleted with it.
+
+Versions: all. The handler receives only groups that are known to have ranges. All others go to the next handler.
+
+Behaviour: the broker judges the request over the client's own connection, while no commit for the group is in flight.
+What it deleted is deleted here as well, durably before the response. A failure of that is logged, and the ranges are
+dropped at the next query of the broker about the group (commits/README.md rules 15 and 22).
+"""
+
+from __future__ import annotations
+
+from kafka_share_proxy.commits.locked_partitions import with_whole_group
+from kafka_share_proxy.commits.services import CommitServices
+from kafka_share_proxy.commits.storing import end_group, stored_or_told
+from kafka_share_proxy.forwarding.ask_and_reply import ask_upstream
+from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.split_requests import Splits
+from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode
+
+KEY = ApiKey.DELETE_GROUPS
+
+
+async def handle(call: Call[messages.DeleteGroupsRequest], services: CommitServices) -> messages.DeleteGroupsResponse:
+    """Handle the request at the owner of the groups."""
+    results: list[messages.DeleteGroupsResponse.DeletableGroupResult] = []
+    answer = messages.DeleteGroupsResponse()
+    for name in dict.fromkeys(call.message.groups_names):
+
+        async def delete(name: str = name) -> messages.DeleteGroupsResponse:
+            return await _delete(call, services, name)
+
+        answer = await with_whole_group(services, name, delete)
+        results += answer.results
+    answer.results = results
+    return answer
+
+
+async def _delete(
+    call: Call[messages.DeleteGroupsRequest], services: CommitServices, group_id: str
+) -> messages.DeleteGroupsResponse:
+    answer = await ask_upstream(call, messages.DeleteGroupsRequest(groups_names=[group_id]))
+    if any(result.error_code == ErrorCode.NONE for result in answer.results):
+        group = services.held.group(group_id)
+        end_group(services, group)
+        if await stored_or_told(services, group):
+            services.held.groups.pop(group_id, None)
+    return answer
+
+
+async def _away(
+    call: Call[messages.DeleteGroupsRequest], code: ErrorCode, _reason: str
+) -> messages.DeleteGroupsResponse:
+    response = messages.DeleteGroupsResponse
+    names = dict.fromkeys(call.message.groups_names)
+    results = [response.DeletableGroupResult(group_id=name, error_code=code) for name in names]
+    return response(results=results)
+
+
+API = DeclaredApi(
+    key=KEY,
+    handle=handle,
+    needs=Needs.OWNER,
+    away=_away,
+    splits=Splits("groups_names", str, "results", lambda entry: str(entry.group_id), str),
+    groups_max=10_000,
+)

@@ -1,0 +1,63 @@
+"""OffsetDelete (key 47): the ranges of a partition are deleted with its committed offset.
+
+Versions: all. The handler receives only requests about groups that are known to have ranges. The broker judges the
+request over the client's own connection, while no commit of these partitions is in flight. Then as in DeleteGroups.
+"""
+
+from __future__ import annotations
+
+from kafka_share_proxy.commits.locked_partitions import with_locks
+from kafka_share_proxy.commits.services import CommitServices
+from kafka_share_proxy.commits.storing import StoredChange, store, stored_or_told
+from kafka_share_proxy.forwarding.ask_and_reply import ask_upstream
+from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import TopicPartition
+
+KEY = ApiKey.OFFSET_DELETE
+
+
+async def handle(call: Call[messages.OffsetDeleteRequest], services: CommitServices) -> messages.OffsetDeleteResponse:
+    """Handle the request at the owner of the group."""
+    group_id = call.message.group_id
+    places = {
+        TopicPartition(topic.name, entry.partition_index)
+        for topic in call.message.topics or ()
+        for entry in topic.partitions or ()
+    }
+
+    async def delete() -> messages.OffsetDeleteResponse:
+        return await _delete(call, services)
+
+    return await with_locks(services, group_id, places, lambda _: True, delete)
+
+
+async def _delete(call: Call[messages.OffsetDeleteRequest], services: CommitServices) -> messages.OffsetDeleteResponse:
+    answer = await ask_upstream(call, call.message)
+    if answer.error_code != ErrorCode.NONE:
+        return answer
+    group = services.held.group(call.message.group_id)
+    gone = [
+        place
+        for topic in answer.topics or ()
+        for entry in topic.partitions or ()
+        if entry.error_code == ErrorCode.NONE
+        and (place := TopicPartition(topic.name, entry.partition_index)) in group.partitions
+    ]
+    store(services, group, [StoredChange(place, held := group.of(place), held.ended()) for place in gone])
+    if await stored_or_told(services, group):
+        for place in gone:
+            group.partitions.pop(place, None)
+    return answer
+
+
+async def _away(
+    _call: Call[messages.OffsetDeleteRequest], code: ErrorCode, _reason: str
+) -> messages.OffsetDeleteResponse:
+    return messages.OffsetDeleteResponse(error_code=code, topics=[])
+
+
+API = DeclaredApi(key=KEY, handle=handle, needs=Needs.OWNER, away=_away)

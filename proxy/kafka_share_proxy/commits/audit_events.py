@@ -1,0 +1,78 @@
+"""Audit events for individual commits: one per partition, once all changes of the request are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from kafka_share_proxy.audit.events import Place
+from kafka_share_proxy.audit.stream import Audit
+from kafka_share_proxy.commits.held_state import CommittingGroup
+from kafka_share_proxy.commits.model.partition_commits import PartitionCommits
+from kafka_share_proxy.durable.interfaces import JournalRefused
+from kafka_share_proxy.loop.promise import CallbackOwner, Promise
+from kafka_share_proxy.offsets.ranges import RangeChange
+from kafka_share_proxy.wire.values import TopicPartition
+
+RANGES_TOLD = 1000
+"""Maximum number of ranges listed in one event. The event always contains their total number."""
+
+
+class AcceptedCommit(NamedTuple):
+    """Changes of one partition by a commit that the broker accepted."""
+
+    place: TopicPartition
+    held: PartitionCommits
+    change: RangeChange
+    previous: int | None
+    """The committed offset before. None if it was unknown."""
+
+
+@dataclass(slots=True)
+class CommitAudit:
+    """Source of the audit events, one per process, created only if audit is on."""
+
+    audit: Audit
+    state_owner: CallbackOwner
+    """Receiver of the callbacks of appends."""
+
+    def committed(self, group: CommittingGroup, member_id: str, commits: Sequence[AcceptedCommit]) -> None:
+        """Emit the events of a request once its appends in flight are stored."""
+        events = [(Place(*commit.place), _values(commit)) for commit in commits]
+        if not events:
+            return
+        appends = [append for append in group.appends if not append.done]
+        left = len(appends)
+
+        def settled() -> None:
+            nonlocal left
+            left -= 1
+            if left <= 0 and all(map(_is_stored, appends)):
+                for place, values in events:
+                    self.audit.offer("commit", place, group.group_id, member_id or None, values)
+
+        if not appends:
+            settled()
+        for append in appends:
+            append.on_settled(settled, self.state_owner)
+
+
+def _values(commit: AcceptedCommit) -> tuple[Any, ...]:
+    """Return the values of an event, taken at acceptance: other commits may follow before this one is stored."""
+    put, held = commit.change.put, commit.held
+    return (
+        held.mark,
+        commit.previous,
+        [(span.start, span.last) for span in put[:RANGES_TOLD]],
+        len(put),
+        len(held.ranges),
+    )
+
+
+def _is_stored(append: Promise[None]) -> bool:
+    try:
+        append.result()
+    except JournalRefused:
+        return False
+    return True

@@ -1,0 +1,53 @@
+"""Committed offsets of the broker, requested over the client's own connection (commits/README.md rule 14).
+
+The request is OffsetFetch v7: the lowest version with `require_stable`, which excludes offsets that an open transaction
+may change (KIP-447), and one that names topics. It needs DESCRIBE on the group and on the topics. A client that may
+commit has both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from kafka_share_proxy.brokers.interfaces import Connection
+from kafka_share_proxy.forwarding.ask_and_reply import ask, told
+from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import TopicPartition
+
+OFFSET_FETCH_VERSION = 7
+
+
+class BrokerOffset(NamedTuple):
+    """The broker's entry for one partition."""
+
+    offset: int
+    """The committed offset. -1 if there is none."""
+    leader_epoch: int
+    metadata: str | None
+    error_code: ErrorCode
+    """UNSTABLE_OFFSET_COMMIT if a transaction that may change the offset is open."""
+
+
+async def ask_committed(
+    connection: Connection, group_id: str, places: Collection[TopicPartition]
+) -> dict[TopicPartition, BrokerOffset]:
+    """Return what is committed for each of these partitions. Raises UpstreamLost."""
+    by_topic: dict[str, list[int]] = {}
+    for place in places:
+        by_topic.setdefault(place.topic, []).append(place.partition)
+    request = messages.OffsetFetchRequest
+    topics = [request.OffsetFetchRequestTopic(name=name, partition_indexes=found) for name, found in by_topic.items()]
+    wanted = request(group_id=group_id, topics=topics, require_stable=True)
+    answered = await ask(connection, ApiKey.OFFSET_FETCH, OFFSET_FETCH_VERSION, wanted)
+    answer = told(messages.OffsetFetchResponse, OFFSET_FETCH_VERSION, answered)
+    refused = ErrorCode.of(answer.error_code)
+    found = {place: BrokerOffset(-1, -1, None, refused or ErrorCode.UNKNOWN_SERVER_ERROR) for place in places}
+    for topic in answer.topics or ():
+        for entry in topic.partitions or ():
+            code = refused or ErrorCode.of(entry.error_code)
+            place = TopicPartition(topic.name, entry.partition_index)
+            found[place] = BrokerOffset(entry.committed_offset, entry.committed_leader_epoch, entry.metadata, code)
+    return found

@@ -1,0 +1,97 @@
+"""All APIs that individual commits handle. A new API needs a file in `apis/` and one line here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kafka_share_proxy.commits.apis import (
+    k08_offset_commit,
+    k09_offset_fetch,
+    k28_txn_offset_commit,
+    k42_delete_groups,
+    k47_offset_delete,
+)
+from kafka_share_proxy.commits.early_looks import wanted
+from kafka_share_proxy.commits.locked_partitions import PartitionBusy
+from kafka_share_proxy.commits.once_known import once_known
+from kafka_share_proxy.commits.services import CommitServices
+from kafka_share_proxy.commits.short_way import ShortWay
+from kafka_share_proxy.durable.owner_routing import OwnedApi
+from kafka_share_proxy.forwarding.ask_and_reply import decoded
+from kafka_share_proxy.forwarding.chain import answer_behind
+from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Served
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.routes import FramedHandler, Handler
+from kafka_share_proxy.forwarding.split_requests import Splits
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.frames import Answer
+from kafka_share_proxy.wire.messages import Message, RequestMessage
+
+COMMITS: tuple[DeclaredApi[CommitServices], ...] = (
+    k08_offset_commit.API,
+    k09_offset_fetch.API,
+    k28_txn_offset_commit.API,
+)
+"""APIs that are handled after share groups, which refuse requests about their own group ids."""
+DELETIONS: tuple[DeclaredApi[CommitServices], ...] = (k42_delete_groups.API, k47_offset_delete.API)
+"""APIs that are handled before share groups, which forward requests about all other groups to the broker."""
+
+
+def commits(services: CommitServices) -> dict[int, Served]:
+    """Return API key -> handler, for the APIs that are handled after share groups."""
+    served = {api.key: _served(api, services) for api in COMMITS}
+    served[k08_offset_commit.KEY] = replace(served[k08_offset_commit.KEY], at_once=ShortWay(services).take)
+    return served
+
+
+def deletions(services: CommitServices) -> dict[int, Served]:
+    """Return API key -> handler, for the APIs that are handled before share groups."""
+    return {api.key: _served(api, services) for api in DELETIONS}
+
+
+def of_owner(services: CommitServices) -> dict[int, FramedHandler]:
+    """Return API key -> handler for requests of other proxies. Handlers return None if this proxy is not the owner."""
+    return {api.key: _owned(api, services).handle_peers for api in (*COMMITS, *DELETIONS)}
+
+
+def _owned(api: DeclaredApi[CommitServices], services: CommitServices) -> OwnedApi:
+    return OwnedApi(api, _unless_busy(api, services), services)
+
+
+def _unless_busy(api: DeclaredApi[CommitServices], services: CommitServices) -> Handler:
+    """Wrap the handler: requests that waited too long for a partition are refused with 15, which clients retry."""
+    handler, away = api.handler(services), api.away
+    assert away is not None  # noqa: S101  # declared in this package, checked by a test
+
+    async def handle(call: Call[Message]) -> Answer | Message | None:
+        try:
+            return await handler(call)
+        except PartitionBusy as busy:
+            return await away(call, ErrorCode.COORDINATOR_NOT_AVAILABLE, str(busy))
+
+    return handle
+
+
+def _served(api: DeclaredApi[CommitServices], services: CommitServices) -> Served:
+    handler: Handler = _owned(api, services).handle
+    if api.splits is not None:
+        handler = _of_ours(handler, api.splits, services)
+    return Served(once_known(api, handler, services), wanted(api.key, services))
+
+
+def _of_ours(handler: Handler, splits: Splits, services: CommitServices) -> Handler:
+    """Wrap the handler so that it receives only known groups. Later handlers or the broker respond for the others."""
+
+    async def handle(call: Call[RequestMessage[Message]]) -> Answer | Message | None:
+        mine, rest = list[object](), list[object]()
+        for entry in splits.entries(call.message):
+            name = splits.group_of(entry)
+            (mine if name is not None and services.knows(name) else rest).append(entry)
+            await call.work.step()
+        if not rest:
+            return await handler(call)
+        theirs = await answer_behind(splits.about(call, rest))
+        answer = await handler(splits.about(call, mine))
+        return await splits.joined(call, [theirs, await decoded(call, answer or b"")])
+
+    return handle

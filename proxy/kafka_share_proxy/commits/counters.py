@@ -1,0 +1,71 @@
+"""Metrics of individual commits: counters, and a survey of the held groups that is made on request."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import NamedTuple
+
+from kafka_share_proxy.commits.held_state import HeldCommits
+from kafka_share_proxy.loop.histogram import Histogram, seconds
+from kafka_share_proxy.wire.errors import NO_ERROR, ErrorCode
+
+OTHERS = "(others)"
+"""Name of the combined entry for groups beyond `groups_max`."""
+NEAR_LIMIT = 0.8
+"""Fraction of the allowed ranges from which on a partition is counted as near the limit."""
+GROUPS_A_STEP = 20
+"""Groups visited before other tasks run. Each group may have thousands of ranges."""
+
+
+@dataclass(slots=True)
+class CommitFigures:
+    """Counters of individual commits, one object per process."""
+
+    commits: Counter[str] = field(default_factory=Counter)
+    """Commits of partitions at this owner, by outcome: "individual", "plain", or "refused" by the broker or the proxy.
+    """
+    append_s: Histogram = field(default_factory=seconds)
+    """Seconds from a change of ranges until it was stored or had failed."""
+
+    def took(self, code: ErrorCode | None, *, is_individual: bool) -> None:
+        """Count one commit of a partition under its error code."""
+        is_refused = code is not None and code != NO_ERROR
+        self.commits["refused" if is_refused else "individual" if is_individual else "plain"] += 1
+
+
+class GroupCommits(NamedTuple):
+    """Ranges of one group, or of all OTHERS together."""
+
+    group_id: str
+    ranges: int
+    offsets_open: int
+    """Unfinished offsets between the committed offsets and the ends of the last ranges."""
+
+
+class HeldSurvey(NamedTuple):
+    """Result of one survey of all groups held here."""
+
+    groups: list[GroupCommits]
+    """The groups with the most ranges by name, and one entry for all others."""
+    near_limit: int
+    """Number of partitions near the maximum number of ranges. At the maximum, commits are refused with 12."""
+
+
+def survey(held: HeldCommits, groups_max: int, ranges_max: int) -> Generator[None, None, HeldSurvey]:
+    """Survey all groups, yielding between steps because there may be many."""
+    found, near_limit = list[GroupCommits](), 0
+    for number, group in enumerate(list(held.groups.values())):
+        each = [partition for partition in group.partitions.values() if partition.ranges]
+        if each:
+            ranges = sum(len(partition.ranges) for partition in each)
+            found.append(GroupCommits(group.group_id, ranges, sum(partition.offsets_open for partition in each)))
+            near_limit += sum(len(partition.ranges) >= NEAR_LIMIT * ranges_max for partition in each)
+        if number % GROUPS_A_STEP == 0:
+            yield
+    found.sort(key=attrgetter("ranges"), reverse=True)
+    shown, rest = found[:groups_max], found[groups_max:]
+    others = GroupCommits(OTHERS, sum(each.ranges for each in rest), sum(each.offsets_open for each in rest))
+    return HeldSurvey([*shown, others], near_limit)

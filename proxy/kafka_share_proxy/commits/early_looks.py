@@ -1,0 +1,44 @@
+"""Checks of request bytes that select the requests for individual commits. All others pass in C
+(`early_looks.ByKnownGroup`).
+
+A request without `ic/` in it, and of a group that is not known, is not selected. While the set of known groups is
+uncertain, every request is checked in full (`followed_groups`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kafka_share_proxy.commits.services import CommitServices
+from kafka_share_proxy.forwarding.early_looks import (
+    AnyOf,
+    ByGroupId,
+    ByKnownGroup,
+    ContainsAny,
+    EarlyLook,
+    EveryRequest,
+)
+from kafka_share_proxy.wire.api_key import ApiKey
+
+TEXT_WORD = b"ic/"
+"""Prefix of every ranges text, including those of later versions."""
+
+WORDS: Mapping[int, tuple[bytes, ...]] = {
+    ApiKey.OFFSET_COMMIT: (TEXT_WORD,),
+    ApiKey.OFFSET_FETCH: (),
+    ApiKey.TXN_OFFSET_COMMIT: (TEXT_WORD,),
+    ApiKey.OFFSET_DELETE: (),
+}
+"""API key -> words that select a request, for APIs whose requests name one group. Requests of other APIs are decoded
+first."""
+
+
+def wanted(key: int, services: CommitServices) -> EarlyLook:
+    """Return the check for requests of an API that may contain a text or name a known group."""
+    words = WORDS.get(key)
+    if words is None:
+        return EveryRequest()
+    followed = services.followed
+    by_group = ByGroupId(lambda name: services.knows(name) is not False, has_any=lambda: services.knows_any)
+    exactly = AnyOf((ContainsAny(words), by_group)) if words else by_group
+    return ByKnownGroup(exactly, (services.held.groups, followed.groups), (followed.uncertain,), words)

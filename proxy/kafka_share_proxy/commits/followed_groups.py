@@ -1,0 +1,183 @@
+"""Groups that commit individually, as every proxy knows them from the topic of ranges, whichever proxy owns them.
+
+Theory of operation. A `durable.tail.Tail` reads the topic. Only the records of type *group* matter here. The early
+check of requests (`early_looks`) reads the result in C: a dict of group ids, and the partitions of the topic that are
+*uncertain*, that is, whose groups are unknown. A partition is uncertain
+
+- while it is loaded. Requests of its groups wait (`is_known` returns None). If loading takes longer than PASS_AFTER_S,
+  they are treated as groups without ranges until it is loaded.
+- while it cannot be read here, or has more groups than can be remembered. All of its groups are then treated as known,
+  so that their commits go to the owner.
+
+If the proxy lacks the identity or the rights for the topic, no group is known and no request waits (`off`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+import trio
+
+from kafka_share_proxy.brokers.internal_topics import TopicRefused
+from kafka_share_proxy.commits.state_records import (
+    INDIVIDUAL_COMMITS,
+    GroupKey,
+    decode_key,
+    group_time_ms,
+    is_range_key,
+)
+from kafka_share_proxy.durable.ownership import lacks_identity
+from kafka_share_proxy.durable.state_partitions import state_partition
+from kafka_share_proxy.durable.tail import Tail
+from kafka_share_proxy.loop.interfaces import Notes
+from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.wire.errors import ProxyError
+
+GROUPS_MAX = 100_000
+"""Maximum number of remembered groups. Beyond it, all groups of the partition with the next group go to their owner."""
+GROUP_CHARACTERS_MAX = 16_000_000
+"""Maximum total length of the remembered group ids in characters, with the same effect. An id may have 32 KiB."""
+PASS_AFTER_S = 30.0
+"""Seconds that plain commits wait for a topic that cannot be read. After that they are forwarded."""
+LOOK_S = 1.0
+"""Seconds between two checks of the loading time."""
+
+
+class FollowedGroups:
+    """The known groups of all proxies; see described_state.Follower."""
+
+    def __init__(self, notes: Notes, clock: Callable[[], float] = trio.current_time) -> None:
+        self.groups: dict[str, int] = {}
+        """Group id -> the partition of the topic with its group record. The early check of requests reads this dict
+        directly."""
+        self.uncertain: dict[int, bool] = {}
+        """Partitions whose groups are unknown -> True if all groups are treated as known."""
+        self.off = ""
+        """The identity or right that the proxy lacks to read the topic. Empty if none."""
+        self.overflowing: set[int] = set()
+        """Partitions that have more groups than can be remembered."""
+        self._notes = notes
+        self._clock = clock
+        self._tail: Tail | None = None
+        self._characters = 0
+        self._loading_since: float | None = None
+        self._gave_up = False
+        self._waiters: list[Promise[None]] = []
+
+    def is_known(self, group_id: str) -> bool | None:
+        """Return True if all commits of a group go to its owner, None while that is unknown."""
+        if group_id in self.groups:
+            return True
+        if not self.uncertain:
+            return False
+        certainty = self.uncertain.get(state_partition(group_id), False)
+        return certainty or (None if state_partition(group_id) in self.uncertain else False)
+
+    def changed(self) -> Promise[None]:
+        """Return a promise that is settled when more is known. Callers that stop waiting must call `forget_waiter`."""
+        promise: Promise[None] = Promise()
+        self._waiters.append(promise)
+        return promise
+
+    def forget_waiter(self, promise: Promise[None]) -> None:
+        """Drop a promise of `changed`."""
+        if promise in self._waiters:
+            self._waiters.remove(promise)
+
+    def mark(self, group_id: str) -> None:
+        """Add a group whose record the owner has just stored, without waiting for this proxy's own tail."""
+        partition = state_partition(group_id)
+        if group_id in self.groups or partition in self.overflowing:
+            return
+        if len(self.groups) >= GROUPS_MAX or self._characters + len(group_id) > GROUP_CHARACTERS_MAX:
+            self._overflow(partition)
+        else:
+            self.groups[group_id] = partition
+            self._characters += len(group_id)
+
+    # The tail
+
+    async def run(self, tail: Tail) -> None:
+        """Follow the topic until cancelled."""
+        self._tail = tail
+        tail.on_read, tail.on_trouble = self._read, self._troubled
+        self._look()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(tail.run)
+            while True:
+                await trio.sleep(LOOK_S)
+                self._look()
+
+    def apply(self, key: bytes, value: bytes | None) -> None:
+        """See described_state.Follower."""
+        if is_range_key(key) or INDIVIDUAL_COMMITS.is_keep_alive(key):
+            return
+        named = decode_key(key)
+        assert isinstance(named, GroupKey)  # noqa: S101  # ranges were handled above
+        if value is None:
+            self._unmark(named.group_id)
+        else:
+            group_time_ms(value)  # raises if the version is unknown
+            self.mark(named.group_id)
+
+    def forget(self, partitions: Collection[int]) -> None:
+        """See described_state.Follower."""
+        gone = set(partitions)
+        self.overflowing -= gone
+        for group_id in [name for name, partition in self.groups.items() if partition in gone]:
+            self._unmark(group_id)
+        self._look()
+
+    def _unmark(self, group_id: str) -> None:
+        if self.groups.pop(group_id, None) is not None:
+            self._characters -= len(group_id)
+
+    def _overflow(self, partition: int) -> None:
+        self._notes("commit-groups-too-many", partition=partition, groups=len(self.groups), groups_max=GROUPS_MAX)
+        self.forget([partition])
+        self.overflowing.add(partition)
+        self._look()
+
+    def _read(self) -> None:
+        self.off = ""
+        self._look()
+
+    def _troubled(self, error: ProxyError) -> None:
+        if lacks_identity(error) or isinstance(error, TopicRefused):
+            self.off = str(error)
+            self._look()
+
+    # Unknown groups
+
+    def _look(self) -> None:
+        """Recompute which partitions are uncertain, and wake the waiters if that has changed."""
+        unreadable: Collection[int] = () if self._tail is None else self._tail.unreadable
+        found = dict.fromkeys((*unreadable, *self.overflowing), True)
+        loading = [] if self.off else [p for p in INDIVIDUAL_COMMITS.all if p not in found and not self._is_loaded(p)]
+        self._be_patient(loading)
+        if not self._gave_up:
+            found.update(dict.fromkeys(loading, False))
+        if found != self.uncertain:
+            self.uncertain.clear()
+            self.uncertain.update(found)
+            waiters, self._waiters = self._waiters, []
+            for waiter in waiters:
+                waiter.set(None)
+
+    def _is_loaded(self, partition: int) -> bool:
+        return self._tail is None or self._tail.is_loaded(partition)
+
+    def _be_patient(self, loading: Collection[int]) -> None:
+        """Give up waiting for loading partitions after PASS_AFTER_S, until all are loaded."""
+        now = self._clock()
+        if not loading:
+            self._loading_since = None
+            if self._gave_up:
+                self._gave_up = False
+                self._notes("commit-groups-known")
+        elif self._loading_since is None:
+            self._loading_since = now
+        elif not self._gave_up and now - self._loading_since >= PASS_AFTER_S:
+            self._gave_up = True
+            reason = "plain commits pass, also those of groups with ranges: they may be delivered again"
+            self._notes("commit-groups-not-known", reason=reason, partitions=len(loading))

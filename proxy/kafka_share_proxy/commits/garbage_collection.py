@@ -1,0 +1,168 @@
+"""Deletion of the ranges of groups that no longer exist, in memory and in the topic (commits/README.md rule 22).
+
+Brokers do not notify anyone when the offsets of a group expire. The owner therefore requests, under the proxy's own
+identity, what is committed for the partitions that have ranges. A group is gone if two consecutive rounds find no
+committed offset, and neither does a third check under the lock of the whole group. Nothing is deleted if the
+coordinator does not respond, if the identity may not see the group or a topic, or if a transaction may be open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from kafka_share_proxy.brokers.questions import CoordinatorOf, about_coordinators
+from kafka_share_proxy.commits.held_state import CommittingGroup
+from kafka_share_proxy.commits.locked_partitions import with_whole_group
+from kafka_share_proxy.commits.services import CommitServices
+from kafka_share_proxy.commits.storing import end_group, stored
+from kafka_share_proxy.durable.state_partitions import state_partition
+from kafka_share_proxy.loop.recurring import InTurn, look_every
+from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost
+from kafka_share_proxy.wire.messages import Message, RequestMessage
+from kafka_share_proxy.wire.values import ZERO_UUID, TopicPartition
+
+R = TypeVar("R", bound=Message)
+"""The class of the response."""
+
+LOOK_EVERY_S = 600.0
+"""Seconds between two rounds."""
+GROUPS_AT_ONCE = 100
+"""Maximum number of groups checked in one round, not counting those that had no committed offset in the last one."""
+PARTITIONS_AT_ONCE = 1_000
+"""Maximum number of partitions of one group in one request. Larger groups need several requests."""
+
+NOTHING_COMMITTED = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID})
+"""Error codes of an entry with offset -1 that mean "nothing committed". Requests name a topic id that was known, and
+ids are never reused."""
+
+
+class GroupsThatAreGone:
+    """Periodic search for groups without committed offsets, for the lifetime of the process."""
+
+    def __init__(self, services: CommitServices) -> None:
+        self._services = services
+        self._turns = InTurn("")
+        """The rotation over groups. `suspected` are the groups that had no committed offset in the last round."""
+
+    def start(self) -> None:
+        """Start the periodic rounds."""
+        look_every(self._services.timers, LOOK_EVERY_S, self.look)
+
+    async def look(self) -> None:
+        """Check some of the owned groups, and end those without committed offsets in two consecutive rounds."""
+        suspected: set[str] = set()
+        try:
+            by_coordinator = await self._coordinators(self._next())
+            for node_id, names in by_coordinator.items():
+                suspected |= await self._without_offsets(node_id, names)
+            for name in sorted(suspected & self._turns.suspected):
+                await self._end(name, by_coordinator)
+        except ProxyError as error:
+            self._services.services.notes("ranges-not-checked", reason=str(error))
+        self._turns.suspected = frozenset(suspected)
+
+    def _next(self) -> list[str]:
+        """Return the groups to check in this round, in rotation."""
+        return self._turns.next(filter(self._is_ours, self._services.held.groups), GROUPS_AT_ONCE)
+
+    def _is_ours(self, name: str) -> bool:
+        return self._services.gate.lets_in((state_partition(name),))
+
+    async def _coordinators(self, names: Sequence[str]) -> dict[int, list[str]]:
+        """Return node id -> groups that it coordinates. Groups without a coordinator are left out. Raises
+        ProxyError."""
+        brokers = sorted(self._services.services.topology.brokers)
+        if not brokers or not names:
+            return {}
+        answer = await self._ask(brokers[0], ApiKey.FIND_COORDINATOR, about_coordinators(CoordinatorOf.GROUP, names))
+        found: dict[int, list[str]] = {}
+        for entry in answer.coordinators:
+            if entry.error_code == ErrorCode.NONE:
+                found.setdefault(entry.node_id, []).append(entry.key)
+        return found
+
+    async def _without_offsets(self, node_id: int, names: Sequence[str]) -> set[str]:
+        """Return the names of the groups that have no committed offsets. Raises ProxyError."""
+        groups = [self._services.held.groups[name] for name in names if name in self._services.held.groups]
+        left = {group.group_id: _with_ranges(group) for group in groups if not _may_be_open(group)}
+        gone: set[str] = set()
+        while left:  # as often as the largest group needs
+            empty = await self._empty(node_id, {name: places[:PARTITIONS_AT_ONCE] for name, places in left.items()})
+            gone |= {name for name in empty if len(left[name]) <= PARTITIONS_AT_ONCE}
+            left = {name: left[name][PARTITIONS_AT_ONCE:] for name in empty - gone}
+        return gone
+
+    async def _empty(self, node_id: int, asked: Mapping[str, Sequence[TopicPartition]]) -> set[str]:
+        """Return the groups without a committed offset in these partitions, or in any partition if none are given."""
+        message = messages.OffsetFetchRequest
+        wanted = [
+            message.OffsetFetchRequestGroup(group_id=name, topics=self._topics(name, places) if places else None)
+            for name, places in asked.items()
+        ]
+        answer = await self._ask(node_id, ApiKey.OFFSET_FETCH, message(groups=wanted, require_stable=True))
+        return {
+            told.group_id
+            for told in answer.groups
+            if told.group_id in asked and _has_nothing(told, asked[told.group_id])
+        }
+
+    def _topics(
+        self, group_id: str, places: Sequence[TopicPartition]
+    ) -> list[messages.OffsetFetchRequest.OffsetFetchRequestTopics]:
+        """Return the topics of these partitions, by name and by id. A missing topic id is filled in from the cluster's
+        metadata."""
+        message, found = messages.OffsetFetchRequest, dict[tuple[str, bytes], list[int]]()
+        for place in places:
+            known = self._services.services.topology.topic(place.topic)
+            topic_id = self._services.held.groups[group_id].partitions[place].topic_id
+            if topic_id == ZERO_UUID and known is not None:
+                topic_id = known.topic_id
+            found.setdefault((place.topic, topic_id), []).append(place.partition)
+        return [
+            message.OffsetFetchRequestTopics(name=name, topic_id=topic_id, partition_indexes=indexes)
+            for (name, topic_id), indexes in found.items()
+        ]
+
+    async def _end(self, name: str, by_coordinator: Mapping[int, Sequence[str]]) -> None:
+        """Check the group again under the lock of the whole group, then delete its ranges. Raises ProxyError."""
+        node_id = next(each for each, names in by_coordinator.items() if name in names)
+
+        async def end() -> None:
+            services = self._services
+            group = services.held.groups.get(name)
+            if group is None or not self._is_ours(name) or name not in await self._without_offsets(node_id, [name]):
+                return
+            ranges = sum(len(held.ranges) for held in group.partitions.values())
+            end_group(services, group)
+            if await stored(services, group) == ErrorCode.NONE:
+                services.held.groups.pop(name, None)
+                services.services.notes("ranges-of-group-ended", group=name, ranges=ranges)
+
+        await with_whole_group(self._services, name, end)
+
+    async def _ask(self, node_id: int, key: int, request: RequestMessage[R]) -> R:
+        own = self._services.services.own
+        if own is None:
+            raise UpstreamLost("the proxy asks no questions of its own")
+        return await own.ask(node_id, key, request)
+
+
+def _with_ranges(group: CommittingGroup) -> list[TopicPartition]:
+    return [place for place, held in group.partitions.items() if held.ranges]
+
+
+def _has_nothing(told: messages.OffsetFetchResponse.OffsetFetchResponseGroup, places: Sequence[TopicPartition]) -> bool:
+    entries = [entry for topic in told.topics or () for entry in topic.partitions or ()]
+    return (
+        told.error_code == ErrorCode.NONE
+        and len(entries) >= len(places)
+        and all(entry.committed_offset < 0 and entry.error_code in NOTHING_COMMITTED for entry in entries)
+    )
+
+
+def _may_be_open(group: CommittingGroup) -> bool:
+    """Return True if an open transaction may still commit offsets of the group."""
+    return any(held.transaction is not None for held in group.partitions.values())

@@ -1,0 +1,176 @@
+"""Individual commits in the memory of their owner, loaded from the topic and dropped when another proxy becomes the
+owner."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import trio
+
+from kafka_share_proxy.commits.model.partition_commits import PartitionCommits
+from kafka_share_proxy.commits.state_records import (
+    INDIVIDUAL_COMMITS,
+    CommitKey,
+    GroupKey,
+    RangeKey,
+    RangePlace,
+    RangeValue,
+    decode_key,
+    decode_range_value,
+    group_time_ms,
+    group_value,
+    is_range_key,
+    range_value,
+    split_range_key,
+)
+from kafka_share_proxy.durable.state_partitions import state_partition
+from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.offsets.ranges import loaded
+from kafka_share_proxy.wire.values import TopicPartition
+
+LOADED_AT_ONCE = 1000
+"""Records loaded before other tasks run."""
+
+COMPRESSED_TO = 4
+"""Lower bound of the compression ratio of range records (14 was measured)."""
+
+
+@dataclass(slots=True)
+class CommittingGroup:
+    """A group that commits individually, or did so earlier."""
+
+    group_id: str
+    is_marked: bool = False
+    """True if the group record, by which all its commits go to the owner, is in the topic or being appended."""
+    is_mark_stored: bool = False
+    """True if the group record is in the topic."""
+    is_mark_seen: bool = False
+    """True if every proxy of the fleet has confirmed that it sends the group's commits to the owner."""
+    partitions: dict[TopicPartition, PartitionCommits] = field(default_factory=dict)
+    topics: set[str] = field(default_factory=set)
+    """Topics of `partitions`."""
+    appends: dict[Promise[None], None] = field(default_factory=dict)
+    """Appends in flight."""
+    doors: tuple[int] = field(init=False)
+    """The partition of the topic, in the form that a gate expects."""
+
+    def __post_init__(self) -> None:
+        self.doors = (state_partition(self.group_id),)
+
+    def topics_with_ranges(self) -> set[str]:
+        """Return the names of the topics that have ranges."""
+        return {place.topic for place, held in self.partitions.items() if held.ranges}
+
+    def of(self, place: TopicPartition) -> PartitionCommits:
+        """Return the state of a partition. It is created on first access."""
+        found = self.partitions.get(place)
+        if found is None:
+            found = self.hold(place, PartitionCommits())
+        return found
+
+    def hold(self, place: TopicPartition, commits: PartitionCommits) -> PartitionCommits:
+        """Set the state of a partition."""
+        self.partitions[place] = commits
+        self.topics.add(place.topic)
+        return commits
+
+
+@dataclass(slots=True)
+class _Loaded:
+    """Ranges of one partition while they are loaded. Kept in arrays, because there may be a million."""
+
+    starts: array[int] = field(default_factory=lambda: array("q"))
+    ends: array[int] = field(default_factory=lambda: array("q"))
+    newest: RangeValue = field(default_factory=RangeValue)
+    """The value with the highest committed offset."""
+
+    def add(self, first: int, last: int, value: RangeValue) -> None:
+        """Add one record of a range."""
+        self.starts.append(first)
+        self.ends.append(last + 1)
+        if value is not self.newest and value.committed_offset >= self.newest.committed_offset:
+            self.newest = value
+
+    def commits(self) -> PartitionCommits:
+        """Return the state of the partition. Ranges that overlap or are split over several records are stored again."""
+        ranges, change = loaded(zip(self.starts, self.ends, strict=True))
+        held = PartitionCommits(ranges, stored_mark=self.newest.committed_offset, topic_id=self.newest.topic_id)
+        held.not_stored(change)
+        return held
+
+
+class HeldCommits:
+    """All groups owned here; see described_state.HeldState."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, CommittingGroup] = {}
+        self.append_bytes = COMPRESSED_TO * INDIVIDUAL_COMMITS.message_bytes
+        """Maximum bytes of records in one append, before compression."""
+
+    def group(self, group_id: str) -> CommittingGroup:
+        """Return the state of a group. It is created on first access."""
+        found = self.groups.get(group_id)
+        if found is None:
+            found = self.groups[group_id] = CommittingGroup(group_id)
+        return found
+
+    def let_go(self, group_id: str) -> None:
+        """Drop a group that was created by a request and has no state to keep."""
+        group = self.groups.get(group_id)
+        if group is not None and not group.is_marked and not group.appends and not group.topics_with_ranges():
+            del self.groups[group_id]
+
+    async def load(self, records: Iterable[tuple[bytes, bytes]]) -> None:
+        """See described_state.HeldState."""
+        found: dict[RangePlace, _Loaded] = {}
+        for count, (key, value) in enumerate(records):
+            if count % LOADED_AT_ONCE == LOADED_AT_ONCE - 1:
+                await trio.lowlevel.checkpoint()
+            if is_range_key(key):
+                place, first, last = split_range_key(key)
+                loading = found.get(place)
+                if loading is None:
+                    loading = found[place] = _Loaded()
+                loading.add(first, last, decode_range_value(value))
+            elif not INDIVIDUAL_COMMITS.is_keep_alive(key):
+                self._load_group(decode_key(key), value)
+        for place, loading in found.items():
+            self.group(place.group_id).hold(TopicPartition(place.topic, place.partition), loading.commits())
+            await trio.lowlevel.checkpoint()
+
+    def _load_group(self, key: object, value: bytes) -> None:
+        assert isinstance(key, GroupKey)  # noqa: S101  # the other types were handled before
+        group_time_ms(value)
+        group = self.group(key.group_id)
+        group.is_marked = group.is_mark_stored = True
+
+    async def forget(self, partitions: Collection[int]) -> None:
+        """See described_state.HeldState."""
+        gone = set(partitions)
+        for group_id in [name for name in self.groups if state_partition(name) in gone]:
+            del self.groups[group_id]
+
+    def stored(self, partitions: Collection[int], time_ms: int) -> Iterator[tuple[CommitKey, bytes]]:
+        """See described_state.HeldState."""
+        for group in [group for name, group in self.groups.items() if state_partition(name) in partitions]:
+            if group.is_mark_stored:
+                yield GroupKey(group.group_id), group_value(time_ms)
+            for (topic, partition), held in list(group.partitions.items()):
+                mark = held.mark if held.is_mark_known else held.stored_mark
+                value = range_value(RangeValue(held.topic_id, -1, mark, time_ms, ""))
+                for start, end in list(held.ranges):
+                    yield RangeKey(group.group_id, topic, partition, start, end - 1), value
+
+    def limit_records(self, message_bytes: int) -> None:
+        """See described_state.HeldState."""
+        self.append_bytes = COMPRESSED_TO * message_bytes
+
+    def figures(self) -> Mapping[str, int]:
+        """See described_state.HeldState."""
+        return {"groups": len(self.groups), "ranges": sum(len(each.ranges) for each in self._partitions())}
+
+    def _partitions(self) -> Iterator[PartitionCommits]:
+        for group in self.groups.values():
+            yield from group.partitions.values()

@@ -1,0 +1,90 @@
+"""Storing the group record before the first text of a group is forwarded (commits/README.md rule 2).
+
+With that record every proxy sends the group to its owner. It is stored only for clients that may READ the group.
+Otherwise clients could fill the topic with records of invented groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kafka_share_proxy.brokers.rights import ask_read_group, tell_read_group
+from kafka_share_proxy.commits.asked_commits import AskedCommit, CommitRequest
+from kafka_share_proxy.commits.held_state import CommittingGroup
+from kafka_share_proxy.commits.services import FEATURE, CommitServices
+from kafka_share_proxy.commits.storing import mark_group, stored
+from kafka_share_proxy.fleet.group_owners import Fleet, PeerLost
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.loop.waiting import settled_by, wait_until
+from kafka_share_proxy.wire.errors import ErrorCode
+
+SEEN_MAX_S = 2.0
+"""Seconds that the first text of a group waits in a fleet for the other proxies to read its group record. Nearly always
+a fiftieth of that is enough."""
+ASKED_AGAIN_S = 0.02
+"""Seconds after which a proxy that has not read the group record is queried again."""
+
+
+async def mark_first(call: Call[CommitRequest], services: CommitServices, found: Iterable[AskedCommit]) -> None:
+    """Wait until the group is marked, if the request contains a text. On failure, refuse its individual commits.
+
+    Raises UpstreamLost.
+    """
+    individual = [asked for asked in found if asked.text is not None and asked.code is None]
+    group = services.held.group(call.message.group_id)
+    if not individual or (group.is_mark_stored and group.is_mark_seen):
+        return
+    code = ErrorCode.NONE if group.is_mark_stored else await _marked(call, services, group)
+    reason = "that the group commits individually could not be stored"
+    if code == ErrorCode.NONE and (left := await _not_seen_by(services, group)):
+        code, reason = ErrorCode.COORDINATOR_NOT_AVAILABLE, f"not read yet that the group commits individually: {left}"
+    for asked in individual if code != ErrorCode.NONE else ():
+        asked.refuse(code, reason)
+
+
+async def _marked(call: Call[CommitRequest], services: CommitServices, group: CommittingGroup) -> ErrorCode:
+    connection = call.connection
+    answer = await ask_read_group(connection, group.group_id)
+    refusal = tell_read_group(connection, group.group_id, answer, services.timers.now())
+    if refusal != ErrorCode.NONE:
+        return refusal
+    group = services.held.group(group.group_id)  # it may have been removed meanwhile
+    if not group.is_marked:
+        mark_group(services, group)
+    return await stored(services, group)
+
+
+async def _not_seen_by(services: CommitServices, group: CommittingGroup) -> str:
+    """Wait until every proxy of the fleet has read the group record. Return the names of those that have not by
+    SEEN_MAX_S."""
+    fleet = services.fleet
+    knowing: set[str] = set()
+    deadline = services.timers.now() + SEEN_MAX_S
+    while fleet is not None and fleet.members.keys() - knowing:
+        knowing |= await _knowing(services, fleet, group.group_id, knowing, deadline)
+        left = fleet.members.keys() - knowing
+        if left and services.timers.now() >= deadline:
+            return ", ".join(sorted(left))
+        if left:
+            await wait_until(services.timers, min(services.timers.now() + ASKED_AGAIN_S, deadline))
+    group.is_mark_seen = True
+    return ""
+
+
+async def _knowing(services: CommitServices, fleet: Fleet, group_id: str, known: set[str], deadline: float) -> set[str]:
+    """Return the addresses of further proxies that now confirm that they know the group."""
+    others = {address: peer for address, peer in fleet.members.items() if peer is not None and address not in known}
+    asked = {address: peer.knows(FEATURE, group_id) for address, peer in others.items()}
+    return {
+        address
+        for address, answer in asked.items()
+        if await settled_by(services.timers, deadline, answer) and _says_yes(answer)
+    }
+
+
+def _says_yes(answer: Promise[bool]) -> bool:
+    try:
+        return answer.result()
+    except PeerLost:
+        return False

@@ -1,0 +1,116 @@
+"""Dependencies of the handlers of individual commits. Built once at start; tests build them from small parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+from kafka_share_proxy.commits.audit_events import CommitAudit
+from kafka_share_proxy.commits.counters import CommitFigures
+from kafka_share_proxy.commits.followed_groups import FollowedGroups
+from kafka_share_proxy.commits.held_state import HeldCommits
+from kafka_share_proxy.commits.partition_locks import PartitionLocks
+from kafka_share_proxy.commits.state_records import INDIVIDUAL_COMMITS, CommitKey
+from kafka_share_proxy.durable.gate import StateGate
+from kafka_share_proxy.durable.interfaces import Journal
+from kafka_share_proxy.durable.state_partitions import state_partition
+from kafka_share_proxy.fleet.group_owners import Fleet
+from kafka_share_proxy.forwarding.services import Services
+from kafka_share_proxy.loop.interfaces import Timers
+from kafka_share_proxy.loop.promise import PROCESS, CallbackOwner
+from kafka_share_proxy.offsets.commit_text import commit_text_version
+
+EVERY_GROUP = "*"
+FEATURE = "individual commits"
+"""Name of individual commits on the links of a fleet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitOptions:
+    """Options of individual commits."""
+
+    groups: str = EVERY_GROUP
+    """Group id, or pattern with * and ?, of the groups whose texts are parsed."""
+    ranges_max: int = 10_000
+    """Maximum number of ranges stored for one partition of one group."""
+    topic_age_s: float = 5.0
+    """Maximum age of topic metadata in seconds. A topic recreated under the same name is noticed within this time."""
+
+
+def commit_gate() -> StateGate:
+    """Return a new gate for requests of groups that commit individually."""
+    return StateGate(INDIVIDUAL_COMMITS.partitions, state_partition)
+
+
+def _silent(_event: str, /, **_context: Any) -> None:
+    """Discard a log event."""
+
+
+def _nobody_followed() -> FollowedGroups:
+    return FollowedGroups(_silent)
+
+
+@dataclass(slots=True, kw_only=True)
+class CommitServices:
+    """Objects for the handlers of individual commits in addition to their `Call`. One per process."""
+
+    services: Services
+    journal: Journal[CommitKey]
+    state_owner: CallbackOwner = PROCESS
+    """Receiver of the callbacks of appends, whichever client caused them."""
+    options: CommitOptions = field(default_factory=CommitOptions)
+    held: HeldCommits = field(default_factory=HeldCommits)
+    locks: PartitionLocks = field(default_factory=PartitionLocks)
+    gate: StateGate = field(default_factory=commit_gate)
+    fleet: Fleet | None = None
+    """Other proxies that own groups. None if this one owns all groups or none."""
+    followed: FollowedGroups = field(default_factory=_nobody_followed)
+    """Groups that are known to commit individually, whichever proxy owns them."""
+    figures: CommitFigures = field(default_factory=CommitFigures)
+    """Counters for the metrics."""
+
+    audit: CommitAudit | None = None
+    """Receives every accepted commit. None if audit is off, which is the default."""
+    base_of: Callable[[str], str] = str
+    """Return the topic that stores the records of a topic. For a view that is its base, otherwise the topic itself."""
+
+    @property
+    def feature(self) -> str:
+        """See owner_routing.OwnedServices."""
+        return FEATURE
+
+    @property
+    def timers(self) -> Timers:
+        """See owner_routing.OwnedServices."""
+        return self.services.timers
+
+    @property
+    def state_wait_s(self) -> float:
+        """See owner_routing.OwnedServices. 0, because every client retries a commit."""
+        return 0.0
+
+    def knows(self, group_id: str) -> bool | None:
+        """Return True if all commits of a group go to its owner, None while that is unknown."""
+        if not self.serves(group_id):
+            return False
+        return True if group_id in self.held.groups else self.followed.is_known(group_id)
+
+    @property
+    def knows_any(self) -> bool:
+        """True if any such group may exist."""
+        return bool(self.held.groups or self.followed.groups or self.followed.uncertain)
+
+    @property
+    def off(self) -> str:
+        """The identity or right that the proxy lacks to serve texts. Empty if none."""
+        return self.followed.off or self.gate.denied
+
+    def has_ranges(self, group_id: str, metadata: str | None) -> bool:
+        """Return True if a commit with this metadata is an individual commit (commits/README.md rule 1)."""
+        return commit_text_version(metadata) is not None and self.serves(group_id)
+
+    def serves(self, group_id: str) -> bool:
+        """Return True if texts of this group are parsed."""
+        return self.options.groups == EVERY_GROUP or fnmatchcase(group_id, self.options.groups)

@@ -1,0 +1,128 @@
+"""Fast path without a task for OffsetCommit in its most common form, which members send thousands of times a second.
+
+Theory of operation. `ShortWay.take` receives the bytes of a single request. It handles a request that needs no other
+request first: the group is marked, its committed offsets are known, its partitions are not locked, and the state is
+loaded here. Such a request is planned and forwarded to the coordinator with two fields changed, under the client's
+correlation id (`usual_commits`). All other requests are left to `apis/k08_offset_commit`, which does the same in the
+same order. Tests compare the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+
+from kafka_share_proxy.brokers.cluster_view import Topic
+from kafka_share_proxy.commits.apis.k08_offset_commit import epoch_of
+from kafka_share_proxy.commits.held_state import CommittingGroup
+from kafka_share_proxy.commits.locked_partitions import WHOLE_GROUP
+from kafka_share_proxy.commits.model.partition_commits import PartitionCommit, PartitionCommits
+from kafka_share_proxy.commits.services import CommitServices
+from kafka_share_proxy.commits.usual_commits import Overdue, PlannedPart, UsualCommit
+from kafka_share_proxy.forwarding.interfaces import AtOnceConnection, nobody
+from kafka_share_proxy.loop.interfaces import Request
+from kafka_share_proxy.offsets.commit_text import CommitTextError, commit_text_version, one_range, parse_commit_text
+from kafka_share_proxy.wire import commit_frames
+from kafka_share_proxy.wire.commit_frames import CommittedEntry
+from kafka_share_proxy.wire.values import ZERO_UUID, TopicPartition
+
+
+class ShortWay:
+    """The fast path, one per process; see interfaces.AtOnce."""
+
+    def __init__(self, services: CommitServices) -> None:
+        self._services = services
+        self._overdue = Overdue(services.timers)
+
+    def take(
+        self,
+        connection: AtOnceConnection,
+        frame: memoryview,
+        request: Request,
+        is_wanted_before: Callable[[str], bool] = nobody,
+    ) -> bool:
+        """See interfaces.AtOnce."""
+        parts = commit_frames.read(frame, request.version)
+        if parts is None:
+            return False
+        _, group_id, member_id, entries = parts
+        group = self._services.held.groups.get(group_id)
+        if group is None or not self._may_serve(group) or is_wanted_before(group_id):
+            return False
+        planned = self._planned(group, entries)
+        if planned is None:
+            return False
+        locks: dict[Hashable, bool] = {(group_id, *WHOLE_GROUP): False}
+        for part in planned:
+            locks[(group_id, *part.place)] = part.moves
+        if len(locks) <= len(planned) or not self._services.locks.enter(locks):
+            return False  # a partition is named twice, or another request holds its lock
+        commit = UsualCommit(self._services, self._overdue, connection, group, request, member_id, planned, locks)
+        connection.begin_at_once(request)
+        commit.send(frame)
+        return True
+
+    def _may_serve(self, group: CommittingGroup) -> bool:
+        """Return True if this proxy owns the group and all proxies know that it is marked."""
+        services, gate = self._services, self._services.gate
+        if not (group.is_mark_stored and group.is_mark_seen) or gate.refused or services.off:
+            return False
+        return services.serves(group.group_id) and gate.lets_in(group.doors)
+
+    def _planned(self, group: CommittingGroup, entries: Sequence[CommittedEntry]) -> list[PlannedPart] | None:
+        """Return the planned partitions. None if another request is needed first, or if something has to be refused."""
+        planned = []
+        for entry in entries:
+            part = self._part(group, entry)
+            if part is None:
+                return None
+            planned.append(part)
+        return planned
+
+    def _part(self, group: CommittingGroup, entry: CommittedEntry) -> PlannedPart | None:
+        name, partition, offset, leader_epoch, metadata, _, _, _ = entry
+        topic = self._topic(name)
+        if topic is None or offset < 0:
+            return None
+        place = TopicPartition(topic.name, partition)
+        held = group.partitions.get(place)
+        if held is None or not _is_settled(held, topic):
+            return None
+        try:
+            commit = _commit_of(offset, metadata, self._services.options.ranges_max)
+        except CommitTextError:
+            return None
+        if commit is None or (commit.done is not None and not (held.ranges or group.topics == {place.topic})):
+            return None
+        plan = held.plan(commit)
+        if plan.ranges > max(self._services.options.ranges_max, len(held.ranges)):
+            return None
+        if plan.offset > offset and isinstance(name, str):
+            return None  # the topic id has to be verified first (commits/README.md rule 16)
+        epoch = epoch_of(held, offset, leader_epoch, plan.offset)
+        return PlannedPart(entry, place, held, commit, plan.offset, plan.moves, epoch)
+
+    def _topic(self, name: str | bytes) -> Topic | None:
+        """Return the topic with this name or id. None if it has to be requested from the broker."""
+        services = self._services
+        view = services.services.topology
+        if isinstance(name, bytes):
+            return view.topic_by_id(name)
+        return view.topic_since(name, services.timers.now() - services.options.topic_age_s)
+
+
+def _is_settled(held: PartitionCommits, topic: Topic) -> bool:
+    """Return True if the committed offset is known for the current topic id, and nothing has to be stored first."""
+    return held.is_mark_known and not held.unsure and held.topic_id == topic.topic_id != ZERO_UUID
+
+
+def _commit_of(offset: int, metadata: str | None, ranges_max: int) -> PartitionCommit | None:
+    """Return the commit in this metadata. None if it contains more than ranges. Raises CommitTextError."""
+    ranges = None if metadata is None else one_range(metadata)
+    if ranges is not None and ranges_max:
+        return PartitionCommit(offset, ranges)
+    if metadata is None or commit_text_version(metadata) is None:
+        return PartitionCommit(offset)
+    text = parse_commit_text(metadata, ranges_max)
+    if text.catch_up or text.user_text is not None:
+        return None
+    return PartitionCommit(offset, text.ranges)

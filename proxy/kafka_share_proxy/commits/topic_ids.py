@@ -1,0 +1,61 @@
+"""Topic ids, verified at the broker of the coordinator before a commit inherits anything (commits/README.md rule 16).
+
+A commit *inherits* from earlier ones when more is committed than the client sent: the offset moved forward, or, in a
+transaction, earlier ranges in the metadata. Offsets of a deleted topic of the same name must not be inherited, and the
+cached topic id may be `topic_age_s` old. The Metadata request goes over the connection that the commit goes over, after
+the commit was received: a client that read the recreated topic sent its commit after the recreation. A request that has
+topic ids (OffsetCommit v10, TxnOffsetCommit v6) needs no verification, because the coordinator judges these ids itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from kafka_share_proxy.brokers.topic_leaders import ask_many_topics, tell_many_topics, trouble_with
+from kafka_share_proxy.commits.asked_commits import AskedCommit
+from kafka_share_proxy.commits.services import CommitServices
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.messages import Message
+from kafka_share_proxy.wire.values import ZERO_UUID
+
+
+async def current_topic_ids(call: Call[Message], services: CommitServices, names: Collection[str]) -> dict[str, bytes]:
+    """Return topic name -> current id at the broker of the client's connection, without topics it does not show.
+
+    Raises UpstreamLost.
+    """
+    responses = ask_many_topics(call.connection, names)
+    topics = await tell_many_topics(call.connection, services.services, responses, call.work)
+    return {each.name: bytes(each.topic_id) for each in topics if each.name and bytes(each.topic_id) != ZERO_UUID}
+
+
+async def verify_topic_ids(
+    call: Call[Message], services: CommitServices, found: Sequence[AskedCommit], inheriting: Collection[AskedCommit]
+) -> bool:
+    """Verify the topic ids of commits that inherit; True if nothing has changed.
+
+    Otherwise commits in `found` have the current id now, or are refused where the broker has no such topic.
+
+    Raises UpstreamLost.
+    """
+    names = {asked.place.topic for asked in inheriting if asked.place is not None and not has_topic_id(asked)}
+    if not names:
+        return True
+    ids = await current_topic_ids(call, services, names)
+    is_same = True
+    for asked in found:
+        if asked.place is None or asked.place.topic not in names:
+            continue
+        topic_id = ids.get(asked.place.topic)
+        if topic_id is None:
+            trouble = trouble_with(call.connection, services.services, asked.place.topic)
+            asked.refuse(trouble or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the broker does not show the topic")
+        is_same = is_same and topic_id == asked.topic_id
+        asked.topic_id = topic_id or asked.topic_id
+    return is_same
+
+
+def has_topic_id(asked: AskedCommit) -> bool:
+    """Return True if the request itself has the id of the topic, which the coordinator then judges."""
+    return any(bytes(asked.topic.topic_id))

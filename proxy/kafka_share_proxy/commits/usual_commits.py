@@ -1,0 +1,304 @@
+"""One OffsetCommit that was sent to the coordinator on the fast path, until the client has its response.
+
+The order of steps is that of `apis/k08_offset_commit`. What the coordinator accepted changes memory and is queued for
+storing. Then the locks of the partitions are released. The coordinator's response is sent to the client unchanged once
+everything is stored. If storing fails, the partitions get 15. A request is over when its client has a response or has
+disconnected. Its appends continue without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+from kafka_share_proxy.commits.apis.commit_answers import DEFINITE, codes_of, name_or_id
+from kafka_share_proxy.commits.apis.k08_offset_commit import epoch_of
+from kafka_share_proxy.commits.asked_commits import final_nul
+from kafka_share_proxy.commits.audit_events import AcceptedCommit
+from kafka_share_proxy.commits.held_state import CommittingGroup
+from kafka_share_proxy.commits.model.partition_commits import PartitionCommit, PartitionCommits
+from kafka_share_proxy.commits.services import CommitServices
+from kafka_share_proxy.commits.storing import StoredChange, outcome_of, store
+from kafka_share_proxy.durable.gate import HOLD_MAX_S
+from kafka_share_proxy.durable.interfaces import ANSWER_MAX_S
+from kafka_share_proxy.durable.owner_routing import gate_change
+from kafka_share_proxy.forwarding.interfaces import AtOnceConnection, AwaitedAnswer
+from kafka_share_proxy.loop.interfaces import Request, Timers
+from kafka_share_proxy.loop.promise import Promise, Task
+from kafka_share_proxy.wire import commit_frames, frames, messages
+from kafka_share_proxy.wire.commit_frames import CommittedEntry
+from kafka_share_proxy.wire.errors import NO_ERROR, ErrorCode
+from kafka_share_proxy.wire.values import ZERO_UUID, TopicPartition
+
+
+class PlannedPart(NamedTuple):
+    """One partition of a request, as it is sent to the coordinator."""
+
+    entry: CommittedEntry
+    place: TopicPartition
+    held: PartitionCommits
+    commit: PartitionCommit
+    offset: int
+    """The offset to commit."""
+    moves: bool
+    epoch: int
+    """The leader epoch of `offset`."""
+
+
+class Overdue:
+    """Timeout of commits that wait for their appends."""
+
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
+        self._waiting: dict[UsualCommit, None] = {}
+        """Waiting commits in the order of their deadlines. Finished ones are removed, because members commit thousands
+        of times a second."""
+        self._is_planned = False
+
+    def watch(self, commit: UsualCommit) -> None:
+        """Start the timeout of a commit."""
+        commit.deadline = self._timers.now() + ANSWER_MAX_S
+        self._waiting[commit] = None
+        if not self._is_planned:
+            self._plan()
+
+    def forget(self, commit: UsualCommit) -> None:
+        """Stop the timeout of a commit, if it has one."""
+        self._waiting.pop(commit, None)
+
+    def _plan(self) -> None:
+        first = next(iter(self._waiting), None)
+        self._is_planned = first is not None
+        if first is not None:
+            self._timers.call_at(first.deadline, self._ring)
+
+    def _ring(self) -> None:
+        now = self._timers.now()
+        for commit in [each for each in self._waiting if each.deadline <= now]:
+            self.forget(commit)
+            commit.connection.owner.call_soon(commit.overdue)
+        self._plan()
+
+
+@dataclass(slots=True, eq=False)
+class UsualCommit(AwaitedAnswer):
+    """One request in flight; see interfaces.AwaitedAnswer."""
+
+    services: CommitServices
+    others: Overdue
+    connection: AtOnceConnection
+    group: CommittingGroup
+    request: Request
+    member_id: str
+    parts: Sequence[PlannedPart]
+    locks: dict[Hashable, bool] | None
+    """Partition locks held by this commit, by partition. None after they are released."""
+    deadline: float = 0.0
+    is_over: bool = False
+    correlation_id: int = 0
+    answer: bytes = b""
+    """The coordinator's response."""
+    changed: Sequence[PlannedPart] = ()
+    """Partitions whose change must be stored before the client gets its response."""
+    _appends: Sequence[Promise[None]] = ()
+
+    def send(self, frame: memoryview) -> None:
+        """Send the planned request to the coordinator."""
+        self.services.gate.enter(self.group.doors, self.interrupted)
+        self.correlation_id = int.from_bytes(frame[8:12], "big", signed=True)
+        entries, fields, may_append = [], [], False
+        for part in self.parts:
+            is_individual = part.commit.done is not None
+            entries.append(part.entry)
+            fields.append((part.offset, part.epoch, final_nul(part.entry[4]) if is_individual else None))
+            may_append = may_append or is_individual or bool(part.held.ranges)
+        sent = commit_frames.rewritten(frame, self.request.version, entries, fields)
+        if may_append:  # once the coordinator has accepted it
+            self.services.journal.coming.begin(self, self.services.timers.now())
+        self.connection.to_broker_at_once(self.correlation_id, self, sent)
+
+    # The coordinator's response
+
+    def came(self, frame: memoryview) -> None:
+        """See interfaces.AwaitedAnswer."""
+        coming = self.services.journal.coming
+        if self.is_over:
+            coming.end(self, self.services.timers.now())
+            return
+        self.answer = bytes(frame)
+        try:
+            self._apply(self._accepted())
+        except BaseException:
+            self._end()
+            raise
+        finally:
+            coming.end(self, self.services.timers.now())
+            self._leave()
+        if not self.changed:
+            self._finish(NO_ERROR)
+            return
+        self._appends = list(self.group.appends)
+        self._look()
+        if not self.is_over:
+            self.others.watch(self)
+
+    def lost(self) -> None:
+        """See interfaces.AwaitedAnswer."""
+        self.services.journal.coming.end(self, self.services.timers.now())
+        self._forget_marks()
+        self._leave()
+        self._end()
+
+    def _accepted(self) -> Sequence[PlannedPart]:
+        """Return the partitions that the coordinator has committed."""
+        figures = self.services.figures
+        if commit_frames.accepted(self.answer, self.request.version, len(self.parts)):
+            for part in self.parts:
+                figures.took(NO_ERROR, is_individual=part.commit.done is not None)
+            return self.parts
+        codes, found = codes_of(self._decoded()), []
+        for part in self.parts:
+            code = ErrorCode.of(codes.get((part.entry[0], part.place.partition), ErrorCode.UNKNOWN_SERVER_ERROR))
+            figures.took(code, is_individual=part.commit.done is not None)
+            if code == NO_ERROR:
+                found.append(part)
+            elif code not in DEFINITE:
+                part.held.mark_unknown()
+        return found
+
+    def _decoded(self) -> messages.OffsetCommitResponse:
+        answer: messages.OffsetCommitResponse
+        _, answer = frames.decode_response(self.request.key, self.request.version, memoryview(self.answer)[4:])
+        return answer
+
+    def _apply(self, accepted: Sequence[PlannedPart]) -> None:
+        audit, changes, changed, told = self.services.audit, [], [], []
+        for part in accepted:
+            entry, place, held, commit, offset, _, _ = part
+            before = held.mark if held.is_mark_known else None
+            change = held.accepted(commit, offset, epoch_of(held, entry[2], entry[3], offset))
+            if change:
+                changes.append(StoredChange(place, held, change, entry[3], self.member_id))
+            if change or commit.done is not None:
+                changed.append(part)
+            if audit is not None:
+                told.append(AcceptedCommit(place, held, change, before))
+        self.changed = changed
+        store(self.services, self.group, changes)
+        if audit is not None:
+            audit.committed(self.group, self.member_id, told)
+
+    # Stored
+
+    def _look(self) -> None:
+        """Finish when every append that was in flight for the group has ended. Usually the last one ends last."""
+        if self.is_over:
+            return
+        for append in reversed(self._appends):
+            if not append.done:
+                connection = self.connection.owner
+                append.on_settled(partial(connection.call_soon, self._look), self.services.state_owner)
+                return
+        for append in self._appends:
+            code = outcome_of(append)
+            if code != NO_ERROR:
+                self._finish(code)
+                return
+        self._finish(NO_ERROR)
+
+    def overdue(self) -> None:
+        """Respond with 15 because the appends took too long. They continue."""
+        if not self.is_over:
+            self._finish(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def _finish(self, code: ErrorCode) -> None:
+        """Respond to the client, unless the lease has ended: another proxy may own the group and hold other ranges."""
+        if self.services.gate.lease():
+            self._answer(code)
+        else:
+            Task(self._once_leased(code), self._waited, self.connection.owner).start()
+
+    async def _once_leased(self, code: ErrorCode) -> None:
+        """Wait for a bounded time until the lease is renewed (see OwnedApi), then respond."""
+        timers, gate = self.services.timers, self.services.gate
+        deadline = timers.now() + HOLD_MAX_S
+        while not (self.is_over or gate.lease() or timers.now() >= deadline):
+            await gate_change(self.services, deadline)
+        if gate.lease():
+            self._answer(code)
+        else:
+            self._refuse()
+
+    def _waited(self, task: Task[None]) -> None:
+        if isinstance(task.error, Exception):
+            self.connection.owner.failed(task.error)
+
+    # The response to the client
+
+    def _answer(self, code: ErrorCode) -> None:
+        if self.is_over:
+            return
+        self._end()
+        if code != NO_ERROR:
+            self.answer = self._with_code(code)
+        self.connection.answer_at_once(self.answer)
+
+    def _with_code(self, code: ErrorCode) -> bytes:
+        """Return the coordinator's response with this code in the partitions that could not be stored."""
+        answer = self._decoded()
+        changed = {(part.entry[0], part.place.partition) for part in self.changed}
+        for topic in answer.topics or ():
+            for entry in topic.partitions or ():
+                if (name_or_id(topic), entry.partition_index) in changed:
+                    entry.error_code = code
+        return bytes(frames.response(self.request.key, self.request.version, self.correlation_id, answer))
+
+    def interrupted(self) -> None:
+        """Refuse the request because this proxy lost the group. Its appends may or may not be stored."""
+        if self.is_over:
+            return
+        if self.locks is not None:
+            self._forget_marks()
+            self._leave()
+        self.connection.owner.call_soon(self._refuse)
+
+    def _refuse(self) -> None:
+        """Respond with 15 for every partition."""
+        if self.is_over:
+            return
+        self._end()
+        response = messages.OffsetCommitResponse
+        found: dict[str | bytes, list[messages.OffsetCommitResponse.OffsetCommitResponsePartition]] = {}
+        for part in self.parts:
+            entry = response.OffsetCommitResponsePartition(
+                partition_index=part.place.partition, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE
+            )
+            found.setdefault(part.entry[0], []).append(entry)
+        topics = [
+            response.OffsetCommitResponseTopic(
+                name="" if isinstance(topic, bytes) else topic,
+                topic_id=topic if isinstance(topic, bytes) else ZERO_UUID,
+                partitions=entries,
+            )
+            for topic, entries in found.items()
+        ]
+        message = response(topics=topics)
+        answer = frames.response(self.request.key, self.request.version, self.correlation_id, message)
+        self.connection.answer_at_once(bytes(answer))
+
+    def _end(self) -> None:
+        self.is_over = True
+        self.others.forget(self)
+        self.services.gate.leave(self.group.doors, self.interrupted)
+
+    def _leave(self) -> None:
+        """Release the partition locks."""
+        locks, self.locks = self.locks, None
+        if locks is not None:
+            self.services.locks.leave(locks)
+
+    def _forget_marks(self) -> None:
+        for part in self.parts:
+            part.held.mark_unknown()

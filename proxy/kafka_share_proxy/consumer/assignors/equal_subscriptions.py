@@ -1,0 +1,125 @@
+"""Sticky assignment where all members subscribe to the same topics (AbstractStickyAssignor, constrained case).
+
+How it works. With P partitions and M members, each member gets the minimum of P // M partitions, and P % M members get
+the maximum, which is one more. Each member keeps its previous partitions: up to the maximum while fewer than P % M
+members have it, else up to the minimum. The remaining partitions are distributed round-robin, in order of topic and
+partition number, first to members below the minimum and then to those at it. Where racks matter (KIP-881), no member
+keeps a partition without a replica in its rack, and the remaining partitions go first to members in a replica's rack,
+as far as possible.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from kafka_share_proxy.consumer.assignors.interface import Assigned, PartitionCounts
+from kafka_share_proxy.consumer.assignors.previous_owners import PreviousOwners
+from kafka_share_proxy.consumer.assignors.racks import ANYWHERE, Nearness
+from kafka_share_proxy.wire.values import TopicPartition
+
+
+class EqualSubscriptions:
+    """One assignment to members that all subscribe to the same topics."""
+
+    def __init__(self, counts: PartitionCounts, previous: PreviousOwners, near: Nearness = ANYWHERE) -> None:
+        self._counts = counts
+        self._near = near
+        self._previous = previous
+        total = sum(counts.values())
+        self._minimum, self._above_minimum_max = divmod(total, len(previous.owned))
+        self._maximum = self._minimum + (self._above_minimum_max > 0)
+        self._above_minimum = 0
+        """Number of members that have more than the minimum so far."""
+        self._below: list[str] = []
+        """Members below the minimum, and at first any whose kept partitions may reach it."""
+        self._at_minimum: list[str] = []
+        """Members at the minimum that may still get one more."""
+        self._given_up: dict[TopicPartition, str] = {}
+        """Partitions that their previous owner does not keep, and that owner."""
+        self.assigned: Assigned = {}
+        self.moving: dict[TopicPartition, str] = {}
+        """New owner of each partition that changes its owner. A cooperative member must release the partition first."""
+
+    def assign(self) -> Assigned:
+        """Compute `assigned` and `moving`, and return `assigned`."""
+        for member_id, owned in self._previous.owned.items():
+            mine = [each for each in owned if each not in self._previous.claimed_twice]
+            mine.sort(key=lambda each: (each.partition, each.topic))
+            self._keep(member_id, [each for each in mine if not self._near.is_far(member_id, each)])
+            self._given_up.update((each, member_id) for each in mine if self._near.is_far(member_id, each))
+        self._below.sort()
+        self._at_minimum.sort()
+        self._give_out()
+        return self.assigned
+
+    def _keep(self, member_id: str, owned: list[TopicPartition]) -> None:
+        room_above = self._above_minimum < self._above_minimum_max
+        if len(owned) < self._minimum:
+            kept = len(owned)
+            self._below.append(member_id)
+        elif len(owned) >= self._maximum and room_above:
+            kept = self._maximum
+            self._above_minimum += 1
+            if self._above_minimum == self._above_minimum_max:
+                self._at_minimum.clear()
+        else:
+            kept = self._minimum
+            if room_above:
+                self._at_minimum.append(member_id)
+        self.assigned[member_id] = owned[:kept]
+        self._given_up.update(dict.fromkeys(owned[kept:], member_id))
+
+    def _give_out(self) -> None:
+        kept = {each for partitions in self.assigned.values() for each in partitions}
+        left = self._near.rarest_first([each for each in self._all_partitions() if each not in kept])
+        if self._near.matters:
+            left = self._give_within_racks(left)
+        for partition, member_id in zip(left, self._takers(), strict=False):
+            self._give(partition, member_id)
+
+    def _give(self, partition: TopicPartition, member_id: str) -> None:
+        self.assigned[member_id].append(partition)
+        if partition in self._previous.claimed_twice or self._given_up.get(partition, member_id) != member_id:
+            self.moving[partition] = member_id
+
+    def _give_within_racks(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """Assign round-robin to nearby members below the minimum, then to nearby ones at it.
+
+        Return the unassigned rest.
+        """
+        left, position = [], 0
+        for partition in partitions:
+            at = self._near.next_one(partition, self._below, position)
+            if at is not None:
+                member_id = self._below[at]
+                position = at + 1
+                self._give(partition, member_id)
+                if len(self.assigned[member_id]) >= self._minimum:
+                    position = at
+                    del self._below[at]
+                    if self._above_minimum < self._above_minimum_max:
+                        self._at_minimum.append(member_id)
+            elif (at := self._near.next_one(partition, self._at_minimum, 0)) is not None:
+                self._give(partition, self._at_minimum.pop(at))
+                self._above_minimum += 1
+                if self._above_minimum == self._above_minimum_max:
+                    self._at_minimum.clear()
+            else:
+                left.append(partition)
+        return left
+
+    def _takers(self) -> Iterator[str]:
+        """Yield the members below the minimum round-robin until all have it, then each member at the minimum once."""
+        below, at_minimum = list(self._below), deque(self._at_minimum)
+        while below:
+            for member_id in tuple(below):
+                yield member_id
+                if len(self.assigned[member_id]) == self._minimum:
+                    below.remove(member_id)
+                    at_minimum.append(member_id)
+        yield from at_minimum
+
+    def _all_partitions(self) -> Iterator[TopicPartition]:
+        for topic in sorted(self._counts):
+            yield from (TopicPartition(topic, number) for number in range(self._counts[topic]))

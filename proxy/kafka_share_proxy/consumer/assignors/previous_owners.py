@@ -1,0 +1,83 @@
+"""Previous owners of partitions, from the claims of all members (AbstractStickyAssignor.allSubscriptionsEqual).
+
+If two members claim the same partition, the one with the later generation owns it. If the generations are equal,
+neither member owns it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from kafka_share_proxy.consumer.assignors.hash_order import string_order
+from kafka_share_proxy.consumer.assignors.interface import Assigned, Members, PartitionCounts
+from kafka_share_proxy.consumer.group_protocol import NO_GENERATION, GroupSubscription
+from kafka_share_proxy.wire.values import TopicPartition
+
+Claim = tuple[tuple[TopicPartition, ...], int | None]
+"""Partitions that a member claims, and the generation of the claim (None: not in the subscription)."""
+ClaimOf = Callable[[GroupSubscription], Claim]
+
+
+@dataclass(slots=True)
+class PreviousOwners:
+    """Previous owners of existing partitions, after conflicting claims are settled."""
+
+    owned: Assigned = field(default_factory=dict)
+    """Partitions that each member owned, by member id in HashMap order. Contains every member."""
+    claimed_twice: set[TopicPartition] = field(default_factory=set)
+    """Partitions claimed by several members of one generation."""
+    latest_generation: int = NO_GENERATION
+    claims: dict[str, Claim] = field(default_factory=dict)
+    """Unchanged claim of each member, by member id."""
+
+
+def previous_owners(counts: PartitionCounts, members: Members, claim_of: ClaimOf) -> PreviousOwners:
+    """Settle the claims of all members. Claims on partitions that do not exist are dropped (Java would assign them)."""
+    found = PreviousOwners()
+    owner: dict[TopicPartition, str] = {}
+    for member_id in string_order(members):
+        claim = found.claims[member_id] = claim_of(members[member_id])
+        found.latest_generation = max(found.latest_generation, _generation(claim[1]))
+        found.owned[member_id] = []
+        for partition in claim[0]:
+            if partition.partition < counts.get(partition.topic, 0):
+                _settle(found, owner, members, member_id, partition)
+    return found
+
+
+def _settle(
+    found: PreviousOwners, owner: dict[TopicPartition, str], members: Members, member_id: str, partition: TopicPartition
+) -> None:
+    mine = _generation(found.claims[member_id][1])
+    other = owner.get(partition)
+    # Java compares with the generation in the other member's subscription, not with the one in its user data.
+    theirs = NO_GENERATION if other is None else members[other].generation
+    if other is not None and mine < theirs:
+        return
+    if other is not None and partition in found.owned[other]:
+        found.owned[other].remove(partition)
+    owner[partition] = member_id
+    if other is not None and mine == theirs:
+        found.claimed_twice.add(partition)
+    else:
+        found.owned[member_id].append(partition)
+
+
+def earlier_claims(found: PreviousOwners) -> dict[TopicPartition, str]:
+    """Return the last owner of each partition in a generation before the latest. It may go back to that member."""
+    claims: dict[TopicPartition, tuple[str, int]] = {}
+    for member_id, partition, generation in _outdated(found):
+        if partition not in claims or generation > claims[partition][1]:
+            claims[partition] = (member_id, generation)
+    return {partition: member_id for partition, (member_id, _) in claims.items()}
+
+
+def _outdated(found: PreviousOwners) -> Iterator[tuple[str, TopicPartition, int]]:
+    for member_id, (partitions, generation) in found.claims.items():
+        if _generation(generation) < found.latest_generation:
+            yield from ((member_id, partition, _generation(generation)) for partition in partitions)
+
+
+def _generation(claimed: int | None) -> int:
+    return NO_GENERATION if claimed is None else claimed

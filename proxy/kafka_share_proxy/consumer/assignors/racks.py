@@ -1,0 +1,72 @@
+"""Racks of members and replicas (KIP-881): partitions go to members in a replica's rack where racks matter."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from kafka_share_proxy.consumer.assignors.interface import Members, PartitionCounts
+from kafka_share_proxy.consumer.partitions import Partitions
+from kafka_share_proxy.wire.values import TopicPartition
+
+Racks = Mapping[TopicPartition, frozenset[str]]
+"""Racks of each partition's replicas, for partitions whose racks are known."""
+NOWHERE: frozenset[str] = frozenset()
+
+
+def racks_of_members(members: Members) -> dict[str, str]:
+    """Return the rack of each member that has one, by member id."""
+    return {member_id: each.rack for member_id, each in members.items() if each.rack}
+
+
+def racks_matter(of_members: Iterable[str], partitions: Collection[TopicPartition], racks: Racks) -> bool:
+    """Return True if racks affect the assignment (AbstractPartitionAssignor.useRackAwareAssignment).
+
+    That is the case if a member is in a rack with replicas, and some partition lacks a replica in a rack where others
+    have one.
+    """
+    places = [racks.get(each, NOWHERE) for each in partitions]
+    everywhere = NOWHERE.union(*places)
+    return not everywhere.isdisjoint(of_members) and any(each != everywhere for each in places)
+
+
+def all_partitions(counts: Mapping[str, int]) -> Partitions:
+    """Return all partitions of topics with these partition counts."""
+    return frozenset(TopicPartition(topic, number) for topic, count in counts.items() for number in range(count))
+
+
+class Nearness:
+    """Nearness of members to partitions by rack, for a sticky assignment (AbstractStickyAssignor.RackInfo)."""
+
+    def __init__(self, counts: PartitionCounts, members: Members, racks: Racks) -> None:
+        partitions = all_partitions(counts)
+        self._rack_of = racks_of_members(members)
+        self.matters = racks_matter(self._rack_of.values(), partitions, racks)
+        """True if racks affect the assignment. If False, no member is far from any partition."""
+        self._racks = racks if self.matters else {}
+        self._standing = Counter(self._rack_of.values())
+
+    def is_far(self, member_id: str, partition: TopicPartition) -> bool:
+        """Return True if the member is in a rack without a replica of the partition."""
+        return self.matters and member_id in self._rack_of and not self._is_near(member_id, partition)
+
+    def rarest_first(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """Sort partitions by the number of members in the racks of their replicas, fewest first."""
+        if not self.matters:
+            return partitions
+        return sorted(partitions, key=lambda each: sum(self._standing[rack] for rack in self._racks.get(each, NOWHERE)))
+
+    def next_one(self, partition: TopicPartition, members: Sequence[str], begin: int) -> int | None:
+        """Return the index of the next member near to the partition, searching round-robin from `begin`, or None."""
+        for step in range(len(members)):
+            at = (begin + step) % len(members)
+            if self._is_near(members[at], partition):
+                return at
+        return None
+
+    def _is_near(self, member_id: str, partition: TopicPartition) -> bool:
+        return self._rack_of.get(member_id) in self._racks.get(partition, NOWHERE)
+
+
+ANYWHERE = Nearness({}, {}, {})
+"""Nearness without effect, for unknown racks."""

@@ -1,0 +1,181 @@
+"""Sticky assignment where members subscribe to different topics (AbstractStickyAssignor, general case).
+
+How it works. Each member keeps its valid partitions. Each partition without an owner goes to the member with the
+fewest. Then partitions move one by one from members with more to members with fewer, until no move helps. If the result
+is not more balanced than before the moves, they are undone. Racks apply to the partitions that members keep and to
+those without an owner, but not to the moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from kafka_share_proxy.consumer.assignors.interface import Assigned, Members, PartitionCounts
+from kafka_share_proxy.consumer.assignors.partition_movements import PartitionMovements
+from kafka_share_proxy.consumer.assignors.previous_owners import PreviousOwners, earlier_claims
+from kafka_share_proxy.consumer.assignors.racks import ANYWHERE, Nearness
+from kafka_share_proxy.wire.values import TopicPartition
+
+
+class UnequalSubscriptions:
+    """One assignment to members that subscribe to different topics."""
+
+    def __init__(
+        self, counts: PartitionCounts, members: Members, previous: PreviousOwners, near: Nearness = ANYWHERE
+    ) -> None:
+        self._counts = counts
+        self._near = near
+        self._topics = {member_id: _existing(members[member_id].topics, counts) for member_id in previous.owned}
+        self._subscribers: dict[str, list[str]] = {topic: [] for topic in counts}
+        for member_id, topics in self._topics.items():
+            for topic in topics:
+                self._subscribers[topic].append(member_id)
+        self._earlier = earlier_claims(previous)
+        self._previous = previous
+        self._movements = PartitionMovements()
+        self.assigned: Assigned = {}
+        self._owner: dict[TopicPartition, str] = {}
+        self._participants: list[str] = []
+        """Members that can receive or give up any partition."""
+        self._balanced: bool | None = None
+        """True if no move helps. None: to be computed again."""
+
+    def assign(self) -> Assigned:
+        """Compute and return `assigned`."""
+        lost_some = self._keep_valid()
+        everything = self._all_partitions()
+        unassigned = [each for each in everything if each not in self._owner]
+        began_empty = not self._owner
+        self._give_out(unassigned)
+        self._participants = [member_id for member_id in self.assigned if self._can_change(member_id)]
+        everything, unassigned = self._movable(everything), self._movable(unassigned)
+        before = {member_id: list(partitions) for member_id, partitions in self.assigned.items()}
+        if not lost_some:
+            self._improve(unassigned)
+        if self._improve(everything) and not began_empty and not self._is_better_than(before):
+            self.assigned = before
+        return self.assigned
+
+    def _keep_valid(self) -> bool:
+        """Keep valid partitions. Return True if a member lost one, by its subscription or its rack."""
+        dropped = False
+        for member_id, owned in self._previous.owned.items():
+            kept = [
+                each
+                for each in owned
+                if each.topic in self._topics[member_id] and not self._near.is_far(member_id, each)
+            ]
+            dropped |= len(kept) < len(owned)
+            self.assigned[member_id] = kept
+            self._owner.update(dict.fromkeys(kept, member_id))
+        return dropped
+
+    def _all_partitions(self) -> list[TopicPartition]:
+        """Return all partitions. Topics with few subscribers are first because there is little choice."""
+        topics = sorted(self._counts, key=lambda topic: (len(self._subscribers[topic]), topic))
+        return [TopicPartition(topic, number) for topic in topics for number in range(self._counts[topic])]
+
+    def _movable(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        return [each for each in partitions if len(self._subscribers[each.topic]) > 1]
+
+    def _least_loaded(self, subscribers: Iterable[str]) -> str:
+        return min(subscribers, key=lambda member_id: (len(self.assigned[member_id]), member_id))
+
+    def _give_out(self, partitions: list[TopicPartition]) -> None:
+        """Assign partitions to nearby members where possible, then the others."""
+        far = []
+        for partition in partitions:
+            near = [each for each in self._subscribers[partition.topic] if not self._near.is_far(each, partition)]
+            if near:
+                self._give(partition, near)
+            else:
+                far.append(partition)
+        for partition in far:
+            self._give(partition, self._subscribers[partition.topic])
+
+    def _give(self, partition: TopicPartition, subscribers: Iterable[str]) -> None:
+        taker = self._least_loaded(subscribers)
+        self.assigned[taker].append(partition)
+        self._owner[partition] = taker
+
+    def _improve(self, partitions: list[TopicPartition]) -> bool:
+        """Make useful moves in several rounds. Return True if any partition moved."""
+        anything = False
+        while self._improve_once(partitions):
+            anything = True
+        return anything
+
+    def _improve_once(self, partitions: list[TopicPartition]) -> bool:
+        moved = False
+        for partition in partitions:
+            if self._is_balanced():
+                break
+            taker = self._better_owner(partition)
+            if taker is not None:
+                self._move(partition, taker)
+                moved = True
+        return moved
+
+    def _better_owner(self, partition: TopicPartition) -> str | None:
+        """Return the member to which a partition should move, or None.
+
+        That is its owner of an earlier generation, or else the subscriber with the fewest partitions. The new owner
+        must have at least two partitions fewer than the current one.
+        """
+        load = len(self.assigned[self._owner[partition]])
+        subscribers = self._subscribers[partition.topic]
+        earlier = self._earlier.get(partition)
+        # Java does not check that the earlier owner still subscribes, and may assign it an unsubscribed topic.
+        if earlier in subscribers and load > len(self.assigned[earlier]) + 1:
+            return earlier
+        taker = self._least_loaded(subscribers)
+        return taker if load > len(self.assigned[taker]) + 1 else None
+
+    def _move(self, wanted: TopicPartition, taker: str) -> None:
+        partition = self._movements.better_choice(wanted, self._owner[wanted], taker)
+        giver = self._owner[partition]
+        self._movements.moved(partition, giver, taker)
+        self.assigned[giver].remove(partition)
+        self.assigned[taker].append(partition)
+        self._owner[partition] = taker
+        self._balanced = None
+
+    def _is_balanced(self) -> bool:
+        if self._balanced is None:
+            self._balanced = self._look_whether_balanced()
+        return self._balanced
+
+    def _look_whether_balanced(self) -> bool:
+        """Return True if no member could receive a partition from one that has at least two more."""
+        loads = {member_id: len(self.assigned[member_id]) for member_id in self._participants}
+        if not loads or min(loads.values()) >= max(loads.values()) - 1:
+            return True
+        fullest: dict[str, int] = {}
+        for partition, owner in self._owner.items():
+            fullest[partition.topic] = max(fullest.get(partition.topic, 0), loads.get(owner, 0))
+        return all(
+            fullest.get(topic, 0) <= load + 1 for member_id, load in loads.items() for topic in self._topics[member_id]
+        )
+
+    def _can_change(self, member_id: str) -> bool:
+        most = sum(self._counts[topic] for topic in self._topics[member_id])
+        assigned = self.assigned[member_id]
+        return len(assigned) < most or any(len(self._subscribers[each.topic]) > 1 for each in assigned)
+
+    def _is_better_than(self, before: Assigned) -> bool:
+        return balance_score(map(len, self._of_participants(self.assigned))) < balance_score(
+            map(len, self._of_participants(before))
+        )
+
+    def _of_participants(self, assigned: Assigned) -> Iterator[list[TopicPartition]]:
+        return (assigned[member_id] for member_id in self._participants)
+
+
+def balance_score(loads: Iterable[int]) -> int:
+    """Return the sum of the load differences over all pairs of members. 0 is perfect balance."""
+    ascending = sorted(loads)
+    return sum(load * (2 * place - len(ascending) + 1) for place, load in enumerate(ascending))
+
+
+def _existing(topics: Iterable[str], counts: PartitionCounts) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(topic for topic in topics if topic in counts))

@@ -1,0 +1,136 @@
+"""Assignor `weighted-sticky`: view partitions are balanced by the weights of their slots (consumer/README.md rule 47).
+
+How it works. A fresh assignment, heaviest partition first to the lightest member and then improved by moves and swaps,
+shows which balance is possible. Then members keep their partitions, give up those that exceed that balance by over 5 %,
+and partitions are moved or swapped only until it is reached. There are three ways to give up: nothing first, few
+partitions, or light ones. In the fresh assignment each member gets the part that overlaps most with its partitions. Of
+all these candidates the one with the fewest revocations is used.
+
+Rebalances end. A rebalance that revokes is followed by another, which finds the revoked partitions without an owner. It
+may revoke fewer than these, or change to the fresh assignment, from which the one after it revokes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from kafka_share_proxy.consumer.assignors.interface import Assigned, Members, PartitionCounts, SlotWeights
+from kafka_share_proxy.consumer.assignors.member_loads import MemberLoads
+from kafka_share_proxy.consumer.assignors.member_order import static_members_first
+from kafka_share_proxy.consumer.assignors.previous_owners import Claim, previous_owners
+from kafka_share_proxy.consumer.assignors.racks import Racks, all_partitions
+from kafka_share_proxy.consumer.assignors.sticky_assignor import CooperativeStickyAssignor, changing_hands
+from kafka_share_proxy.consumer.deadlines import RebalanceProtocol
+from kafka_share_proxy.consumer.group_protocol import NO_GENERATION, GroupSubscription
+from kafka_share_proxy.consumer.partitions import Partitions
+from kafka_share_proxy.wire.values import TopicPartition
+
+SLACK = 1.05
+"""Factor by which the balance may miss that of a fresh assignment before partitions move. Weights are estimates."""
+GOOD = 1.01
+"""Factor on the mean load within which a fresh assignment is not improved further."""
+
+
+class WeightedStickyAssignor:
+    """Cooperative: a partition that changes hands is assigned to no member until its owner has released it."""
+
+    name = "weighted-sticky"
+    protocol = RebalanceProtocol.COOPERATIVE
+
+    def assign(
+        self,
+        counts: PartitionCounts,
+        members: Members,
+        racks: Racks | None = None,
+        weights: SlotWeights | None = None,
+    ) -> Assigned:
+        """Balance by weight, or like `cooperative-sticky` if no subscribed topic has known weights."""
+        topics = {topic for subscription in members.values() for topic in subscription.topics}
+        counts = {topic: counts[topic] for topic in sorted(topics) if counts.get(topic)}
+        shares = {topic: _shares(count, (weights or {}).get(topic, ())) for topic, count in counts.items()}
+        if not any(shares.values()):
+            return CooperativeStickyAssignor().assign(counts, members, racks)
+        assigned = _balanced(counts, members, _weights(counts, shares))
+        for partition, taker in changing_hands(assigned, members).items():
+            assigned[taker].remove(partition)
+        return assigned
+
+    def user_data(self, assigned: Partitions | None, generation: int) -> bytes | None:  # noqa: ARG002 - interface
+        """Return None: the subscription contains the owned partitions and, from version 2 on, their generation."""
+        return None
+
+
+def _shares(count: int, weights: Sequence[float]) -> tuple[float, ...]:
+    """Return the weight of each slot relative to their mean; empty if they do not fit the partitions."""
+    total = sum(weights)
+    usable = 0 < total < math.inf and count % len(weights) == 0 and all(each >= 0 for each in weights)
+    return tuple(each * len(weights) / total for each in weights) if usable else ()
+
+
+def _weights(counts: PartitionCounts, shares: Mapping[str, Sequence[float]]) -> dict[TopicPartition, float]:
+    """Return the weight of each partition. Their mean is 1 in each topic, and all are 1 if weights are not known."""
+    return {
+        each: shares[each.topic][each.partition % len(shares[each.topic])] if shares[each.topic] else 1.0
+        for each in sorted(all_partitions(counts))
+    }
+
+
+def _balanced(counts: PartitionCounts, members: Members, weights: Mapping[TopicPartition, float]) -> Assigned:
+    order = static_members_first(members, members)
+    fresh = MemberLoads(order, members, weights)
+    fresh.give_out()
+    mean = sum(weights.values()) / len(order)
+    fresh.balance(max(mean, *weights.values()) * GOOD, mean / GOOD)
+    heaviest, lightest = fresh.heaviest * SLACK, fresh.lightest / SLACK
+    claims = previous_owners(counts, members, _claim).owned
+    owner = {
+        each: member_id
+        for member_id in order
+        for each in sorted(claims[member_id])
+        if each.topic in members[member_id].topics
+    }
+    candidates = [_matched(fresh.assigned(), owner, members)]
+    for shed, floor in ((math.inf, math.inf), (heaviest, math.inf), (heaviest, lightest)):
+        kept = MemberLoads(order, members, weights)
+        for each, member_id in owner.items():
+            kept.give(member_id, each)
+        kept.shed(shed, floor)
+        kept.give_out()
+        if kept.balance(heaviest, lightest):
+            candidates.append(kept.assigned())
+    unowned = len(weights) - len(owner)
+    ends = [each for each in candidates[1:] if not unowned or _revocations(each, owner) < unowned]
+    return min([*ends, candidates[0]], key=lambda assigned: _revocations(assigned, owner))
+
+
+def _revocations(assigned: Assigned, owner: Mapping[TopicPartition, str]) -> int:
+    """Return how many partitions must be released: the next rebalance finds that many without an owner."""
+    return sum(owner.get(each, name) != name for name, mine in assigned.items() for each in mine)
+
+
+def _matched(assigned: Assigned, owner: Mapping[TopicPartition, str], members: Members) -> Assigned:
+    """Give each member the part that overlaps most with its partitions and matches its subscription.
+
+    Parts go only to members of the same subscription, so that one is left for each.
+    """
+    overlaps = Counter((name, owner[each]) for name, mine in assigned.items() for each in mine if each in owner)
+    free, found = dict.fromkeys(assigned), Assigned()
+    for (part, taker), _ in sorted(overlaps.items(), key=lambda item: (-item[1], item[0])):
+        if part in free and taker not in found and _alike(members, part, taker):
+            found[taker] = assigned[part]
+            del free[part]
+    for taker in [name for name in assigned if name not in found]:
+        part = next(each for each in free if _alike(members, each, taker))
+        found[taker] = assigned[part]
+        del free[part]
+    return found
+
+
+def _alike(members: Members, one: str, other: str) -> bool:
+    return set(members[one].topics) == set(members[other].topics)
+
+
+def _claim(subscription: GroupSubscription) -> Claim:
+    return subscription.owned, None if subscription.generation == NO_GENERATION else subscription.generation

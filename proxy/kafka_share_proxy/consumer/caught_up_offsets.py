@@ -1,0 +1,99 @@
+"""Committed offset and metadata of a partition that two flows read.
+
+How it works. The committed offset is the one below which everything is processed, so that any other consumer starts
+there and misses no record. The progress of the main flow is stored above it as a range of `ic/1`, the offsets that the
+child has yet to read as `pr`. Each flow has its own offset; both are stored in one commit, which is atomic
+(consumer/README.md rules 36-38).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kafka_share_proxy.consumer.partitions import Flow, OffsetAndMetadata
+from kafka_share_proxy.offsets.commit_text import write_commit_text
+from kafka_share_proxy.offsets.ledger import BROKER_METADATA_MAX, OffsetLedger
+from kafka_share_proxy.offsets.ranges import OffsetRanges, OffsetSpan
+
+
+@dataclass(slots=True)
+class CaughtUpOffsets:
+    """Offsets of one partition that two flows read."""
+
+    mark: int
+    """Offset below which everything is processed."""
+    done: OffsetRanges
+    """Ranges processed above `mark` when the child was started or cut, without the later progress of either flow."""
+    behind: tuple[OffsetSpan, ...]
+    """Ranges that the child reads, ascending."""
+    main_from: int
+    """Offset at which the main flow started."""
+    user_text: str | None = None
+    committed: dict[Flow, int] = field(default_factory=dict)
+    """Committed offset of each flow."""
+
+    def __post_init__(self) -> None:
+        """Start with nothing committed by either flow."""
+        self.committed = {Flow.MAIN: self.main_from, Flow.CHILD: self.mark}
+
+    @property
+    def is_finished(self) -> bool:
+        """True if the child's commits have reached the end of its ranges."""
+        return not self.left(self.committed[Flow.CHILD])
+
+    def left(self, child: int) -> tuple[OffsetSpan, ...]:
+        """Return the ranges that the child still has to read if its next offset is `child`."""
+        return tuple(OffsetSpan(max(child, each.start), each.end) for each in self.behind if child < each.end)
+
+    def flow_of(self, offset: int, child: int) -> Flow:
+        """Return the flow to which a commit of this offset belongs.
+
+        The end of the child's ranges may be where the main flow started. It belongs to the child only once the child
+        has reached it.
+        """
+        end = self.behind[-1].end if self.behind else self.mark
+        return Flow.CHILD if offset < end or (offset == end <= child) else Flow.MAIN
+
+    def commit(self, offset: int, flow: Flow) -> OffsetAndMetadata:
+        """Return what to commit when one flow's offset advances and the other flow's committed offset stays."""
+        if offset < self.mark:
+            return OffsetAndMetadata(offset, self.user_text or "")  # the application wants to read again
+        self.committed[flow] = offset
+        return self.now()
+
+    def now(self) -> OffsetAndMetadata:
+        """Return what to commit for both flows."""
+        child, main = self.committed[Flow.CHILD], self.committed[Flow.MAIN]
+        done = self.done.copy()
+        if main > self.main_from:
+            done.merge(self.main_from, main)
+        for each in self.behind:
+            if child > each.start:
+                done.merge(each.start, min(child, each.end))
+        left = self.left(child)
+        mark = done.absorb(self.mark)[0]
+        return OffsetAndMetadata(mark, _text(mark, done, left, self.user_text))
+
+    def cut(self, end: int) -> None:
+        """End the child's ranges and `done` at `end`: the main flow reads everything above it, processed or not."""
+        before = (OffsetSpan(each.start, min(each.end, end)) for each in self.behind if each.start < end)
+        self.behind = tuple(before)
+        self.done = OffsetRanges((each.start, min(each.end, end)) for each in self.done if each.start < end)
+        self.mark = min(self.mark, end)
+        self.main_from = end
+        self.committed = {Flow.MAIN: end, Flow.CHILD: min(self.committed[Flow.CHILD], end)}
+
+
+def _text(mark: int, done: OffsetRanges, left: tuple[OffsetSpan, ...], user_text: str | None) -> str:
+    """Return the metadata that fits a broker's limit.
+
+    Ranges have priority; records of omitted ranges are delivered again.
+    """
+    if not left and not done:
+        return user_text or ""
+    shown = left if len(write_commit_text((), left, user_text)) <= BROKER_METADATA_MAX else ()
+    if len(write_commit_text((), shown, user_text)) > BROKER_METADATA_MAX:
+        user_text = None
+    ledger = OffsetLedger(mark, done)
+    ledger.catch_up, ledger.user_text = shown, user_text
+    return ledger.text(BROKER_METADATA_MAX)

@@ -1,0 +1,110 @@
+"""How one commit of many ranges is sent: in one text, in several, or as much as fits (consumer/README.md rule 46).
+
+Theory of operation. A string of Kafka's protocol has 32,767 bytes, and a broker accepts 4,096 characters of metadata by
+default. The proxy accepts every length and adds up the ranges of several commits. So the whole text is sent first, in
+several commits where it is longer than a string. If that is refused with OFFSET_METADATA_TOO_LARGE, the widest ranges
+that a broker accepts are sent, then none. A broker with a higher limit keeps the last of several texts only: what is
+committed is looked up after them, and shows which ranges were added up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kafka_share_proxy.consumer.partitions import OffsetAndMetadata
+from kafka_share_proxy.offsets.commit_text import (
+    PREFIX,
+    CommitText,
+    CommitTextError,
+    fit_commit_text,
+    parse_commit_text,
+    split_commit_text,
+    write_commit_text,
+)
+from kafka_share_proxy.offsets.ledger import BROKER_METADATA_MAX, OUTSTANDING_MAX
+from kafka_share_proxy.offsets.ranges import OffsetRanges, OffsetSpan
+
+STRING_MAX = 32_767
+"""Bytes of a string in Kafka's protocol."""
+
+
+class CommitTexts:
+    """The texts that are sent for one commit of one partition. Raises ValueError if tokens alone are too long."""
+
+    def __init__(self, wanted: OffsetAndMetadata, *, is_limited: bool) -> None:
+        """Begin with the whole text.
+
+        Args:
+            wanted: offset and metadata to commit.
+            is_limited: the coordinator has refused the whole text of a commit of this partition: begin with what fits.
+        """
+        self.wanted = wanted
+        self.left_out: Sequence[OffsetSpan] = ()
+        """Ranges of the text that are not sent, ascending."""
+        self._text: CommitText | None = None
+        """Parsed where the text is one of ranges and above a broker's default limit."""
+        self._pieces = [wanted.metadata]
+        self._next = 0
+        self._level = 0
+        if len(wanted.metadata) > BROKER_METADATA_MAX and wanted.metadata.startswith(PREFIX):
+            self._read()
+            if is_limited:
+                self.shorten()
+
+    def _read(self) -> None:
+        try:
+            self._text = parse_commit_text(self.wanted.metadata, OUTSTANDING_MAX)
+        except CommitTextError:
+            return  # the coordinator decides
+        self._pieces = split_commit_text(self._text, STRING_MAX)
+
+    @property
+    def present(self) -> str:
+        """The text that is sent next."""
+        return self._pieces[self._next]
+
+    @property
+    def needs_proof(self) -> bool:
+        """True if the text is sent in several parts, which a broker does not add up."""
+        return len(self._pieces) > 1
+
+    def accepted(self) -> bool:
+        """Continue with the next text. Returns: True if that was the last one."""
+        self._next += 1
+        return self._next >= len(self._pieces)
+
+    def shorten(self) -> bool:
+        """Continue with less: what a broker accepts by default, then no ranges.
+
+        Returns: False if the text cannot be made shorter.
+        """
+        if self._text is None or self._level == 2:
+            return False
+        self._level += 1
+        if self._level == 1:
+            text, self.left_out = fit_commit_text(self._text, BROKER_METADATA_MAX)
+        else:
+            text, self.left_out = (
+                write_commit_text((), self._text.catch_up, self._text.user_text),
+                (*self._text.ranges,),
+            )
+        self._pieces, self._next = [text], 0
+        return True
+
+    def judge(self, found: OffsetAndMetadata | None) -> None:
+        """Determine `left_out` from the committed text after several texts were sent."""
+        if self._text is None:
+            return
+        stored = _ranges(found)
+        first = next(iter(self._text.ranges))
+        if first.start in stored or (found is not None and first.end <= found.offset):
+            return  # the first text was added to the last; a string holds only the first ranges
+        above = found.offset if found is not None else 0
+        self.left_out = tuple(each for each in self._text.ranges if each.end > above and each.start not in stored)
+
+
+def _ranges(found: OffsetAndMetadata | None) -> OffsetRanges:
+    try:
+        return parse_commit_text(found.metadata, OUTSTANDING_MAX).ranges if found is not None else OffsetRanges()
+    except CommitTextError:
+        return OffsetRanges()

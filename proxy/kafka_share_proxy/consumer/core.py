@@ -1,0 +1,491 @@
+"""One consumer: application events in, requests and background events out (consumer/README.md rules 1-3).
+
+    core.begin_poll(now); outcome = core.end_poll(now)     # the application's poll
+    core.handle(Commit(call_id, offsets), now)             # any other call
+    for request in core.poll(now): ...                     # send; then on_response(request, outcome, now)
+    core.next_deadline                                     # when to poll it again if nothing happens before
+    core.events()                                          # events for the application
+
+`poll` is due after every event, every response, and at the deadline.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from kafka_share_proxy.consumer import events as told
+from kafka_share_proxy.consumer.assignors.interface import Assignor
+from kafka_share_proxy.consumer.assignors.range_assignor import RangeAssignor
+from kafka_share_proxy.consumer.assignors.round_robin_assignor import RoundRobinAssignor
+from kafka_share_proxy.consumer.assignors.sticky_assignor import CooperativeStickyAssignor, StickyAssignor
+from kafka_share_proxy.consumer.assignors.weighted_sticky_assignor import WeightedStickyAssignor
+from kafka_share_proxy.consumer.catch_up import CatchUp
+from kafka_share_proxy.consumer.classic_membership import ClassicMembership
+from kafka_share_proxy.consumer.classic_messages import MemberIdentity
+from kafka_share_proxy.consumer.commit_requests import CommitRequests
+from kafka_share_proxy.consumer.committed_requests import CommittedRequests
+from kafka_share_proxy.consumer.consumer_membership import ConsumerMembership
+from kafka_share_proxy.consumer.coordinator_requests import CoordinatorRequests
+from kafka_share_proxy.consumer.events import ApplicationEvent, BackgroundEvent, CallDone, ConsumerError
+from kafka_share_proxy.consumer.fetch_requests import FetchedChunk, FetchRequests
+from kafka_share_proxy.consumer.first_positions import FirstPositions
+from kafka_share_proxy.consumer.metadata_requests import MetadataRequests
+from kafka_share_proxy.consumer.offset_requests import OffsetRequests
+from kafka_share_proxy.consumer.options import ConfigurationError, ConsumerOptions
+from kafka_share_proxy.consumer.partitions import Flow, OffsetAndMetadata, Partitions
+from kafka_share_proxy.consumer.positions import Position, Positions
+from kafka_share_proxy.consumer.rebalance_flow import RebalanceFlow
+from kafka_share_proxy.consumer.requests import Outcome, RequestFailure, RetryBackoff, UnsentRequest
+from kafka_share_proxy.consumer.revoke_ledger import RevokeLedger
+from kafka_share_proxy.consumer.slot_commits import SlotCommits
+from kafka_share_proxy.consumer.states import (
+    CoordinatorState,
+    RebalanceState,
+    StateChange,
+    coordinator_trace,
+    rebalance_trace,
+)
+from kafka_share_proxy.consumer.topic_listing import TopicListing
+from kafka_share_proxy.consumer.troubles import Troubles
+from kafka_share_proxy.offsets.ranges import OffsetSpan
+from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
+from kafka_share_proxy.wire.values import TopicPartition
+
+ASSIGNORS: Sequence[Assignor] = (
+    RangeAssignor(),
+    RoundRobinAssignor(),
+    StickyAssignor(),
+    CooperativeStickyAssignor(),
+    WeightedStickyAssignor(),
+)
+ERRORS_MAX = 100
+"""Maximum number of different errors that wait for the application to poll."""
+
+
+class PollOutcome(NamedTuple):
+    """Result of one poll of the application."""
+
+    chunks: list[FetchedChunk]
+    to_be_revoked: Partitions
+    lost: Partitions
+
+
+class ConsumerCore:
+    """The managers of one consumer and the state that they share."""
+
+    def __init__(
+        self,
+        options: ConsumerOptions,
+        *,
+        jitter: Callable[[], float],
+        member_id: str,
+        on_coordinator_state: Callable[[StateChange[CoordinatorState]], None] | None = None,
+        on_rebalance_state: Callable[[StateChange[RebalanceState]], None] | None = None,
+    ) -> None:
+        """Create the managers. No request is sent before `start`.
+
+        Args:
+            options: checked settings.
+            jitter: returns a random number in [-1, 1] for backoffs.
+            member_id: a fresh UUID, for a KIP-848 member.
+            on_coordinator_state: called with every transition.
+            on_rebalance_state: called with every transition.
+        """
+        self.options = options
+        self.coordinator_trace = coordinator_trace(on_coordinator_state)
+        self.rebalance_trace = rebalance_trace(on_rebalance_state)
+        self.positions = Positions()
+        self.ledger = RevokeLedger()
+        self.next_deadline = math.inf
+        self._outbox: list[BackgroundEvent] = []
+        self._subscribed = False
+        self._leave: tuple[int, float] | None = None
+        """Call that waits until the group is left, and the time after which commits no longer delay that."""
+        self._left: int | None = None
+        self._next_auto_commit = -math.inf
+
+        def backoff() -> RetryBackoff:
+            return RetryBackoff(options.retry_backoff_s, options.retry_backoff_max_s, jitter)
+
+        self.troubles = Troubles()
+        self.coordinator = CoordinatorRequests(
+            options.group, self.coordinator_trace, backoff(), options.request_timeout_s, self.troubles
+        )
+        self.metadata = MetadataRequests(
+            options,
+            backoff(),
+            makes_topics=options.allow_auto_create_topics,
+            needs_weights=options.group_protocol == "classic" and WeightedStickyAssignor.name in options.assignors,
+            troubles=self.troubles,
+        )
+        self.listing = TopicListing(options, backoff())
+        self.flow = RebalanceFlow(self.rebalance_trace, options.delay_limits)
+        self.offsets = OffsetRequests(options, self.metadata, self.positions, backoff(), self.troubles)
+        self.fetches = FetchRequests(
+            options, self.metadata, self.positions, self.offsets, backoff, troubles=self.troubles
+        )
+        self.commits = CommitRequests(
+            options, self.coordinator, backoff(), self._who, self._holds, self._fenced, self.troubles
+        )
+        self.committed = CommittedRequests(options, self.coordinator, backoff(), self._who, self.troubles)
+        self.commits.look_up = self.committed.ask
+        self._slots = SlotCommits(options.key_filter, self.commits, self.committed)
+        self.membership = self._membership(backoff(), member_id)
+        self.catch_up = CatchUp(options, self.metadata, self.positions, self.offsets, backoff, self._tell)
+        self._first_positions = FirstPositions(options, self.positions, self._slots, self.offsets, self.catch_up)
+        self._managers = (
+            self.commits, self.committed, self.membership, self.offsets, self.fetches, self.catch_up.fetches,
+            self.metadata, self.listing, self.coordinator,
+        )  # fmt: skip
+
+    def _membership(self, backoff: RetryBackoff, member_id: str) -> ClassicMembership | ConsumerMembership:
+        settled = self.commits.is_settled
+        if self.options.group_protocol == "consumer":
+            return ConsumerMembership(
+                self.options, self.flow, self.coordinator, self.metadata, backoff, settled, member_id
+            )
+        by_name = {each.name: each for each in ASSIGNORS}
+        assignors = [by_name[name] for name in self.options.assignors]
+        return ClassicMembership(self.options, self.flow, self.coordinator, assignors, self.metadata, backoff, settled)
+
+    # Poll by the application
+
+    def start(self, now: float) -> None:
+        """Begin: the network side is running."""
+        self.coordinator.start(now)
+
+    def stop(self, now: float) -> None:
+        """End: the consumer is closed and sends no further request."""
+        self.coordinator.stop(now)
+        self.fetches.clear()
+        self.catch_up.clear()
+
+    def begin_poll(self, now: float) -> None:
+        """Begin a poll of the application.
+
+        Revoked partitions that it did not delay are released, and the records that it received count as processed.
+        """
+        self.coordinator.retry()
+        self.positions.retry()
+        if self._subscribed:
+            self.membership.polled(now)
+        self._auto_commit(now)
+        self._release(self.ledger.begin_poll(), now)
+        self.catch_up.keep_up()
+
+    def begin_poll_quietly(self, now: float) -> bool:
+        """Begin a poll that needs no request to a broker because it releases, commits and joins nothing.
+
+        Returns: False, with nothing changed, if it would. The caller must call `begin_poll` then.
+        """
+        commits = self.options.auto_commit_interval_s is not None and now >= self._next_auto_commit
+        if commits or self.ledger.next or self.coordinator.failed is not None:
+            return False
+        if self._subscribed:
+            if not self.membership.is_polled:
+                return False
+            self.membership.polled(now)
+        self.ledger.begin_poll()
+        return True
+
+    def end_poll(self, _: float, bytes_max: float = math.inf) -> PollOutcome:
+        """Return the buffered chunks, and the partitions to revoke or lost."""
+        to_be_revoked, lost = self.ledger.end_poll()
+        chunks = [chunk for each in self.flows for chunk in each.take(bytes_max)]
+        return PollOutcome(chunks, to_be_revoked, lost)
+
+    @property
+    def waits_for(self) -> str:
+        """Return the states of the coordinator and of the rebalance, for an error message."""
+        states = f"coordinator {self.coordinator_trace.state.value}, rebalance {self.rebalance_trace.state.value}"
+        return f"{states} (a rebalance waits for all members of the group)"
+
+    @property
+    def flows(self) -> tuple[FetchRequests, FetchRequests]:
+        """The buffers of the main flow and of the child."""
+        return self.fetches, self.catch_up.fetches
+
+    def consumed(self, partition: TopicPartition, next_offset: int, flow: Flow = Flow.MAIN) -> None:
+        """Note that the application has received all records of a flow below `next_offset`.
+
+        Automatic commits use this.
+        """
+        if flow is Flow.CHILD:
+            self.catch_up.consumed(partition, next_offset)
+        else:
+            self.positions.consumed(partition, next_offset)
+
+    def processed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetSpan]:
+        """Return the span of offsets delivered to the application by either flow, for partitions that have any.
+
+        It reaches from the lowest delivered offset to one above the highest.
+        """
+        found: dict[TopicPartition, OffsetSpan] = {}
+        for each in partitions:
+            both = Position()
+            for flow in (self.positions.get(each), self.catch_up.positions.get(each)):
+                both.was_processed(None if flow is None else flow.processed)
+            if both.processed is not None:
+                found[each] = both.processed
+        return found
+
+    def to_commit(self, partitions: Partitions) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return what to commit when everything that the application has received is processed."""
+        known = ((each, self.positions.get(each)) for each in sorted(partitions))
+        return {
+            each: self.catch_up.consumed_offset(each, position.offset)
+            if each in self.catch_up
+            else OffsetAndMetadata(position.offset)
+            for each, position in known
+            if position is not None and position.offset is not None
+        }
+
+    def split(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return what to commit for these offsets. Where two flows read, each offset belongs to one of them."""
+        return {each: self.catch_up.split(each, offset) for each, offset in offsets.items()}
+
+    def delay_revoke(self, partitions: Iterable[TopicPartition], now: float) -> bool:
+        """Delay the release by one poll.
+
+        Returns: False if any partition is lost, including by a deadline that has passed.
+
+        Raises:
+            ConfigurationError: offsets are committed automatically, which assumes that polled records are processed.
+            ValueError: a partition is neither to be revoked nor lost; nothing is delayed.
+        """
+        if self.options.auto_commit_interval_s is not None:
+            raise ConfigurationError("delay_revoke needs enable.auto.commit=false: polled is not processed")
+        self._absorb(self.flow.expire(now), now)
+        return self.ledger.delay(partitions)
+
+    # Events
+
+    def handle(self, event: ApplicationEvent, now: float) -> None:
+        """Carry out an application event. Events must be passed in the order of the application's calls.
+
+        Raises:
+            ConfigurationError: a call that needs a group, without one.
+            ValueError: a pattern that is not a valid regular expression.
+        """
+        self._check(event)
+        match event:
+            case told.Subscribe() | told.Assign():
+                self._change_subscription(event, now)
+            case told.LeaveGroup(call_id):
+                self._leave = (call_id, now + self.options.request_timeout_s)
+                self._let_go_of_everything(now)
+                self._read_nothing_but(frozenset())
+            case told.Commit(call_id, offsets):
+                self._absorb(self._slots.commit(offsets, call_id), now)
+            case told.FetchCommitted(call_id, partitions):
+                self._slots.ask(partitions, lambda found: [_done(call_id, found)], call_id)
+            case told.ListOffsets(call_id, timestamps):
+                self.offsets.ask(timestamps, lambda found: [_done(call_id, found)], call_id)
+            case told.AckPartitionsRevoked(_, partitions):
+                self.ledger.regained(partitions)
+                self._release(partitions, now)
+            case told.AckPartitionsAssigned(rebalance_id):
+                self.membership.acknowledge_assigned(rebalance_id, now)
+            case told.UpdateMetadata():
+                self.metadata.request_update()
+            case told.Seek(partition, offset, flow):
+                self._seek(partition, offset, flow)
+            case told.Pause(partitions):
+                self.positions.pause(partitions)
+            case told.Resume(partitions):
+                self.positions.resume(partitions)
+        self.catch_up.keep_up()
+
+    def last_refusal(self, call_id: int) -> ProxyError | None:
+        """Return the error with which the coordinator currently refuses a commit, or None."""
+        return self.commits.last_refusal(call_id)
+
+    def gauges(self) -> dict[str, float]:
+        """Return current values for metrics: number of assigned partitions, and the largest known lag."""
+        positions = [self.positions[each] for each in self.positions.assigned]
+        lags = [each.lag(read_committed=self.options.read_committed) for each in positions]
+        known = [each for each in lags if each is not None]
+        found: dict[str, float] = {"coordinator.assigned.partitions": len(positions)}
+        return found | ({"fetch.manager.records.lag.max": max(known)} if known else {})
+
+    def give_up(self, call_id: int) -> None:
+        """Forget a call whose caller has stopped waiting for the result."""
+        self.commits.give_up(call_id)
+        self.committed.give_up(call_id)
+        self.metadata.drop(self.offsets.give_up(call_id))
+
+    def events(self) -> list[BackgroundEvent]:
+        """Return and clear the events for the application, in order."""
+        events, self._outbox = self._outbox, []
+        return events
+
+    def _seek(self, partition: TopicPartition, offset: int, flow: Flow) -> None:
+        if flow is Flow.MAIN:
+            self.positions.seek(partition, offset)
+        else:
+            self.catch_up.read_again(partition)
+
+    # Requests
+
+    def poll(self, now: float) -> list[UnsentRequest]:
+        """Return the requests to send now and set `next_deadline`."""
+        for event in self._first_positions.find():
+            self._tell(event)
+        self._finish_leaving(now)
+        if self._subscribed and (matching := self.metadata.matching()):
+            self.membership.subscribe(matching)
+        self.catch_up.keep_up()
+        requests: list[UnsentRequest] = []
+        self.next_deadline = math.inf
+        for manager in self._managers:
+            wanted = manager.poll(now)
+            requests += wanted.requests
+            self.next_deadline = min(self.next_deadline, wanted.wake_at)
+            self._absorb(wanted.events, now)
+        if self._leave is not None:
+            self.next_deadline = min(self.next_deadline, self._leave[1])
+        return requests
+
+    def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> None:
+        """Pass the outcome of a request to the manager that sent it."""
+        reports = self.troubles.reports
+        self._absorb(request.sender.on_response(request, outcome, now), now)
+        self.troubles.on_outcome(request, outcome, reports)
+        failed = self.coordinator.failed
+        if failed is not None:
+            self._absorb((*self.commits.fail(failed), *self.committed.fail(failed)), now)
+        if isinstance(outcome, RequestFailure) and not outcome.is_retriable and request.sender is self.metadata:
+            self._absorb(self.offsets.fail(ConsumerError(f"Metadata: {outcome.reason}")), now)
+
+    # Private methods
+
+    def _who(self) -> MemberIdentity:
+        return self.membership.who if self._subscribed else MemberIdentity()
+
+    def _holds(self) -> Partitions | None:
+        return self.membership.holds if self._subscribed else None
+
+    def _fenced(self, who: MemberIdentity, code: ErrorCode, now: float) -> list[BackgroundEvent]:
+        events = self.membership.fenced(who, code, now)
+        self._absorb(events, now)
+        return []
+
+    def _check(self, event: ApplicationEvent) -> None:
+        needs_group = isinstance(event, told.Subscribe | told.Commit | told.FetchCommitted)
+        if needs_group and self.options.group_id is None:
+            raise ConfigurationError(f"{type(event).__name__} needs a group.id")
+        if needs_group:
+            self.coordinator.retry()
+
+    def _change_subscription(self, event: told.Subscribe | told.Assign, now: float) -> None:
+        if isinstance(event, told.Subscribe) and (event.topics or event.pattern):
+            self.metadata.watch(event.topics, event.pattern)
+            if not self._subscribed:
+                self._let_go_of_everything(now)
+                self._read_nothing_but(frozenset())
+            self._subscribed, self._leave = True, None
+            if event.pattern is None:
+                self.membership.subscribe(event.topics)
+            return
+        self._let_go_of_everything(now)
+        if self._subscribed:
+            self._leave = (self._leave or (0, 0.0))[0], now + self.options.request_timeout_s
+        partitions = event.partitions if isinstance(event, told.Assign) else frozenset()
+        self.metadata.watch(self._topics_of(partitions))
+        self._read_nothing_but(partitions)
+
+    def _topics_of(self, partitions: Partitions) -> set[str]:
+        """Return the topics of these partitions, and those under whose names they are committed.
+
+        The proxy creates a view when a Metadata request contains its name.
+        """
+        named = {each.topic for each in partitions}
+        if self.options.group_id is not None:
+            named |= {name.topic for each in partitions for name in self._slots.names(each)}
+        return named
+
+    def _read_nothing_but(self, partitions: Partitions) -> None:
+        """Replace the assigned partitions. All positions are looked up again."""
+        self.fetches.clear()
+        self.catch_up.clear()
+        self.positions.assign(())
+        self.positions.assign(partitions)
+
+    def _let_go_of_everything(self, now: float) -> None:
+        """Commit consumed offsets if commits are automatic, and clear all pending revocations.
+
+        The application has run its rebalance listener before.
+        """
+        if self.options.auto_commit_interval_s is not None:
+            self._absorb(self._slots.commit(self.to_commit(self.positions.assigned)), now)
+        self.ledger.release_all()
+
+    def _finish_leaving(self, now: float) -> None:
+        """Leave the group once commits are complete, because a member that has left cannot commit."""
+        if self._leave is not None and (self.commits.is_idle or now >= self._leave[1]):
+            self._left = self._leave[0]
+            self._leave = None
+            if self._subscribed:
+                self.membership.leave(now, "the consumer unsubscribes")
+                self._subscribed = False
+        if self._left is not None and not self.membership.is_leaving:
+            if self._left:
+                self._outbox.append(CallDone(call_id=self._left))
+            self._left = None
+
+    def _auto_commit(self, now: float) -> None:
+        interval_s = self.options.auto_commit_interval_s
+        if interval_s is not None and now >= self._next_auto_commit:
+            self._next_auto_commit = now + interval_s
+            self._absorb(self._slots.commit(self.to_commit(self.positions.assigned)), now)
+
+    def _release(self, partitions: Partitions, now: float) -> None:
+        if partitions:
+            if self.options.auto_commit_interval_s is not None:
+                self._absorb(self._slots.commit(self.to_commit(partitions)), now)
+            self._drop(partitions)
+            self.membership.acknowledge_revoked(partitions, now)
+
+    def _drop(self, partitions: Partitions) -> None:
+        self.positions.drop(partitions)
+        self.fetches.drop(partitions)
+        self.catch_up.drop(partitions)
+
+    def _absorb(self, events: Iterable[BackgroundEvent], now: float) -> None:
+        """Act on events and queue them for the application."""
+        for event in events:
+            self._tell(event)
+            match event:
+                case told.RevokePartitions():
+                    self.positions.hold_back(event.partitions)
+                    self._release(self.ledger.requested(event.partitions, event.rebalance_id), now)
+                case told.RevokeCancelled():
+                    self.ledger.regained(event.partitions)
+                    self.positions.let_go_on(event.partitions)
+                case told.AssignPartitions() if self._leave is None:
+                    self.positions.assign(event.assigned)
+                case told.PartitionsLost():
+                    self._drop(event.partitions)
+                    self.ledger.lost(event.partitions)
+                    self._absorb(self.commits.abandon(event.partitions), now)
+                case _:
+                    pass
+
+    def _tell(self, event: BackgroundEvent) -> None:
+        """Queue an event, without a duplicate of a queued one: the application may not poll for a long time."""
+        if isinstance(event, told.FetchArrived):
+            if any(isinstance(each, told.FetchArrived) for each in self._outbox):
+                return
+        elif isinstance(event, told.BackgroundError):
+            pending = [str(each.error) for each in self._outbox if isinstance(each, told.BackgroundError)]
+            if str(event.error) in pending or len(pending) >= ERRORS_MAX:
+                return
+        self._outbox.append(event)
+
+
+def _done(call_id: int, found: object) -> CallDone:
+    if isinstance(found, ConsumerError):
+        return CallDone(call_id=call_id, error=found)
+    return CallDone(call_id=call_id, value=found)

@@ -1,0 +1,62 @@
+"""Deadlines for delaying a revocation, by rebalance protocol (consumer/README.md rules 15 and 16)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+
+MARGIN_SHARE = 0.1
+"""Fraction of the rebalance timeout reserved for the requests that give partitions up."""
+MARGIN_MIN_S = 0.5
+MARGIN_SHARE_MAX = 0.5
+"""Maximum margin as a fraction of the rebalance timeout, however short the timeout is."""
+
+
+class RebalanceProtocol(Enum):
+    """Rebalance protocol: which request a delayed revocation withholds, and which timeout ends the delay."""
+
+    EAGER = "eager"
+    """JoinGroup is withheld and the whole group waits, until this member is removed after the rebalance timeout."""
+    COOPERATIVE = "cooperative"
+    """The follow-up JoinGroup is withheld. The group is stable and no member waits for it. When another rebalance
+    begins, the member joins immediately and still lists the withheld partitions as owned.
+    """
+    CONSUMER = "consumer"
+    """The heartbeat still reports the partitions as owned (KIP-848). The rebalance timeout fences this member."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelayLimits:
+    """Limits of a revocation delay, in seconds."""
+
+    max_revoke_delay_s: float = math.inf
+    """Maximum delay by the application; a consumer setting."""
+    rebalance_timeout_s: float = 300.0
+    """Time that the broker waits: max.poll.interval.ms."""
+    margin_s: float | None = None
+    """How long before the broker's timeout partitions are given up. None: the default margin."""
+
+
+def margin(limits: DelayLimits) -> float:
+    """Return the seconds reserved for giving up: a tenth of the rebalance timeout, from 0.5 s to half of it."""
+    wanted = limits.margin_s
+    if wanted is None:
+        wanted = max(MARGIN_MIN_S, MARGIN_SHARE * limits.rebalance_timeout_s)
+    return min(wanted, MARGIN_SHARE_MAX * limits.rebalance_timeout_s)
+
+
+def revoke_deadline(protocol: RebalanceProtocol, learned_at: float, limits: DelayLimits) -> float:
+    """Return when partitions are given up as lost if the application has not released them.
+
+    Args:
+        protocol: rebalance protocol of the membership.
+        learned_at: when the response that revokes them was received: for eager the heartbeat's, for cooperative
+            SyncGroup's, for KIP-848 that of the heartbeat with the smaller assignment.
+        limits: settings.
+
+    Returns: seconds, monotonic; infinity if only the application's own limit applies and it has none.
+    """
+    if protocol is RebalanceProtocol.COOPERATIVE:
+        return learned_at + limits.max_revoke_delay_s
+    return learned_at + min(limits.max_revoke_delay_s, limits.rebalance_timeout_s - margin(limits))

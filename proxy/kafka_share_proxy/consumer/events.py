@@ -1,0 +1,247 @@
+"""Events between the application side and the background side of a consumer (consumer/README.md rule 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from kafka_share_proxy.consumer.partitions import NOTHING, Flow, OffsetAndMetadata, Partitions, shown
+from kafka_share_proxy.offsets.ranges import OffsetSpan
+from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
+from kafka_share_proxy.wire.values import TopicPartition
+
+# Errors of managers and calls
+
+
+class ConsumerError(ProxyError):
+    """A consumer request failed permanently. The text names the request, its subject and the reason."""
+
+
+class FatalGroupError(ConsumerError):
+    """The group rejects this member as it is configured."""
+
+
+class PartitionLostError(ConsumerError):
+    """The partition is no longer owned by this member, so its requests for it have no effect."""
+
+
+class CallTimedOut(ConsumerError):
+    """A call had no result within api_timeout_s. The text names the last known cause."""
+
+
+class BrokerRefused(ConsumerError):
+    """A broker returned an error that a retry does not fix."""
+
+    def __init__(self, request: str, code: int, about: str = "", detail: str | None = None) -> None:
+        self.code = ErrorCode.of(code)
+        where = f" of {about}" if about else ""
+        super().__init__(f"{request}{where}: {self.code.name}" + (f" ({detail})" if detail else ""))
+
+
+# Application events
+
+
+class Subscribe(NamedTuple):
+    """Join the group with these topics. An empty set unsubscribes."""
+
+    topics: frozenset[str]
+    pattern: str | None = None
+    """Regular expression over topic names, used instead of `topics`."""
+
+
+class Assign(NamedTuple):
+    """Read these partitions without a group. An empty set unsubscribes."""
+
+    partitions: Partitions
+
+
+class LeaveGroup(NamedTuple):
+    """Give up all partitions and leave the group."""
+
+    call_id: int
+    """Identifier of the call, above 0 and unique among all calls."""
+
+
+class Commit(NamedTuple):
+    """Commit offsets. The result is None, CommitRefused or RangesLeftOut."""
+
+    call_id: int
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
+
+
+class FetchCommitted(NamedTuple):
+    """Look up committed offsets.
+
+    The result maps each partition to an OffsetAndMetadata, or None if nothing is committed.
+    """
+
+    call_id: int
+    partitions: Partitions
+
+
+class ListOffsets(NamedTuple):
+    """Look up offsets by timestamp. The result maps each partition to a FoundOffset."""
+
+    call_id: int
+    timestamps: Mapping[TopicPartition, int]
+    """Milliseconds since 1970, by partition. -1: log end, -2: log start, -3: largest timestamp."""
+
+
+class AckPartitionsRevoked(NamedTuple):
+    """The application has released these partitions."""
+
+    rebalance_id: int
+    partitions: Partitions
+
+
+class AckPartitionsAssigned(NamedTuple):
+    """The application has received its assignment."""
+
+    rebalance_id: int
+
+
+class UpdateMetadata(NamedTuple):
+    """Refresh the cluster metadata."""
+
+
+class Seek(NamedTuple):
+    """Continue reading at this offset."""
+
+    partition: TopicPartition
+    offset: int
+    flow: Flow = Flow.MAIN
+    """Flow to seek. CHILD: the second flow reads again from its own position."""
+
+
+class Pause(NamedTuple):
+    """Stop fetching these partitions."""
+
+    partitions: Partitions
+
+
+class Resume(NamedTuple):
+    """Fetch these partitions again."""
+
+    partitions: Partitions
+
+
+ApplicationEvent = (
+    Subscribe | Assign | LeaveGroup | Commit | FetchCommitted | ListOffsets | AckPartitionsRevoked
+    | AckPartitionsAssigned | UpdateMetadata | Seek | Pause | Resume
+)  # fmt: skip
+
+# Background events
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevokePartitions:
+    """Partitions to revoke. The application acknowledges after it has released them."""
+
+    rebalance_id: int
+    partitions: Partitions
+    deadline: float
+    """When partitions that are not acknowledged are given up as lost, in monotonic seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevokeCancelled:
+    """A pending revocation of these partitions is cancelled."""
+
+    rebalance_id: int
+    partitions: Partitions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignPartitions:
+    """The current assignment of the member. The application acknowledges it."""
+
+    rebalance_id: int
+    assigned: Partitions
+    """All partitions assigned now."""
+    added: Partitions
+    """Partitions of `assigned` that were not assigned before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionsLost:
+    """Partitions that other members own, or may own, now."""
+
+    partitions: Partitions
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallDone:
+    """The one result of a call."""
+
+    call_id: int
+    value: Any = None
+    error: ProxyError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRefused:
+    """Value of a commit's CallDone if some partitions were refused. The other partitions are committed."""
+
+    errors: Mapping[TopicPartition, ProxyError]
+    left_out: Mapping[TopicPartition, Sequence[OffsetSpan]] = field(default_factory=dict)
+    """Same as in RangesLeftOut."""
+
+    def as_error(self) -> ProxyError:
+        """Return one error for the call, with a note for each partition that was refused."""
+        errors = sorted(self.errors.items())
+        lost = [each for each, error in errors if isinstance(error, PartitionLostError)]
+        chosen = PartitionLostError(f"not this member's any more: {shown(lost)}") if lost else errors[0][1]
+        for each, error in errors:
+            chosen.add_note(f"{each}: {error}")
+        return chosen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangesLeftOut:
+    """Value of a commit's CallDone if all offsets are committed but some ranges above them are not."""
+
+    left_out: Mapping[TopicPartition, Sequence[OffsetSpan]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackgroundError:
+    """A failure that no call waits for. The next poll raises it."""
+
+    error: ProxyError
+    partitions: Partitions = NOTHING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionFound:
+    """A partition's start position, from its committed offset. The metadata may list processed records above it."""
+
+    partition: TopicPartition
+    committed: OffsetAndMetadata
+    main_from: int | None = None
+    """Offset at which the main flow continues, leaving older records to a second flow. None: there is only one flow."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatchUpChanged:
+    """Progress of a second flow, for logs and metrics."""
+
+    partition: TopicPartition
+    token: OffsetSpan
+    remaining: int
+    """Number of offsets still to be read. 0: the range is finished."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchArrived:
+    """The buffer holds records, among others of these partitions."""
+
+    partitions: Partitions
+
+
+BackgroundEvent = (
+    RevokePartitions | RevokeCancelled | AssignPartitions | PartitionsLost | CallDone | BackgroundError | PositionFound
+    | FetchArrived | CatchUpChanged
+)  # fmt: skip

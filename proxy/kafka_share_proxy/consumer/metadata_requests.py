@@ -1,0 +1,327 @@
+"""Cluster metadata: nodes, topics, leaders and their epochs (Metadata.java, KIP-320, KIP-899, KIP-1102)."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from kafka_share_proxy.consumer.client_options import ClientOptions
+from kafka_share_proxy.consumer.events import BackgroundError, BackgroundEvent, BrokerRefused, ConsumerError
+from kafka_share_proxy.consumer.requests import Outcome, RequestFailure, RetryBackoff, UnsentRequest, Wanted
+from kafka_share_proxy.consumer.troubles import TroubleKind, Troubles
+from kafka_share_proxy.wire import messages, slot_weights
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import TopicPartition
+
+VERSIONS = (12, 13)
+NO_LEADER = -1
+NO_EPOCH = -1
+
+MISSING = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+"""Errors of a topic that does not exist now."""
+PASSING = frozenset({ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR})
+
+UNKNOWN_TOPIC_ADVICE = "Check its name, whether it is in this cluster, and whether this principal may see it (DESCRIBE)"
+
+
+class NodeAddress(NamedTuple):
+    """Address of a broker's listener."""
+
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class LeaderAndEpoch(NamedTuple):
+    """Leader of a partition and its epoch (Metadata.LeaderAndEpoch)."""
+
+    node_id: int = NO_LEADER
+    epoch: int = NO_EPOCH
+
+
+@dataclass(slots=True)
+class KnownTopic:
+    """A topic that exists."""
+
+    topic_id: bytes
+    leaders: dict[int, LeaderAndEpoch] = field(default_factory=dict)
+    """Leader, by partition."""
+    internal: bool = False
+    replicas: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    """Node ids of the replicas, by partition."""
+    slot_weights: tuple[float, ...] = ()
+    """Share of the load for each slot, of a view that has a plan with weights. Empty if not known."""
+
+
+class MetadataRequests:
+    """Metadata of one client, combined into one request at a time."""
+
+    def __init__(
+        self,
+        options: ClientOptions,
+        backoff: RetryBackoff,
+        *,
+        makes_topics: bool = False,
+        needs_weights: bool = False,
+        troubles: Troubles | None = None,
+    ) -> None:
+        """Send no request until a topic is needed.
+
+        Args:
+            options: timeouts and maximum age.
+            backoff: pauses after failures.
+            makes_topics: allow.auto.create.topics.
+            needs_weights: request the weights of slots, which only the proxy knows.
+            troubles: receives reports of missing topics and leaders.
+        """
+        self._troubles = troubles or Troubles()
+        self._options = options
+        self._makes_topics = makes_topics
+        self._tags = (slot_weights.REQUESTED,) if needs_weights else ()
+        self._backoff = backoff
+        self.nodes: Mapping[int, NodeAddress] = {}
+        """Brokers by node id. Empty: only the bootstrap servers are known."""
+        self.topics: dict[str, KnownTopic] = {}
+        self.version = 0
+        """Number of successful responses."""
+        self._names: dict[bytes, str] = {}
+        self._missing: set[str] = set()
+        self._watched: frozenset[str] = frozenset()
+        self._others: set[str] = set()
+        """Topics requested by other components but not watched, such as those of a group that this member leads."""
+        self._pattern: re.Pattern[str] | None = None
+        self._update_due = False
+        self._fresh_until = self._not_before = -math.inf
+        self._in_flight: UnsentRequest | None = None
+        self._failing_since: float | None = None
+
+    # Requests of other components
+
+    def watch(self, topics: Iterable[str], pattern: str | None = None) -> None:
+        """Keep the metadata of these topics current. With a pattern all topics are requested.
+
+        Raises:
+            ValueError: the pattern is not a valid regular expression.
+        """
+        try:
+            self._pattern = None if pattern is None else re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"pattern {pattern!r} is no regular expression: {error}") from error
+        for name in self._watched - frozenset(topics):
+            self._troubles.end(TroubleKind.TOPIC, name)
+        self._watched = frozenset(topics)
+        if pattern is not None or self._watched - self.topics.keys():
+            self._update_due = True
+
+    def drop(self, topics: Iterable[str]) -> None:
+        """Stop requesting these topics, unless they are watched."""
+        for name in self._others & set(topics) - self._watched:
+            self._others.discard(name)
+            self._troubles.end(TroubleKind.TOPIC, name)
+
+    def matching(self) -> frozenset[str]:
+        """Return the topics that match the pattern, without internal topics."""
+        if self._pattern is None:
+            return frozenset()
+        return frozenset(
+            name for name, topic in self.topics.items() if not topic.internal and self._pattern.fullmatch(name)
+        )
+
+    def request_update(self) -> None:
+        """Request an update because the metadata is outdated or incomplete."""
+        self._update_due = True
+
+    def partition_counts(self, topics: Iterable[str], _: float) -> dict[str, int] | None:
+        """Return the number of partitions of each existing topic. None while some have not been requested."""
+        asked = set(topics)
+        if self._pattern is None and (unknown := asked - self.topics.keys() - self._missing):
+            self._others |= unknown
+            self._update_due = True
+            return None
+        return {name: len(self.topics[name].leaders) for name in asked if name in self.topics}
+
+    def replica_racks(self, topics: Iterable[str]) -> dict[TopicPartition, frozenset[str]]:
+        """Return the racks of each partition's replicas, for existing topics. Brokers that are offline have no rack."""
+        rack_of = {node_id: node.rack for node_id, node in self.nodes.items() if node.rack}
+        return {
+            TopicPartition(name, number): frozenset(rack_of[each] for each in nodes if each in rack_of)
+            for name in topics
+            if name in self.topics
+            for number, nodes in self.topics[name].replicas.items()
+        }
+
+    def slot_weights(self, topics: Iterable[str]) -> dict[str, tuple[float, ...]]:
+        """Return the share of the load for each slot, by view, of views whose weights are known."""
+        known = {name: self.topics[name].slot_weights for name in topics if name in self.topics}
+        return {name: weights for name, weights in known.items() if weights}
+
+    def leader(self, partition: TopicPartition) -> LeaderAndEpoch:
+        """Return the leader. Without one, return LeaderAndEpoch() and request an update."""
+        topic = self.topics.get(partition.topic)
+        found = LeaderAndEpoch() if topic is None else topic.leaders.get(partition.partition, LeaderAndEpoch())
+        if found.node_id == NO_LEADER or found.node_id not in self.nodes:
+            if partition.topic not in self._watched:
+                self._others.add(partition.topic)
+            self._update_due = True
+            if found.node_id == NO_LEADER:
+                self._report_leaderless(partition, topic)
+            return LeaderAndEpoch()
+        if self._troubles.is_any:
+            self._troubles.end(TroubleKind.TOPIC, partition)
+        return found
+
+    def _report_leaderless(self, partition: TopicPartition, topic: KnownTopic | None) -> None:
+        if topic is None or not topic.leaders:
+            return  # a missing topic is reported when the brokers respond
+        count = len(topic.leaders)
+        if partition.partition not in topic.leaders:
+            text = f"partition {partition} does not exist: topic {partition.topic!r} has partitions 0 to {count - 1}"
+            self._troubles.report(TroubleKind.TOPIC, partition, text, "Check the partition number")
+        else:
+            text = f"partition {partition} has no leader"
+            self._troubles.report(TroubleKind.TOPIC, partition, text, "Check that the brokers with its replicas run")
+
+    def note_leader(self, partition: TopicPartition, leader: LeaderAndEpoch) -> None:
+        """Note a leader returned by a broker (KIP-951), unless its epoch is not newer than the known one."""
+        topic = self.topics.get(partition.topic)
+        if topic is not None and leader.epoch > topic.leaders.get(partition.partition, LeaderAndEpoch()).epoch:
+            topic.leaders[partition.partition] = leader
+
+    def topic_id(self, topic: str) -> bytes | None:
+        """Return the topic's id, or None while unknown."""
+        known = self.topics.get(topic)
+        return None if known is None else known.topic_id
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """Return the topic's name, or None while unknown."""
+        return self._names.get(topic_id)
+
+    # Manager interface
+
+    def poll(self, now: float) -> Wanted:
+        """Return a Metadata request if metadata is missing or too old."""
+        self._rebootstrap(now)
+        if self._in_flight is not None:
+            return Wanted()
+        due_at = now if self._update_due else self._fresh_until
+        due_at = max(due_at, self._backoff.ready_at, self._not_before)
+        if not self._update_due and not self._wants_anything():
+            return Wanted()
+        if due_at > now:
+            return Wanted(wake_at=due_at)
+        self._in_flight = UnsentRequest(
+            sender=self,
+            api="Metadata",
+            message=self._message(),
+            versions=VERSIONS,
+            timeout_s=self._options.request_timeout_s,
+        )
+        self._update_due = False
+        return Wanted((self._in_flight,))
+
+    def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
+        """Handle the response to a Metadata request, or note its failure."""
+        if request is not self._in_flight:
+            return []
+        self._in_flight = None
+        if isinstance(outcome, RequestFailure):
+            return self._failed(outcome, now)
+        answer: Any = outcome
+        if answer.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
+            self._forget_nodes()
+            return []
+        self._failing_since = None
+        self.nodes = {each.node_id: NodeAddress(each.host, each.port, each.rack) for each in answer.brokers}
+        self.version += 1
+        self._fresh_until = now + self._options.metadata_max_age_s
+        self._not_before = now + self._options.retry_backoff_s
+        return self._take_topics(answer, now)
+
+    def _wants_anything(self) -> bool:
+        return bool(self._watched or self._others or self._pattern)
+
+    def _message(self) -> Any:
+        message = messages.MetadataRequest
+        wanted = None if self._pattern else sorted(self._watched | self._others)
+        topics = None if wanted is None else [message.MetadataRequestTopic(name=name) for name in wanted]
+        return message(topics=topics, allow_auto_topic_creation=self._makes_topics, unknown_tags=self._tags)
+
+    def _take_topics(self, answer: Any, now: float) -> list[BackgroundEvent]:
+        asked = self._watched | self._others
+        self._missing = set(asked)
+        known: dict[str, KnownTopic] = {}
+        events: list[BackgroundEvent] = []
+        codes: dict[str, ErrorCode] = {}
+        passing = False
+        for each in answer.topics:
+            code = ErrorCode.of(each.error_code)
+            if each.name is not None:
+                codes[each.name] = code
+            if code in PASSING and each.name is not None:
+                passing = True
+                known.update({each.name: before} if (before := self.topics.get(each.name)) else {})
+            elif code and code not in MISSING:
+                events.append(BackgroundError(error=BrokerRefused("Metadata", code, f"topic {each.name}")))
+            if code or each.name is None:
+                continue
+            known[each.name] = self._merged(each)
+            passing |= any(leader.node_id == NO_LEADER for leader in known[each.name].leaders.values())
+        self.topics = known
+        self._missing -= known.keys()
+        for name in known:
+            self._troubles.end(TroubleKind.TOPIC, name)
+        for name in self._missing:
+            self._report_missing(name, codes.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        self._names = {topic.topic_id: name for name, topic in known.items()}
+        if passing or self._missing & self._watched:
+            self._backoff.failed(now)
+            self._update_due = self._update_due or passing
+            self._fresh_until = min(self._fresh_until, max(self._backoff.ready_at, now))
+        else:
+            self._backoff.succeeded()
+        return events
+
+    def _report_missing(self, name: str, code: ErrorCode) -> None:
+        if code in MISSING:
+            text = f"topic {name!r} does not exist: {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name}"
+            self._troubles.report(TroubleKind.TOPIC, name, text, UNKNOWN_TOPIC_ADVICE)
+        else:
+            self._troubles.report(TroubleKind.TOPIC, name, f"topic {name!r}: {code.name}")
+
+    def _merged(self, topic: Any) -> KnownTopic:
+        """Merge a topic with its known state.
+
+        A leader with an older epoch is ignored unless the topic was created anew.
+        """
+        before = self.topics.get(topic.name)
+        leaders = {each.partition_index: LeaderAndEpoch(each.leader_id, each.leader_epoch) for each in topic.partitions}
+        if before is not None and before.topic_id == topic.topic_id:
+            for number, leader in leaders.items():
+                known = before.leaders.get(number, LeaderAndEpoch())
+                if known.epoch > leader.epoch:
+                    leaders[number] = known
+        replicas = {each.partition_index: tuple(each.replica_nodes) for each in topic.partitions}
+        weights = slot_weights.read(topic.unknown_tags)
+        return KnownTopic(bytes(topic.topic_id), leaders, topic.is_internal, replicas, weights)
+
+    def _failed(self, failure: RequestFailure, now: float) -> list[BackgroundEvent]:
+        self._update_due = True
+        self._backoff.failed(now)
+        if self._failing_since is None:
+            self._failing_since = now
+        if failure.is_retriable:
+            return []
+        return [BackgroundError(error=ConsumerError(f"Metadata: {failure.reason}"))]
+
+    def _rebootstrap(self, now: float) -> None:
+        """Return to the bootstrap servers after failures for `rebootstrap_after_s`: all known nodes may have moved."""
+        if self._failing_since is not None and now - self._failing_since >= self._options.rebootstrap_after_s:
+            self._forget_nodes()
+            self._failing_since = now
+
+    def _forget_nodes(self) -> None:
+        self.nodes = {}
+        self._update_due = True

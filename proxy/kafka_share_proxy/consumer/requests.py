@@ -1,0 +1,143 @@
+"""Types that request managers and the senders of requests share (consumer/README.md rules 2-5)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, NamedTuple, Protocol
+
+from kafka_share_proxy.consumer.events import BackgroundEvent
+from kafka_share_proxy.wire.messages import Message
+
+ANY_NODE = -1
+"""Node id for any reachable broker, or the bootstrap servers if no broker is known."""
+
+
+class Lane(Enum):
+    """Connection of a node that a request uses. A fetch of many bytes must not delay a heartbeat."""
+
+    DATA = "data"
+    COORDINATOR = "coordinator"
+    """Heartbeats and commits."""
+    CATCHING_UP = "catching up"
+    """Fetches of the second flow, which must not wait for a Fetch of the newest records at the broker."""
+    JOINING = "joining"
+    """JoinGroup. Its response is delayed until all members have joined, and a broker handles one request of a
+    connection at a time.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class UnsentRequest:
+    """Request that a manager wants to send. Compared by identity."""
+
+    sender: RequestManager
+    """Manager that receives the outcome."""
+    api: str
+    """API name, for example "JoinGroup" for JoinGroupRequest."""
+    message: Any
+    versions: tuple[int, int]
+    """Lowest and highest version that the sender understands."""
+    timeout_s: float
+    node_id: int = ANY_NODE
+    lane: Lane = Lane.DATA
+    context: Any = None
+    """Data that the sender needs when it processes the outcome."""
+
+    @property
+    def subject(self) -> tuple[str, int | None]:
+        """Key of the request in `Troubles`: API and node, without the node for requests to the coordinator."""
+        return self.api, None if self.lane in (Lane.COORDINATOR, Lane.JOINING) else self.node_id
+
+
+class FailureKind(Enum):
+    """Reason why there is no response."""
+
+    DISCONNECTED = "disconnected"
+    """The connection failed or ended. The broker may have processed the request."""
+    TIMED_OUT = "timed out"
+    """The connection was made, and no response arrived in time."""
+    UNSUPPORTED_VERSION = "unsupported version"
+    """The broker supports none of the versions."""
+    AUTHENTICATION = "authentication failed"
+    """The broker rejected the credentials. A retry does not help."""
+
+
+class RequestFailure(NamedTuple):
+    """Failure of a request that got no response."""
+
+    kind: FailureKind
+    text: str = ""
+
+    @property
+    def reason(self) -> str:
+        """Text for errors and logs: the kind of failure if there is no text."""
+        return self.text or self.kind.value
+
+    @property
+    def is_retriable(self) -> bool:
+        """True if the same request may succeed later."""
+        return self.kind in (FailureKind.DISCONNECTED, FailureKind.TIMED_OUT)
+
+
+Outcome = Message | RequestFailure
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Requests, events and next wake-up of a manager."""
+
+    requests: tuple[UnsentRequest, ...] = ()
+    wake_at: float = math.inf
+    """Time of the next poll if nothing happens before; seconds, monotonic."""
+    events: tuple[BackgroundEvent, ...] = ()
+
+
+class RequestManager(Protocol):
+    """Manager of one concern. It sends nothing itself, and never waits."""
+
+    def poll(self, now: float) -> Wanted:
+        """Return the requests to send now."""
+        ...
+
+    def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
+        """Process the outcome of one of its requests. Called exactly once for each request sent."""
+        ...
+
+
+BACKOFF_BASE = 2
+BACKOFF_JITTER = 0.2
+"""Fraction by which a backoff is longer or shorter."""
+
+
+@dataclass(slots=True)
+class RetryBackoff:
+    """Delay between attempts of a request that fails (ExponentialBackoff.java, KIP-580)."""
+
+    first_s: float
+    """retry.backoff.ms"""
+    max_s: float
+    """retry.backoff.max.ms"""
+    jitter: Callable[[], float]
+    """Function that draws from [-1, 1]."""
+    attempts: int = 0
+    """Number of consecutive failed attempts."""
+    ready_at: float = field(default=-math.inf)
+    """Time at which the next attempt may begin; seconds, monotonic."""
+
+    def failed(self, now: float) -> None:
+        """Delay the next attempt. The delay grows with each failure."""
+        pause = min(self.max_s, self.first_s * BACKOFF_BASE ** min(self.attempts, 32))
+        pause *= 1 + BACKOFF_JITTER * self.jitter()
+        self.attempts += 1
+        self.ready_at = now + min(pause, self.max_s)
+
+    def succeeded(self) -> None:
+        """Allow the next attempt immediately."""
+        self.attempts, self.ready_at = 0, -math.inf
+
+    def is_ready(self, now: float) -> bool:
+        """Return True if an attempt may begin now."""
+        return now >= self.ready_at

@@ -1,0 +1,153 @@
+"""Partitions to be revoked, their stage, and lost partitions (KIP-983, consumer/README.md rules 11-14).
+
+How it works. The network side reports events at any time: `requested`, `regained`, `lost`. Each poll of the application
+begins with `begin_poll`, which completes the revocations that were not delayed, and ends with `end_poll`, which returns
+the events reported since. A partition passes these stages:
+
+    requested -> reported to the application (next) -> completed at the start of the following poll
+                                       ^      | delay
+                                       +-- thereafter
+
+It is removed at any stage if it is lost or regained. Each entry records the rebalance that requested it. Entries of an
+older rebalance are not completed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+
+from kafka_share_proxy.consumer.partitions import NOTHING, Partitions, shown
+from kafka_share_proxy.wire.values import TopicPartition
+
+
+class RevokeStage(Enum):
+    """Stage of the revocation of a partition."""
+
+    UNREPORTED = "unreported"
+    """Requested since the last poll ended. The application does not know yet."""
+    NEXT = "next"
+    """Completed at the start of the next poll, unless delayed."""
+    THEREAFTER = "thereafter"
+    """Delayed: completed at the start of the poll after the next, unless delayed again."""
+
+
+class RevokeLedger:
+    """Partitions to be revoked and lost partitions of one consumer, as the proposal (KIP-983) lists them."""
+
+    def __init__(self) -> None:
+        self.rebalance_id = 0
+        """Number of the last rebalance that requested a revocation."""
+        self._entries: dict[TopicPartition, tuple[RevokeStage, int]] = {}
+        self._lost_now: Partitions = NOTHING
+        self._lost_pending: set[TopicPartition] = set()
+
+    @property
+    def next(self) -> Partitions:
+        """Partitions to be revoked at the start of the next poll. The application sees these."""
+        return self._at(RevokeStage.NEXT)
+
+    @property
+    def thereafter(self) -> Partitions:
+        """Partitions whose revocation is delayed by one more poll."""
+        return self._at(RevokeStage.THEREAFTER)
+
+    @property
+    def unreported(self) -> Partitions:
+        """Partitions whose revocation has not been reported to the application yet."""
+        return self._at(RevokeStage.UNREPORTED)
+
+    @property
+    def lost_now(self) -> Partitions:
+        """Partitions lost in the last poll, or between the poll before it and the last one."""
+        return self._lost_now
+
+    @property
+    def lost_pending(self) -> Partitions:
+        """Partitions lost since the last poll ended."""
+        return frozenset(self._lost_pending)
+
+    @property
+    def outstanding(self) -> Partitions:
+        """All partitions to be revoked that are neither completed nor lost."""
+        return frozenset(self._entries)
+
+    def begin_poll(self) -> Partitions:
+        """Complete the revocations that the application did not delay.
+
+        Returns: the partitions to give up now. Those of an older rebalance are dropped silently.
+        """
+        due = self.next
+        completed = frozenset(each for each in due if self._entries[each][1] == self.rebalance_id)
+        for each in due:
+            del self._entries[each]
+        self._lost_now = NOTHING
+        self._move(self.thereafter, RevokeStage.NEXT)
+        return completed
+
+    def end_poll(self) -> tuple[Partitions, Partitions]:
+        """End a poll. Returns: the partitions to report to the application, as (to be revoked, lost)."""
+        self._move(self.unreported, RevokeStage.NEXT)
+        self._lost_now |= self._lost_pending
+        self._lost_pending.clear()
+        return self.next, self._lost_now
+
+    def requested(self, partitions: Iterable[TopicPartition], rebalance_id: int) -> Partitions:
+        """Add partitions that a rebalance revokes. Partitions already listed keep their stage and belong to this
+        rebalance now.
+
+        Returns: the partitions that are complete immediately, because they were lost and not read since.
+
+        Raises:
+            ValueError: a later rebalance has requested a revocation already.
+        """
+        if rebalance_id < self.rebalance_id:
+            raise ValueError(f"rebalance {rebalance_id} is over: {self.rebalance_id} has begun")
+        self.rebalance_id = rebalance_id
+        wanted = frozenset(partitions)
+        free = wanted & (self._lost_now | self._lost_pending)
+        for each in wanted - free:
+            stage, _ = self._entries.get(each, (RevokeStage.UNREPORTED, 0))
+            self._entries[each] = (stage, rebalance_id)
+        return free
+
+    def regained(self, partitions: Iterable[TopicPartition]) -> None:
+        """Cancel the revocation of partitions that the member keeps. A loss is still reported."""
+        for each in partitions:
+            self._entries.pop(each, None)
+
+    def lost(self, partitions: Iterable[TopicPartition]) -> None:
+        """Note that the broker has, or may have, assigned these partitions to other members."""
+        for each in partitions:
+            self._entries.pop(each, None)
+            if each not in self._lost_now:
+                self._lost_pending.add(each)
+
+    def delay(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Delay the revocation by one poll.
+
+        Returns: False if any of the partitions is lost. The others are delayed all the same.
+
+        Raises:
+            ValueError: one of the partitions is neither to be revoked nor lost. None is delayed.
+        """
+        asked = frozenset(partitions)
+        gone = asked & (self._lost_now | self._lost_pending)
+        known = self.next | self.thereafter
+        if unknown := asked - gone - known:
+            raise ValueError(f"not to be revoked: {shown(unknown)}; delay what poll returned as to_be_revoked")
+        self._move(asked - gone, RevokeStage.THEREAFTER)
+        return not gone
+
+    def release_all(self) -> Partitions:
+        """Complete all outstanding revocations, reported or not, because the member leaves."""
+        released = self.outstanding
+        self._entries.clear()
+        return released
+
+    def _at(self, stage: RevokeStage) -> Partitions:
+        return frozenset(each for each, (at, _) in self._entries.items() if at is stage)
+
+    def _move(self, partitions: Partitions, stage: RevokeStage) -> None:
+        for each in partitions:
+            self._entries[each] = (stage, self._entries[each][1])

@@ -1,0 +1,74 @@
+"""Acknowledgements of records, and their batches in a request (consumer/share_consumers.md rule 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class AcknowledgeType(IntEnum):
+    """Acknowledgement of a record (org.apache.kafka.clients.consumer.AcknowledgeType; AcknowledgementBatches)."""
+
+    GAP = 0
+    """No record has this offset. Never used by applications."""
+    ACCEPT = 1
+    """The record is processed."""
+    RELEASE = 2
+    """Deliver the record again."""
+    REJECT = 3
+    """The record cannot be processed. Do not deliver it again."""
+    RENEW = 4
+    """The record is still being processed. Its acquisition lock starts again (KIP-1222)."""
+
+
+Said = Mapping[int, AcknowledgeType]
+"""Offset -> acknowledgement of its record."""
+
+RUN_MIN = 10
+"""Minimum number of consecutive offsets of one type for a separate batch. The bounds of a batch are as long as this
+many types or more.
+"""
+
+
+class AcknowledgementSpan(NamedTuple):
+    """One batch of a request."""
+
+    first: int
+    last: int
+    types: list[int]
+    """One type for all offsets, or one for each offset."""
+
+
+def spans(said: Said) -> list[AcknowledgementSpan]:
+    """Return the batches, ascending and without overlap, for exactly these acknowledgements."""
+    made: list[AcknowledgementSpan] = []
+    for first, last, kind in _runs(said):
+        count = last - first + 1
+        before = made[-1] if made and made[-1].last + 1 == first else None
+        if before is None or count >= RUN_MIN or not _is_open(before):
+            made.append(AcknowledgementSpan(first, last, [int(kind)]))
+            continue
+        types = before.types
+        if len(types) == 1:
+            types *= before.last - before.first + 1
+        types += [int(kind)] * count
+        made[-1] = AcknowledgementSpan(before.first, last, types)
+    return made
+
+
+def _is_open(span: AcknowledgementSpan) -> bool:
+    """Return True if the next offsets may be added to the batch."""
+    return len(span.types) > 1 or span.last - span.first + 1 < RUN_MIN
+
+
+def _runs(said: Said) -> Iterator[tuple[int, int, AcknowledgeType]]:
+    """Yield first offset, last offset and type of consecutive offsets with the same type."""
+    offsets = sorted(said)
+    begin = 0
+    for index in range(1, len(offsets) + 1):
+        first = offsets[begin]
+        ended = index == len(offsets) or offsets[index] != offsets[index - 1] + 1 or said[offsets[index]] != said[first]
+        if ended:
+            yield first, offsets[index - 1], said[first]
+            begin = index

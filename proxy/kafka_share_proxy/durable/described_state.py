@@ -1,0 +1,199 @@
+"""Description of a state: its topic, its records, and the objects that its records are loaded into.
+
+How it works: a *state* is what a feature keeps in one compacted topic: the latest value of each key. A `DescribedState`
+is constant and defines how the state is stored. Journal, replay, takeover and tail depend on it and on nothing else of
+the feature. Two kinds of object hold records in memory: a `HeldState` where this proxy owns the partitions, a
+`Follower` where it only reads them.
+
+Every record has a key that begins with its record type (int16), as in Kafka's own coordinator records. Two types do not
+belong to the feature: a *takeover* begins the period of an owner (`partition_log`), and a *keep-alive* has no content
+and keeps a broker from forgetting the producer. A proxy that finds an unlisted type must not own that partition: a
+newer proxy has written something that this one would lose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Generic, Protocol, TypeVar
+
+from kafka_share_proxy.brokers.internal_topics import COMPACTED, MESSAGE_BYTES
+from kafka_share_proxy.durable.ownership_rules import PARTITIONS
+from kafka_share_proxy.durable.partition_log import Reign
+from kafka_share_proxy.wire import messages, registry
+from kafka_share_proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.wire.messages import Message
+from kafka_share_proxy.wire.records import Record
+
+K = TypeVar("K")
+
+_VERSION = 0
+"""Version of takeover keys and values."""
+_INT16 = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class DescribedState(Generic[K]):
+    """Storage of a state. `K` is the decoded key of a record."""
+
+    name: str
+    """Name for people, "share state". Also the prefix of log events, "share-state-loaded"."""
+    serves: str
+    """Services that need the state, in the plural: "share groups". Also the prefix of log events, "share-groups-off".
+    """
+    setting: str
+    """Setting that defines where the state is kept."""
+    topic: str
+    transactional_prefix: str
+    """Prefix of the producers' transactional ids, before the number of the partition."""
+    record_types: frozenset[int]
+    """Types of the feature's own records."""
+    takeover_type: int
+    keep_alive_type: int
+    encode_key: Callable[[K], bytes]
+    """Encode a key, including its record type. Values are passed as bytes: only the feature knows when to encode them.
+    """
+    partition_of: Callable[[K], int]
+    """Return the partition that stores a key."""
+    partitions: int = PARTITIONS
+    """Number of partitions of the topic. Part of the format: with another count every key would be looked up elsewhere.
+    At most `ownership_rules.PARTITIONS`: partition n of every state belongs to the owner of number n. Members of a
+    fleet own runs of numbers, so that only few of them own a state with fewer partitions than numbers.
+    """
+    record_bytes: int = MESSAGE_BYTES // 2
+    """Maximum value size in bytes that the feature would like to write."""
+    message_bytes: int = MESSAGE_BYTES
+    """`max.message.bytes` of the topic when it is created, and the assumed limit if the setting cannot be read."""
+
+    def __post_init__(self) -> None:
+        own = {self.takeover_type, self.keep_alive_type}
+        if len(own) < 2 or own & self.record_types:
+            raise ValueError(f"{self.name}: each type of record needs a number of its own")
+        if not 0 < self.partitions <= PARTITIONS:
+            raise ValueError(f"{self.name}: {self.partitions} partitions; owners share {PARTITIONS} numbers")
+
+    @property
+    def all(self) -> range:
+        """Numbers of all state partitions."""
+        return range(self.partitions)
+
+    @cached_property
+    def configs(self) -> Mapping[str, str]:
+        """Settings of the topic at creation, except those that depend on the brokers."""
+        return {**COMPACTED, "max.message.bytes": str(self.message_bytes)}
+
+    def event(self, what: str) -> str:
+        """Return the name of a log event about the state: "loaded" -> "share-state-loaded"."""
+        return f"{self.name.replace(' ', '-')}-{what}"
+
+    def served_event(self, what: str) -> str:
+        """Return the name of a log event about the services: "off" -> "share-groups-off"."""
+        return f"{self.serves.replace(' ', '-')}-{what}"
+
+    def transactional_id(self, partition: int) -> str:
+        """Return the transactional id of the producer of a partition."""
+        return f"{self.transactional_prefix}{partition}"
+
+    # Records that every state has
+
+    def takeover(self, owner: str, time_ms: int, producer_id: int, producer_epoch: int) -> Record:
+        """Return the record that begins the period of an owner."""
+        key = messages.TakeoverKey(producer_id=producer_id, producer_epoch=producer_epoch)
+        value = messages.TakeoverValue(
+            producer_id=producer_id, producer_epoch=producer_epoch, owner=owner, time_ms=time_ms
+        )
+        return Record(
+            _typed(self.takeover_type, _encoded(key)),
+            _typed(_VERSION, _encoded(value)),
+            timestamp=time_ms,
+        )
+
+    def keep_alive(self) -> Record:
+        """Return a record without content."""
+        return Record(self._keep_alive_prefix, None)
+
+    def is_keep_alive(self, key: bytes) -> bool:
+        """Return True if a record with this key is a keep-alive."""
+        return key[:_INT16] == self._keep_alive_prefix
+
+    def reign_of(self, key: bytes) -> Reign | None:
+        """Return the reign that a record with this key begins, or None for all others.
+
+        Raises:
+            RemoteProtocolError: the record is of a type that is not listed.
+        """
+        if key[:_INT16] != self._takeover_prefix:
+            if key[:_INT16] not in self._known_prefixes:
+                raise unknown_type(key)
+            return None
+        stored = registry.codec_of(messages.TakeoverKey, _VERSION).decode(key, _INT16)
+        return Reign(stored.producer_id, stored.producer_epoch)
+
+    @cached_property
+    def _takeover_prefix(self) -> bytes:
+        return _typed(self.takeover_type)
+
+    @cached_property
+    def _keep_alive_prefix(self) -> bytes:
+        return _typed(self.keep_alive_type)
+
+    @cached_property
+    def _known_prefixes(self) -> frozenset[bytes]:
+        return frozenset(map(_typed, (*self.record_types, self.takeover_type, self.keep_alive_type)))
+
+
+class HeldState(Protocol):
+    """Records of a state in memory while this proxy owns their partitions."""
+
+    async def load(self, records: Iterable[tuple[bytes, bytes]]) -> None:
+        """Load the contents of one partition: the last value of each key, in the order of the log.
+
+        The feature decides how to merge records into its memory; keep-alives may be among them. A large partition is
+        loaded in slices, with a checkpoint between two of them.
+
+        Raises:
+            RemoteProtocolError: a record cannot be read here. The partition is not served then.
+        """
+
+    async def forget(self, partitions: Collection[int]) -> None:
+        """Drop these partitions from memory: another proxy owns them, or they are loaded anew."""
+
+    def stored(self, partitions: Collection[int], time_ms: int) -> Iterator[tuple[Any, bytes]]:
+        """Yield keys and values of everything in these partitions, each value as it is when it is yielded.
+
+        `time_ms`: now, milliseconds since 1970.
+        """
+
+    def limit_records(self, message_bytes: int) -> None:
+        """Set the maximum size of the topic's record batches in bytes (`max.message.bytes`)."""
+
+    def figures(self) -> Mapping[str, Any]:
+        """Return figures about what is in memory, for the log line that reports the load."""
+
+
+class Follower(Protocol):
+    """Records in memory of a state that this proxy reads without owning it."""
+
+    def apply(self, key: bytes, value: bytes | None) -> None:
+        """Apply a record, in the order of its partition. None deletes the key. Keep-alives are passed as well.
+
+        Raises:
+            RemoteProtocolError: the record cannot be read here. The rest of that partition is not read.
+        """
+
+    def forget(self, partitions: Collection[int]) -> None:
+        """Drop these partitions, which are read anew from their start: their topic was deleted, or its log was cut."""
+
+
+def unknown_type(key: bytes) -> RemoteProtocolError:
+    """Return the error for a record that a newer proxy has written."""
+    return RemoteProtocolError(f"a record of type {int.from_bytes(key[:_INT16], 'big', signed=True)} is not known here")
+
+
+def _typed(number: int, body: bytes = b"") -> bytes:
+    return number.to_bytes(_INT16, "big", signed=True) + body
+
+
+def _encoded(message: Message) -> bytes:
+    return registry.codec_of(type(message), _VERSION).encode(message)

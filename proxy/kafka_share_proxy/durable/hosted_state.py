@@ -1,0 +1,499 @@
+"""One state as far as this proxy owns it: its partitions are taken over, read, served, and given up.
+
+How it works: `begin` starts one *takeover* of newly assigned partitions. It creates or checks the topic, takes over
+every partition (`journal`), reads each from its start to the takeover record (`replay`), lets the feature load the
+records, and opens the gate. To give partitions up, `close_doors` rejects new requests, the caller waits until
+`is_idle`, and `give_up` closes the gate and lets the feature forget. `state_home` decides which partitions, and when.
+It does this for all states of the proxy at the same time, each at its own pace: a topic that cannot be created delays
+no other state.
+
+A deleted topic is created again, with a takeover of everything that is owned here. Its contents are forgotten, and the
+log reports how much that was (durable/README.md rule 33).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import trio
+
+from kafka_share_proxy.brokers.interfaces import OwnQuestions
+from kafka_share_proxy.brokers.internal_topics import TopicLeaders, TopicRefused
+from kafka_share_proxy.brokers.own_client import OwnClient
+from kafka_share_proxy.brokers.own_connection import AuthenticationFailed, OwnSettings
+from kafka_share_proxy.brokers.replaced import SILENT_S, unless_replaced
+from kafka_share_proxy.brokers.topic_settings import TopicSettings
+from kafka_share_proxy.durable import producer_expiration, replay, restored_state
+from kafka_share_proxy.durable.described_state import HeldState
+from kafka_share_proxy.durable.gate import StateGate
+from kafka_share_proxy.durable.journal import TopicJournal
+from kafka_share_proxy.durable.leader_watch import PATIENCE_S, LeaderWatch
+from kafka_share_proxy.durable.ownership import Takeover, refusal_of
+from kafka_share_proxy.durable.partition_log import Replay
+from kafka_share_proxy.durable.state_producer import TakenOver
+from kafka_share_proxy.durable.state_topic import StateTopic
+from kafka_share_proxy.durable.topic_guard import TopicGuard
+from kafka_share_proxy.loop.interfaces import Notes
+from kafka_share_proxy.loop.lasting_trouble import LastingTrouble
+from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost
+
+T = TypeVar("T")
+
+RETRY_MIN_S, RETRY_MAX_S = 0.1, 5.0
+"""Shortest and longest delay in seconds after a failed step of a takeover."""
+GONE_LOOKS = 5
+"""Consecutive looks that must miss a topic before it counts as deleted: a broker that has just started may not know it.
+"""
+LOOK_S = 10.0
+"""Seconds between two looks. Bounds the time until a topic that was deleted and created anew is noticed without
+appends.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerAccess:
+    """Access to brokers under the proxy's own identity."""
+
+    client: Callable[[], OwnClient]
+    """Create another client, for one task."""
+    settings: OwnSettings
+    own: OwnQuestions | None
+    """None: the brokers' expiration times of producers are not requested."""
+    notes: Notes
+
+
+class HostedState:
+    """Partitions of one state on this proxy. `served` are the loaded ones."""
+
+    def __init__(self, journal: TopicJournal[Any], held: HeldState, gate: StateGate, access: BrokerAccess) -> None:
+        self.state = state = journal.state
+        self.journal = journal
+        self.held = held
+        self.gate = gate
+        self.off = ""
+        """Description of what the proxy lacks to serve the state. Everything else works, so the proxy continues."""
+        self.trouble = f"{state.name} is not loaded yet"
+        """Reason why the state is not served. Empty while it is."""
+        self.loaded_s = 0.0
+        self.served: set[int] = set()
+        self.lease_s = 0.0
+        """Maximum seconds that an earlier owner continues by its own clock."""
+        self.on_lost: Callable[[int | None], None] = lambda _partition: None
+        """Called with a partition that another proxy has taken over. None: an internal error ends all."""
+        self.is_closing = False
+        """True while the proxy stops and rejects new requests."""
+        self._access = access
+        self._notes = access.notes
+        self._takeovers: dict[int, Takeover] = {}
+        self._filling = trio.Lock()
+        """Held while a partition is loaded or forgotten, so that a load cannot bring back what is given up meanwhile.
+        """
+        self._leaders = LeaderWatch(state.topic, state.partitions, access.settings, access.notes, look_s=LOOK_S)
+        self._leaders.on_seen = self._seen
+        self._leaders.on_trouble = self._no_leaders
+        self._leaders.on_looked = journal.look_soon
+        self._leaders.on_missing = partial(self._miss, "the topic was deleted")
+        self._wanted: set[int] = set()
+        self._topic_id = b""
+        """Id of the topic that was taken over. Empty before the first takeover."""
+        self._missed = 0
+        self._lost_topic = trio.Event()
+        self._lost_why = ""
+        self._restores = False
+        off, on = state.served_event("off"), state.served_event("on")
+        self._complaint = LastingTrouble(access.notes, off, on, patience_s=PATIENCE_S)
+        self.guard = TopicGuard(state.topic, access.notes)
+        self.guard.on_unsafe = self._hold_back
+        self.guard.on_corrected = lambda: self._open(self.served)
+        self.guard.on_deleted = partial(self._lose_topic, restores=True)
+        journal.need_view = self._leaders.look_soon
+        journal.on_taken_over = self._taken_over
+        journal.on_checking = self._checking
+        journal.on_lost = self._lost
+        journal.on_denied = self._denied
+        journal.on_went_back = self._went_back
+        gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, self.trouble)
+
+    @property
+    def owned(self) -> set[int]:
+        """Partitions that are served or being taken over."""
+        return self.served | self._takeovers.keys()
+
+    def of(self, numbers: Iterable[int]) -> set[int]:
+        """Return the partitions of this state that belong to the owner of these numbers."""
+        return {number for number in numbers if number < self.state.partitions}
+
+    async def run(self) -> None:
+        """Look up leaders and coordinators whenever the journal misses one, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._leaders.run, self._topic(), self._look_around)
+            while True:
+                await self._lost_topic.wait()
+                await self._begin_anew(nursery)
+
+    async def prepare(self) -> None:
+        """Prepare for a first start while the group of proxies forms, which takes some seconds.
+
+        Errors are ignored. The takeover meets them again and reports them.
+        """
+        topic = self._topic()
+        try:
+            if await topic.leaders() is None:
+                await self._create(topic)
+            self._leaders.look_soon()  # the request for coordinators makes the brokers create the topic of transactions
+        except ProxyError:
+            return
+        finally:
+            await topic.aclose()
+
+    def _topic(self) -> StateTopic:
+        return StateTopic(self._access.client(), self.state)
+
+    # Ownership
+
+    def begin(self, numbers: Iterable[int], nursery: trio.Nursery, *, restores: bool = False) -> None:
+        """Take over the partitions of these numbers, until they are served or given up. `restores`: see Takeover."""
+        wanted = self.of(numbers)
+        if wanted:
+            if not self.owned:
+                self._topic_id = b""
+            self._wanted |= wanted
+            takeover = Takeover(wanted, restores)
+            self._takeovers.update(dict.fromkeys(wanted, takeover))
+            nursery.start_soon(self._take_over, takeover)
+
+    def is_idle(self, numbers: Iterable[int]) -> bool:
+        """Return True if none of the served partitions has an append queued or in flight."""
+        return self.journal.is_idle(self.served.intersection(numbers))
+
+    def close_doors(self, numbers: Iterable[int], reason: str) -> None:
+        """Reject new requests. Requests in progress may finish."""
+        self.gate.closing(self.of(numbers), ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
+
+    async def give_up(self, numbers: Iterable[int], reason: str) -> None:
+        """Release ownership of the partitions of these numbers."""
+        gone = self.of(numbers)
+        if not gone:
+            return
+        reason = self.trouble or reason
+        self._wanted -= gone
+        self.gate.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason, gone)
+        await self._let_go(gone)
+        self.journal.stop(gone, ErrorCode.NOT_COORDINATOR, reason)
+        self._notes(self.state.event("given-up"), partitions=len(gone), left=len(self.served))
+
+    def close(self, code: ErrorCode, reason: str, partitions: Iterable[int] | None = None, standby: str = "") -> None:
+        """Reject new requests and end those in progress. None: all partitions. `standby`: the serving proxy."""
+        self.trouble = reason
+        self.gate.standby = standby
+        self.gate.close(code, reason, partitions)
+
+    def complain(self, error: ProxyError, partitions: Iterable[int] | None = None) -> None:
+        """Report trouble on the way to ownership of these partitions, or of all."""
+        code, text, needs_identity = refusal_of(error, self.state)
+        self.off = text if needs_identity else ""
+        self._complaint.happened(text, patient=code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        self.close(code, text, partitions)
+
+    async def _let_go(self, gone: set[int]) -> None:
+        self.served -= gone
+        for takeover in {self._takeovers.pop(p) for p in gone & self._takeovers.keys()}:
+            takeover.let_go(gone)
+        await self._forget(gone)
+
+    async def _forget(self, partitions: Collection[int]) -> None:
+        async with self._filling:
+            await self.held.forget(partitions)
+
+    # Topic lost
+
+    async def _begin_anew(self, nursery: trio.Nursery) -> None:
+        """Take over all assigned partitions again. The topic's contents are forgotten, or written again."""
+        reason, self._lost_topic = self._lost_why, trio.Event()
+        restores, self._restores = self._restores, False
+        gone = set(self.served) if restores else self.owned
+        event = self.state.event("restored" if restores else "topic-lost")
+        self._notes(event, topic=self.state.topic, reason=reason, partitions=len(gone), **self.held.figures())
+        self.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, reason, gone)
+        self.journal.stop(gone, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, reason)
+        if restores:
+            self.served -= gone
+            unread = gone & self.gate.refused.keys()  # nothing of them is in memory
+            self.begin(unread & self._wanted, nursery)
+            gone -= unread
+        else:
+            await self._let_go(gone)
+        self.begin(gone & self._wanted, nursery, restores=restores)
+
+    def _miss(self, reason: str) -> None:
+        """Count a look that did not find the topic that was taken over."""
+        if not self._topic_id or not self.owned:
+            return
+        self._missed += 1
+        if self._missed >= GONE_LOOKS:
+            self._lose_topic(reason)
+        else:
+            self._leaders.look_soon()
+
+    def _went_back(self, partition: int) -> None:
+        self._lose_topic(f"the log of partition {partition} is another one, or its end is lost")
+
+    def _lose_topic(self, reason: str, *, restores: bool = False) -> None:
+        """Begin anew. `restores`: the topic is the same, and memory still has the records that brokers have deleted."""
+        self._restores = restores and not self._lost_topic.is_set()
+        if not self._restores:
+            self._missed, self._topic_id = 0, b""
+        self._lost_why = reason
+        self._lost_topic.set()
+
+    # Takeover
+
+    async def _take_over(self, takeover: Takeover) -> None:
+        with takeover.scope:
+            while True:
+                try:
+                    await self._load(takeover)
+                    return await self._learn_periods()
+                except ProxyError as error:
+                    self.complain(error, takeover.partitions)
+                reason = f"{self.state.name} is not loaded"
+                self.journal.stop(takeover.partitions, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, reason)
+                if not takeover.restores:
+                    await self._forget(takeover.partitions)
+                await trio.sleep(RETRY_MAX_S)
+
+    async def _load(self, takeover: Takeover) -> None:
+        began = trio.current_time()
+        reason = f"{self.state.name} is being loaded"
+        self.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, reason, takeover.partitions)
+        for partition in takeover.partitions:
+            self.gate.refused.pop(partition, None)
+        await self._see_to_topic(takeover)
+        for found in (takeover.taken, takeover.checking, takeover.replays):
+            found.clear()
+        self.journal.take_over(sorted(takeover.partitions))
+        await self._wait_taken(takeover)
+        taken_s = trio.current_time() - began
+        if takeover.restores:
+            await restored_state.write(self.journal, self.held, takeover.partitions)
+        else:
+            await self._read(takeover)
+            await self._fill(takeover)
+        self._serve(takeover)
+        self.loaded_s = trio.current_time() - began
+        self._notes(
+            self.state.event("loaded"),
+            **self.held.figures(),
+            partitions=len(self.served),
+            takeover_s=round(taken_s, 3),
+            seconds=round(self.loaded_s, 3),
+        )
+
+    def _serve(self, takeover: Takeover) -> None:
+        """Serve a takeover that is completely loaded. Has no `await`, so that nothing changes meanwhile."""
+        loaded = set(takeover.partitions)
+        for partition in loaded:
+            del self._takeovers[partition]
+        self.journal.serve(loaded)
+        self.served |= loaded
+        self.off = ""
+        self._complaint.ended()
+        if self.guard.unsafe:
+            self.guard.hold_back()
+        else:
+            self._open(loaded)
+
+    def _open(self, partitions: set[int]) -> None:
+        if not self._takeovers:
+            self.trouble = "; ".join(sorted(set(self.gate.refused.values())))
+        if not self.is_closing:
+            self.gate.open(partitions)
+
+    async def _see_to_topic(self, takeover: Takeover) -> None:
+        """Wait until the topic exists, every partition has a leader, and the settings keep what is stored."""
+        topic = self._topic()
+        try:
+            self._learn_sizes(topic, await self._see_to(topic, takeover))
+        finally:
+            await topic.aclose()
+
+    async def _see_to(self, topic: StateTopic, takeover: Takeover) -> TopicSettings:
+        delay = RETRY_MIN_S
+        while True:
+            try:
+                view = await topic.leaders()
+                if view is None:
+                    await self._create(topic)
+                elif view.is_whole:
+                    settings = await self.guard.require_safe(topic, view)
+                    self._topic_id = self._topic_id or view.topic_id
+                    self._leaders.learn(view)
+                    self._leaders.look_soon()
+                    return settings
+            except ProxyError as error:
+                self.complain(error, takeover.partitions)
+                delay = max(delay, 1.0)
+            await trio.sleep(delay)
+            delay = min(2 * delay, RETRY_MAX_S)
+
+    async def _create(self, topic: StateTopic) -> None:
+        if await topic.create():
+            self._notes("state-topic-created", topic=self.state.topic)
+
+    def _learn_sizes(self, topic: StateTopic, settings: TopicSettings) -> None:
+        """Read the maximum size of a record batch. Repeated at every takeover, since the setting may change."""
+        size = topic.message_bytes(settings, self._notes)
+        self.journal.limit_batches(size)
+        self.held.limit_records(size)
+
+    async def _learn_periods(self) -> None:
+        """Request how soon the brokers forget idle producers, at every takeover, since the setting may change."""
+        own, leaders = self._access.own, self._leaders.view.leaders
+        if own is not None and leaders:
+            self.journal.keep_alive(*await producer_expiration.periods(own, min(leaders.values()), self._notes))
+
+    async def _wait_taken(self, takeover: Takeover) -> None:
+        while len(takeover.taken) < len(takeover.partitions):
+            takeover.changed = trio.Event()
+            if takeover.checking and len(takeover.taken) + len(takeover.checking) == len(takeover.partitions):
+                await self._check(takeover, sorted(takeover.checking))
+                continue
+            await takeover.changed.wait()
+
+    async def _check(self, takeover: Takeover, partitions: list[int]) -> None:
+        """Wait until the former owners of partitions with a new producer id have stopped."""
+        ends = await self._insist(lambda: replay.ends(partitions, self._leaders.place), takeover)
+        replays = {p: Replay(self.state.reign_of, ends[p] - 1) for p in partitions if ends[p] > 0}
+        try:
+            await self._insist(lambda: replay.read(replays, self._leaders.place), takeover)
+            was_owned = any(each.reign is not None for each in replays.values())
+        except RemoteProtocolError:  # loading will show which partition cannot be read
+            was_owned = True
+        if was_owned:
+            reason = "waiting until an earlier owner has stopped by its own clock"
+            self._notes(self.state.event("old-owner"), reason=reason)
+            await trio.sleep(self.lease_s)
+        takeover.checking.difference_update(partitions)
+        for partition in takeover.partitions.intersection(partitions):
+            self.journal.proceed(partition)
+
+    async def _read(self, takeover: Takeover) -> None:
+        takeover.replays = {p: Replay(self.state.reign_of, taken.offset) for p, taken in takeover.taken.items()}
+        await self._insist(lambda: self._read_on(takeover), takeover)
+
+    async def _read_on(self, takeover: Takeover) -> None:
+        try:
+            await replay.read(takeover.replays, self._leaders.place)
+        except RemoteProtocolError as error:
+            await self._read_each(takeover, error)
+
+    async def _read_each(self, takeover: Takeover, error: RemoteProtocolError) -> None:
+        """Find the partitions that cannot be read, and refuse them."""
+        refused = False
+        for partition, each in list(takeover.replays.items()):
+            try:
+                await replay.read({partition: each}, self._leaders.place)
+            except RemoteProtocolError as own_error:
+                self._refuse(takeover, partition, own_error)
+                refused = True
+        if not refused:
+            raise error
+
+    async def _fill(self, takeover: Takeover) -> None:
+        for partition in list(takeover.replays):
+            async with self._filling:
+                each = takeover.replays.pop(partition, None)  # after `pop`, the loaded values are in memory only once
+                if each is not None and partition in takeover.partitions:  # and not given up meanwhile
+                    await self._load_partition(takeover, partition, each)
+
+    async def _load_partition(self, takeover: Takeover, partition: int, each: Replay) -> None:
+        self.guard.log_starts[partition] = each.start
+        if each.ignored:
+            self._notes(self.state.event("ignored"), partition=partition, batches=each.ignored)
+        try:
+            await self.held.load(each.values.items())
+        except RemoteProtocolError as error:
+            self._refuse(takeover, partition, error)
+        if partition in takeover.partitions and (superfluous := each.superfluous()):
+            self.journal.forget_keys(partition, superfluous)
+
+    def _refuse(self, takeover: Takeover, partition: int, error: RemoteProtocolError) -> None:
+        takeover.replays.pop(partition, None)
+        self.gate.refused[partition] = f"state partition {partition} cannot be read here: {error}"
+        self._notes(self.state.event("unreadable"), partition=partition, reason=str(error))
+
+    async def _insist(self, attempt: Callable[[], Awaitable[T]], takeover: Takeover) -> T:
+        delay = RETRY_MIN_S
+        while True:
+            try:
+                led = {p: node for p, node in self._leaders.view.leaders.items() if p in takeover.partitions}
+                moved = partial(self._leaders.is_led_elsewhere, led)
+                return await unless_replaced(attempt, moved, look_s=SILENT_S)
+            except (UpstreamLost, AuthenticationFailed) as error:
+                self.complain(error, takeover.partitions)
+            await self._leaders.look()
+            await trio.sleep(delay)
+            delay = min(2 * delay, RETRY_MAX_S)
+
+    # Events of the journal
+
+    def _taken_over(self, partition: int, outcome: TakenOver) -> None:
+        takeover = self._takeovers.get(partition)
+        if takeover is not None:
+            takeover.taken.setdefault(partition, outcome)
+            takeover.note()
+
+    def _checking(self, partition: int) -> None:
+        takeover = self._takeovers.get(partition)
+        if takeover is not None:
+            takeover.checking.add(partition)
+            takeover.note()
+
+    def _denied(self, partition: int, code: ErrorCode) -> None:
+        """Report a right that is missing to own the partition, to waiting clients too."""
+        needed = (
+            f"it needs WRITE on topic {self.state.topic} and on transactional ids {self.state.transactional_prefix}*"
+        )
+        error = TopicRefused(f"the proxy's own identity may not keep their state ({code.name}): {needed}")
+        self.complain(error, [partition])
+        self.gate.denied = self.trouble
+
+    def _lost(self, partition: int, code: ErrorCode) -> None:
+        """Stop serving, because another proxy has taken over. -1: an internal error, all partitions are lost."""
+        self._notes(self.state.event("lost"), partition=partition, reason=f"another proxy took over ({code.name})")
+        self.on_lost(partition if partition >= 0 else None)
+
+    # Leaders and coordinators
+
+    def _seen(self, view: TopicLeaders) -> None:
+        if view.leaders and view.topic_id == self._topic_id:
+            self._missed = 0
+        elif view.leaders:
+            self._miss("the topic was deleted and made anew")
+        self.journal.leaders = dict(view.leaders)
+        if self.journal.links is not None:
+            self.journal.links.addresses = dict(view.addresses)
+
+    def _no_leaders(self, error: ProxyError) -> None:
+        if self._takeovers:
+            self.complain(error, self._takeovers.keys())
+
+    async def _look_around(self, topic: StateTopic) -> None:
+        await self._find_coordinators(topic)
+        view = self._leaders.view
+        if self._topic_id and view.topic_id == self._topic_id:
+            await self.guard.look(topic, view, self.served, self._leaders.place)
+
+    def _hold_back(self) -> None:
+        reason = f"{self.state.serves} are off: {self.guard.unsafe}"
+        self.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason, self.served)
+
+    async def _find_coordinators(self, topic: StateTopic) -> None:
+        known = self.journal.coordinators
+        missing = {self.state.transactional_id(p): p for p in self.state.all if p not in known}
+        if missing:
+            for name, node_id in (await topic.coordinators(missing)).items():
+                known[missing[name]] = node_id

@@ -1,0 +1,500 @@
+"""A journal that stores a state in a topic of the cluster, with one producer per partition.
+
+How it works: `durable.state_producer` decides what is sent and what a response means; the journal sends it. Appends
+requested in one loop iteration are sent together at its end. Each leader has at most one Produce in flight, which
+carries everything that waits for any of its partitions. All of it runs as plain callbacks of the loop. The caller finds
+the leaders of partitions and the coordinators of transactional ids when the journal calls `need_view`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from math import inf
+from typing import Generic, TypeVar
+
+from kafka_share_proxy.brokers.channel import Channel
+from kafka_share_proxy.brokers.channels import BrokerChannels
+from kafka_share_proxy.brokers.replaced import SILENT_S
+from kafka_share_proxy.durable.coming_appends import SHARE_MAX_S, ComingAppends
+from kafka_share_proxy.durable.described_state import DescribedState
+from kafka_share_proxy.durable.interfaces import JournalRefused
+from kafka_share_proxy.durable.state_producer import (
+    BATCH_BYTES_MAX,
+    DENIED,
+    IDENTITY_S,
+    KEEP_ALIVE_S,
+    Append,
+    Identify,
+    Lost,
+    Outcome,
+    Refused,
+    StateProducer,
+    Stored,
+    TakenOver,
+    WentBack,
+    WriterStage,
+)
+from kafka_share_proxy.durable.under_way import MOVED, UnderWay, forget
+from kafka_share_proxy.loop.interfaces import Notes, Timer
+from kafka_share_proxy.loop.promise import Callback, Promise, on_behalf_of
+from kafka_share_proxy.loop.reactor import Reactor
+from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import NO_ERROR, ErrorCode, LocalProtocolError
+from kafka_share_proxy.wire.messages import Message
+from kafka_share_proxy.wire.records import Record
+
+PRODUCE_VERSION_MAX = 11
+"""Version 12 may begin a transaction, and version 13 names topics by id. The journal needs neither."""
+INIT_PRODUCER_ID_VERSION_MAX = 4
+REPLICAS_MS = 5_000
+"""Milliseconds that a leader waits for its replicas. After that the outcome is unknown."""
+TRANSACTION_MS = 60_000
+"""Transaction timeout, which InitProducerId requires although there are no transactions."""
+ALL_REPLICAS = -1
+
+K = TypeVar("K")
+R = TypeVar("R", bound=Message)
+
+
+class TopicJournal(Generic[K]):
+    """Journal over a topic (see interfaces.Journal). Refuses everything until `serve`, and again after `stop`."""
+
+    def __init__(
+        self,
+        state: DescribedState[K],
+        reactor: Reactor,
+        notes: Notes,
+        owner: str,
+        *,
+        keep_alive_s: float = KEEP_ALIVE_S,
+        identity_s: float = IDENTITY_S,
+    ) -> None:
+        self.state = state
+        self.links: BrokerChannels | None = None
+        """Connections to brokers, set before the first takeover."""
+        self.leaders: dict[int, int] = {}
+        """Leader of each partition: partition -> node id."""
+        self.coordinators: dict[int, int] = {}
+        """Partition -> node id of the coordinator of its transactional id."""
+        self.need_view: Callable[[], None] = lambda: None
+        """Called when a partition has no known leader, or its leader may have changed."""
+        self.on_taken_over: Callable[[int, TakenOver], None] = lambda _partition, _outcome: None
+        self.on_checking: Callable[[int], None] = lambda _partition: None
+        self.on_lost: Callable[[int, ErrorCode], None] = lambda _partition, _code: None
+        self.on_denied: Callable[[int, ErrorCode], None] = lambda _partition, _code: None
+        """Called with a partition that the proxy's own identity may not take over."""
+        self.on_went_back: Callable[[int], None] = lambda _partition: None
+        """Called with a partition whose log is no longer the one that was taken over. The journal stops appending to
+        it.
+        """
+        self.coming = ComingAppends()
+        """See interfaces.Journal."""
+        self.appends = 0
+        self._message_bytes = BATCH_BYTES_MAX
+        self._serving: set[int] = set()
+        # Each state has its own connections: a broker handles the requests of one connection in order, and states must
+        # not wait for each other's appends.
+        self._purposes = {wanted: f"{wanted.__name__} {state.topic}" for wanted in (Identify, Append)}
+        self._reactor = reactor
+        self._notes = notes
+        self._owner = owner
+        self._keep_alive_s = keep_alive_s
+        self._identity_s = identity_s
+        self._producers: dict[int, StateProducer] = {}
+        self._eager: set[int] = set()
+        """Partitions that may have something to send."""
+        self._is_planned = False
+        self._alarm: Timer | None = None
+        self._alarm_at = inf
+        self._busy: dict[int, set[int]] = {}
+        """Leaders with a Produce in flight -> partitions that wait for its response before they append."""
+        self._under_way = UnderWay(self._purposes)
+        self._doubts = False
+        """True if a broker may be late with a response."""
+        self._asked_at: float | None = None
+        """When the first append was requested that waits for coming appends. None if none waits."""
+        self._rings_at = -inf
+        """When the alarm of that wait rings."""
+
+    # Journal interface
+
+    def append(self, records: Sequence[tuple[K, bytes | None]]) -> Promise[None]:
+        """See interfaces.Journal. All records belong to one partition."""
+        promise: Promise[None] = Promise()
+        state = self.state
+        if not records:
+            promise.set(None)
+            return promise
+        partition = state.partition_of(records[0][0])
+        for key, _ in records[1:]:
+            if state.partition_of(key) != partition:
+                raise LocalProtocolError(f"one append to several partitions of {state.topic}")
+        producer = self._producers.get(partition)
+        if partition not in self._serving or producer is None:
+            promise.fail(JournalRefused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{state.name} is not loaded"))
+            return promise
+        return self._add(producer, partition, records)
+
+    def restore(self, partition: int, records: Sequence[tuple[K, bytes]]) -> Promise[None]:
+        """Append to a partition that was taken over and is not served yet. See `append`."""
+        return self._add(self._producers[partition], partition, records)
+
+    def _add(self, producer: StateProducer, partition: int, records: Sequence[tuple[K, bytes | None]]) -> Promise[None]:
+        promise: Promise[None] = Promise()
+        time_ms, encode_key = self._reactor.wall_ms(), self.state.encode_key
+        encoded = [Record(encode_key(key), value, (), time_ms) for key, value in records]
+        if producer.add(encoded, promise, self._reactor.now()):
+            self._eager.add(partition)
+            self._plan()
+        else:
+            reason = f"too much waits for topic {self.state.topic}"
+            promise.fail(JournalRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason))
+        return promise
+
+    # Ownership
+
+    def keep_alive(self, keep_alive_s: float, identity_s: float) -> None:
+        """Set how often each partition is written to from now on, and how often producer identities are renewed."""
+        self._keep_alive_s, self._identity_s = keep_alive_s, identity_s
+        for producer in self._producers.values():
+            producer.renew_every(keep_alive_s, identity_s, self._reactor.now())
+        self._eager.update(self._producers)
+        self._plan()
+
+    def limit_batches(self, message_bytes: int) -> None:
+        """Set the maximum size of the topic's record batches in bytes (`max.message.bytes`)."""
+        self._message_bytes = message_bytes
+        for producer in self._producers.values():
+            producer.limit_batches(message_bytes)
+
+    def take_over(self, partitions: Iterable[int]) -> None:
+        """Begin to take over partitions. `on_taken_over` reports each one."""
+        for partition in partitions:
+            self._serving.discard(partition)
+            producer = self._producers[partition] = StateProducer(
+                self._takeover, self.state.keep_alive(), self._keep_alive_s, self._identity_s
+            )
+            producer.limit_batches(self._message_bytes)
+            self._eager.add(partition)
+        self._plan()
+
+    def proceed(self, partition: int) -> None:
+        """Continue the takeover of a partition to which no other producer can be writing (see `on_checking`)."""
+        self._producers[partition].proceed()
+        self._eager.add(partition)
+        self._plan()
+
+    def forget_keys(self, partition: int, keys: Sequence[bytes]) -> None:
+        """Delete records that nothing depends on, without waiting for the result."""
+        time_ms = self._reactor.wall_ms()
+        records = [Record(key, None, timestamp=time_ms) for key in keys]
+        if self._producers[partition].add(records, None, self._reactor.now()):
+            self._eager.add(partition)
+            self._plan()
+
+    def serve(self, partitions: Iterable[int]) -> None:
+        """Accept appends to partitions that are loaded."""
+        self._serving.update(partitions)
+
+    def is_idle(self, partitions: Iterable[int]) -> bool:
+        """Return True if none of the partitions has an append queued or in flight."""
+        return not any(self._producers[p].tokens() for p in partitions if p in self._producers)
+
+    @property
+    def owned(self) -> int:
+        """Number of partitions that accept appends."""
+        return len(self._serving)
+
+    def stop(self, partitions: Iterable[int], code: ErrorCode, reason: str) -> None:
+        """Release ownership of partitions. Waiting appends are refused, whether or not they were stored."""
+        wanted = set(partitions)
+        self._serving -= wanted
+        self._eager -= wanted
+        for behind in self._busy.values():
+            behind -= wanted
+        self._under_way.stopped(wanted)
+        producers = [self._producers.pop(partition) for partition in sorted(wanted & self._producers.keys())]
+        tokens = [token for producer in producers for token in producer.tokens()]
+        for token in tokens:
+            on_behalf_of(self, partial(_refuse, token, code, reason))
+
+    def _takeover(self, producer_id: int, producer_epoch: int) -> Record:
+        return self.state.takeover(self._owner, self._reactor.wall_ms(), producer_id, producer_epoch)
+
+    def unreachable(self, node_id: int) -> None:
+        """Forget the leaders and coordinators on a broker that cannot be reached, so that they are looked up again."""
+        self.leaders = {partition: node for partition, node in self.leaders.items() if node != node_id}
+        self.coordinators = {partition: node for partition, node in self.coordinators.items() if node != node_id}
+        self.look_soon()
+
+    # The loop
+
+    def look_soon(self) -> None:
+        """Check all waiting appends at the end of this loop iteration, because leaders or channels may have changed."""
+        for behind in self._busy.values():
+            self._eager |= behind
+            behind.clear()
+        self._plan()
+
+    def _plan(self) -> None:
+        """Check at the end of this loop iteration whether something can be sent."""
+        if not self._is_planned:
+            self._is_planned = True
+            self._reactor.call_on_behalf_of(self, self._look)
+
+    def call_soon(self, callback: Callback) -> None:
+        """See CallbackOwner."""
+        self._reactor.call_on_behalf_of(self, callback)
+
+    def failed(self, error: Exception) -> None:
+        """Give up all partitions after an internal error: no later append could be trusted (see CallbackOwner)."""
+        self._notes("callback-failed", error=error)
+        self.on_lost(-1, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def _look(self) -> None:
+        self._is_planned = False
+        if self._doubts and self.links is not None:
+            self._doubts = self._under_way.look(self.links, self.leaders, self.coordinators)
+            if self._doubts:
+                self.need_view()
+        now = self._reactor.now()
+        if self._waits_for_others(now):
+            return
+        appends: dict[int, dict[int, Append]] = {}
+        looked_at = sorted(self._eager)
+        for partition in looked_at:
+            producer = self._producers.get(partition)
+            if producer is None:
+                continue  # stopped by the outcome of another partition
+            refused = producer.overdue(now)
+            if refused:
+                self._tell(partition, refused)
+            if not self._ask_for(partition, producer, appends, now):
+                self._eager.discard(partition)
+        if appends:
+            self._asked_at = None
+        for node_id, batches in appends.items():
+            self._produce(node_id, batches)
+        self._set_alarm(looked_at, now)
+
+    def _waits_for_others(self, now: float) -> bool:
+        """Return True if appends that could go now wait for coming ones (durable/README.md rule 34).
+
+        The next check is when one of the coming appends ends, and in SHARE_MAX_S at the latest.
+        """
+        coming = self.coming
+        coming.on_end = None
+        if not coming or not self._eager:
+            return False
+        if self._asked_at is None:
+            self._asked_at = now
+        until = self._asked_at + SHARE_MAX_S
+        if now >= until or not coming.is_one_due(self._asked_at, now):
+            return False
+        coming.on_end = self._plan
+        if self._rings_at <= now:
+            self._rings_at = until
+            self._reactor.call_at(until, self._plan)
+        return True
+
+    def _ask_for(
+        self, partition: int, producer: StateProducer, appends: dict[int, dict[int, Append]], now: float
+    ) -> bool:
+        """Send or collect the partition's next request. False if it has none now, or its leader is busy."""
+        wanted = producer.wants(now)
+        if wanted is None:
+            return False
+        where = self.coordinators if wanted is Identify else self.leaders
+        node_id = where.get(partition, -1)
+        if node_id < 0 or self.links is None:
+            self.need_view()
+            return True
+        if wanted is Append and node_id in self._busy:
+            self._busy[node_id].add(partition)
+            return False
+        if wanted is Append and node_id in appends:  # the channel of its leader is known, and carries this append too
+            channel = None
+        else:
+            channel = self.links.get(node_id, self._purposes[wanted])
+            if channel is None:
+                if self.links.is_late(node_id, self._purposes[wanted]):
+                    self.need_view()
+                return True
+        request = producer.next_request(now)
+        if isinstance(request, Append):
+            appends.setdefault(node_id, {})[partition] = request
+        elif isinstance(request, Identify) and channel is not None:
+            self._under_way.identifies[partition] = node_id
+            self._identify(channel, node_id, partition, producer, request)
+        return False
+
+    def _set_alarm(self, looked_at: Iterable[int], now: float) -> None:
+        """Set the alarm for retries, keep-alives and overdue appends.
+
+        One alarm serves every partition that was checked since it last rang. Its reason has often passed by the time it
+        rings. It may therefore ring too early, and is set anew for each partition when it does.
+        """
+        waiting = self._eager.union(*self._busy.values())
+        idle = [self._producers.get(partition) for partition in looked_at if partition not in waiting]
+        deadline = min([producer.next_deadline() for producer in idle if producer is not None], default=inf)
+        deadline = max(deadline, now + LOOK_MIN_S)
+        if waiting:  # channels, leaders and responses notify the journal; this check is a safeguard
+            deadline = min(deadline, now + LOOK_MAX_S)
+        if self._busy or self._under_way.identifies:
+            deadline = min(deadline, now + (LOOK_MAX_S if self._doubts else SILENT_S))
+        if deadline >= self._alarm_at:
+            return
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm_at = deadline
+        self._alarm = self._reactor.call_at(deadline, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm, self._alarm_at = None, inf
+        self._doubts = True
+        self._eager.update(self._producers)
+        self._plan()
+
+    # Requests
+
+    def _mine(self, answered: Callable[[R | None], None]) -> Callable[[R | None], None]:
+        """Return a callback that runs on behalf of the journal, so that an internal error does not end the channel."""
+        return lambda answer: on_behalf_of(self, partial(answered, answer))
+
+    def _identify(
+        self, channel: Channel, node_id: int, partition: int, producer: StateProducer, wanted: Identify
+    ) -> None:
+        request = messages.InitProducerIdRequest(
+            transactional_id=self.state.transactional_id(partition),
+            transaction_timeout_ms=TRANSACTION_MS,
+            producer_id=wanted.producer_id,
+            producer_epoch=wanted.producer_epoch,
+        )
+        version = channel.highest(ApiKey.INIT_PRODUCER_ID, INIT_PRODUCER_ID_VERSION_MAX)
+        channel.ask(
+            ApiKey.INIT_PRODUCER_ID,
+            version,
+            request,
+            self._mine(partial(self._identified, node_id, partition, producer)),
+        )
+
+    def _identified(
+        self, node_id: int, partition: int, producer: StateProducer, answer: messages.InitProducerIdResponse | None
+    ) -> None:
+        if self._producers.get(partition) is not producer:
+            return
+        self._under_way.identifies.pop(partition, None)
+        now = self._reactor.now()
+        if answer is None:
+            forget(self.coordinators, partition, node_id)
+            self._tell(partition, producer.unanswered(now))
+        else:
+            code = ErrorCode.of(answer.error_code)
+            if code in MOVED:
+                forget(self.coordinators, partition, node_id)
+            elif code in DENIED:
+                self.on_denied(partition, code)
+            elif code != ErrorCode.NONE:
+                self._notes("state-identity-refused", topic=self.state.topic, partition=partition, reason=code.name)
+            self._tell(partition, producer.identified(code, answer.producer_id, answer.producer_epoch, now))
+            if producer.stage is WriterStage.CHECKING:
+                self.on_checking(partition)
+        self._eager.add(partition)
+        self._plan()
+
+    def _produce(self, node_id: int, appends: Mapping[int, Append]) -> None:
+        assert self.links is not None  # noqa: S101  # the caller collected the appends after it found a channel
+        channel = self.links.get(node_id, self._purposes[Append])
+        sent = {partition: self._producers[partition] for partition in appends}
+        if channel is None:
+            self._produced(node_id, sent, None, was_sent=False)
+            return
+        request = messages.ProduceRequest
+        data = [request.PartitionProduceData(index=p, records=append.batch) for p, append in appends.items()]
+        message = request(
+            acks=ALL_REPLICAS,
+            timeout_ms=REPLICAS_MS,
+            topic_data=[request.TopicProduceData(name=self.state.topic, partition_data=data)],
+        )
+        self._busy[node_id] = set()
+        self._under_way.appends[node_id] = sent
+        self.appends += 1
+        version = channel.highest(ApiKey.PRODUCE, PRODUCE_VERSION_MAX)
+        channel.ask(ApiKey.PRODUCE, version, message, self._mine(partial(self._produced, node_id, sent)))
+
+    def _produced(
+        self,
+        node_id: int,
+        sent: Mapping[int, StateProducer],
+        answer: messages.ProduceResponse | None,
+        *,
+        was_sent: bool = True,
+    ) -> None:
+        self._eager |= self._busy.pop(node_id, set())
+        self._under_way.appends.pop(node_id, None)
+        now = self._reactor.now()
+        told = _by_partition(answer)
+        for partition, producer in sent.items():
+            if self._producers.get(partition) is not producer:
+                continue
+            entry = told.get(partition)
+            if entry is not None:
+                code = ErrorCode.of(entry.error_code)
+                if code != NO_ERROR:
+                    self._append_failed(node_id, partition, producer, code)
+                outcomes = producer.appended(code, entry.base_offset, now)
+            else:
+                forget(self.leaders, partition, node_id)
+                outcomes = producer.unanswered(now) if was_sent else producer.unsent(now)
+            self._tell(partition, outcomes)
+        self._go_on(sent, now)
+
+    def _append_failed(self, node_id: int, partition: int, producer: StateProducer, code: ErrorCode) -> None:
+        if code in MOVED:
+            forget(self.leaders, partition, node_id)
+        if code in DENIED and producer.stage is WriterStage.TAKING_OVER:
+            self.on_denied(partition, code)
+        else:
+            self._notes("state-append-failed", topic=self.state.topic, partition=partition, reason=code.name)
+
+    def _go_on(self, answered: Iterable[int], now: float) -> None:
+        """Continue if there is more to send, to these partitions or to others that waited for their leader."""
+        for partition in answered:
+            producer = self._producers.get(partition)
+            if producer is not None and producer.wants(now) is not None:
+                self._eager.add(partition)
+        if self._eager:
+            self._plan()
+        self._set_alarm(answered, now)
+
+    def _tell(self, partition: int, outcomes: Iterable[Outcome]) -> None:
+        for outcome in outcomes:
+            if isinstance(outcome, Stored):
+                if isinstance(outcome.token, Promise):
+                    outcome.token.set(None)
+            elif isinstance(outcome, Refused):
+                _refuse(outcome.token, outcome.code, f"topic {self.state.topic} refuses it")
+            elif isinstance(outcome, TakenOver):
+                self.on_taken_over(partition, outcome)
+            elif isinstance(outcome, Lost):
+                self.on_lost(partition, outcome.code)
+            elif isinstance(outcome, WentBack):
+                self.on_went_back(partition)
+
+
+LOOK_MIN_S, LOOK_MAX_S = 0.01, 0.25
+"""Minimum and maximum seconds until the next check that no event triggers."""
+
+
+def _refuse(token: object, code: ErrorCode, reason: str) -> None:
+    if isinstance(token, Promise):
+        token.fail(JournalRefused(code, reason))
+
+
+def _by_partition(
+    answer: messages.ProduceResponse | None,
+) -> dict[int, messages.ProduceResponse.PartitionProduceResponse]:
+    topics = [] if answer is None else answer.responses
+    return {entry.index: entry for topic in topics for entry in topic.partition_responses}

@@ -1,0 +1,105 @@
+"""Lookup of the leaders of a state topic's partitions, whenever a caller misses one."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from math import inf
+
+import trio
+
+from kafka_share_proxy.brokers.internal_topics import TopicLeaders
+from kafka_share_proxy.brokers.own_connection import OwnSettings
+from kafka_share_proxy.durable.replay import ReplayPlace
+from kafka_share_proxy.durable.state_topic import StateTopic
+from kafka_share_proxy.loop.interfaces import Notes
+from kafka_share_proxy.loop.lasting_trouble import LastingTrouble
+from kafka_share_proxy.wire.errors import ProxyError
+
+PAUSE_S = 0.1
+"""Seconds between two looks."""
+PATIENCE_S = 3.0
+"""Seconds of trouble that are not logged, as while a topic is created or a leader moves."""
+
+
+class LeaderWatch:
+    """Watch of the leaders, active while `run` is. `view` is the last result."""
+
+    def __init__(
+        self, topic: str, partitions: int, settings: OwnSettings, notes: Notes, *, look_s: float = inf
+    ) -> None:
+        """`look_s`: maximum seconds between two looks, even if no caller requests one."""
+        self.view = TopicLeaders(partitions, {}, {})
+        self.on_seen: Callable[[TopicLeaders], None] = lambda _view: None
+        """Called with each view of a topic that exists."""
+        self.on_missing: Callable[[], None] = lambda: None
+        """Called when the topic does not exist."""
+        self.on_trouble: Callable[[ProxyError], None] = lambda _error: None
+        self.on_looked: Callable[[], None] = lambda: None
+        """Called after each look, even a failed one."""
+        self._topic = topic
+        self._settings = settings
+        self._look_s = look_s
+        self._wanted = trio.Event()
+        self._looked = trio.Event()
+        self._trouble = LastingTrouble(
+            notes, "state-view-failed", "state-view-found", patience_s=PATIENCE_S, topic=topic
+        )
+
+    @property
+    def place(self) -> ReplayPlace:
+        """Leaders and addresses to read from, as far as they are known."""
+        return ReplayPlace(self._topic, self.view.leaders, self.view.addresses, self._settings, self.view.topic_id)
+
+    def learn(self, view: TopicLeaders) -> None:
+        """Use a view that another component has fetched."""
+        self.view = view
+
+    def look_soon(self) -> None:
+        """Request a look, because a leader is missing or may have changed."""
+        self._wanted.set()
+
+    async def look(self) -> None:
+        """Wait for the next look."""
+        looked = self._looked
+        self._wanted.set()
+        await looked.wait()
+
+    async def is_led_elsewhere(self, leaders: Mapping[int, int]) -> bool:
+        """Look, and return True if any of the partitions has another leader than in `leaders` (by partition)."""
+        await self.look()
+        now = self.view.leaders
+        return any(now.get(partition, node_id) != node_id for partition, node_id in leaders.items())
+
+    async def run(self, topic: StateTopic, also: Callable[[StateTopic], Awaitable[None]] | None = None) -> None:
+        """Look when requested, and periodically, until cancelled. `also` is called with each look.
+
+        Closes the topic.
+        """
+        try:
+            while True:
+                with trio.move_on_after(self._look_s):
+                    await self._wanted.wait()
+                self._wanted = trio.Event()
+                try:
+                    await self._look(topic)
+                    if also is not None:
+                        await also(topic)
+                except ProxyError as error:
+                    self._trouble.happened(str(error))
+                    self.on_trouble(error)
+                else:
+                    self._trouble.ended()
+                self.on_looked()
+                looked, self._looked = self._looked, trio.Event()
+                looked.set()
+                await trio.sleep(PAUSE_S)
+        finally:
+            await topic.aclose()
+
+    async def _look(self, topic: StateTopic) -> None:
+        view = await topic.leaders(may_have_grown=True)
+        if view is None:
+            self.on_missing()
+        else:
+            self.view = view
+            self.on_seen(view)

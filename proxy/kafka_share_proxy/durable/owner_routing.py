@@ -1,0 +1,240 @@
+"""Routing of requests about groups to the owner of their state: this proxy, through the gate, or another one.
+
+How it works: the groups in a request are stored in one or several state partitions. If all are owned and open here, the
+handler runs; this is the only case for a single proxy. If another proxy owns them, the request is forwarded to it. With
+several owners, the request is split, and the responses are joined. If a partition has no owner at the moment (taken
+over, loading, moved), the request waits for a bounded time, is tried again, and is refused in the end. Members retry by
+themselves. Tools do not: the Java admin client retries IncrementalAlterConfigs, AlterShareGroupOffsets, DeleteGroups
+and the like neither on 14 nor on 15. Their requests therefore wait longer while the state is being loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kafka_share_proxy.durable.gate import HOLD_MAX_S, StateGate
+from kafka_share_proxy.fleet.group_owners import Fleet, Peer, PeerLost
+from kafka_share_proxy.forwarding.ask_and_reply import decoded, framed
+from kafka_share_proxy.forwarding.declared_api import DeclaredApi
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.routes import Handler
+from kafka_share_proxy.forwarding.split_requests import Splits
+from kafka_share_proxy.loop.interfaces import Timers
+from kafka_share_proxy.loop.promise import Promise, Task, all_of
+from kafka_share_proxy.loop.waiting import first_until
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.frames import Answer
+from kafka_share_proxy.wire.messages import Message
+
+LOOK_AGAIN_S = 0.1
+"""Seconds before a request is sent again to a proxy that is not the owner although the table says so."""
+
+
+class OwnedServices(Protocol):
+    """Services of a feature that stores something about groups in a state with owners."""
+
+    @property
+    def feature(self) -> str:
+        """Name of the feature on links of the fleet (`fleet.carried`)."""
+
+    @property
+    def gate(self) -> StateGate:
+        """Gate that admits requests while the required state is loaded here."""
+
+    @property
+    def fleet(self) -> Fleet | None:
+        """Other proxies that own groups. None if this one owns all or none."""
+
+    @property
+    def timers(self) -> Timers:
+        """Clock and timers."""
+
+    @property
+    def state_wait_s(self) -> float:
+        """Maximum seconds that a tool's request waits for state that is being loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedApi:
+    """API whose requests are served by the owner of the groups in them (`Needs.OWNER`)."""
+
+    api: DeclaredApi[Any]
+    handler: Handler
+    services: OwnedServices
+
+    async def handle(self, call: Call[Any]) -> Answer | Message | None:
+        """Run the handler through the gate, or forward the request to the owner."""
+        services = self.services
+        partitions = await self.partitions_of(call)
+        if partitions is None:
+            text = f"More than {self.api.groups_max} groups in one request."
+            return await self._refused(call, ErrorCode.INVALID_REQUEST, text)
+        if services.gate.lets_in(partitions) and not services.gate.refused:
+            return await self._inside(call, partitions)
+        if not self.api.asks_again and services.gate.standby:
+            return await self._refused(call, ErrorCode.POLICY_VIOLATION, services.gate.standby)
+        return await self._dispatch(call, services.timers.now())
+
+    async def handle_peers(self, call: Call[Any]) -> Answer | None:
+        """Serve a request that another proxy forwarded. None if this proxy is not the owner."""
+        gate = self.services.gate
+        partitions = await self.partitions_of(call)
+        if partitions is None or not gate.lets_in(partitions):
+            return None
+        if not gate.refused.keys().isdisjoint(partitions):
+            return await framed(call, await self._refusal(call, partitions))
+        return await framed(call, await self._inside(call, partitions))
+
+    async def partitions_of(self, call: Call[Any]) -> tuple[int, ...] | None:
+        """Return the distinct state partitions of the groups in a request. None if the request has too many groups."""
+        splits, most, partition_of = self.api.splits, self.api.groups_max, self.services.gate.partition_of
+        if splits is None:
+            group_id = call.message.group_id
+            return (partition_of(group_id),) if group_id else ()
+        names = splits.groups(call.message)
+        if most is not None and len(names) > most:
+            return None
+        found: dict[int, None] = {}
+        for name in filter(None, names):
+            found[partition_of(name)] = None
+            await call.work.pause()
+        return tuple(found)
+
+    async def _dispatch(self, call: Call[Any], began: float) -> Answer | Message | None:
+        """Try the owners until one responds or the time is over. `began`: when the wait began."""
+        services = self.services
+        while True:
+            partitions = await self.partitions_of(call) or ()
+            places = {partition: self._place(partition) for partition in partitions}
+            if len(set(map(id, places.values()))) > 1:
+                parts = await self._cut(call, places)
+                return await self._joined(call, await all_of(self._dispatch(part, began) for part in parts))
+            answer = await self._attempt(call, partitions, next(iter(places.values()), None))
+            if answer is not None:
+                return answer
+            now = services.timers.now()
+            deadline = began + self._wait_s(partitions)
+            if now >= deadline:
+                return await self._refusal(call, partitions)
+            is_elsewhere = places[partitions[0]] is not None
+            await gate_change(services, min(deadline, now + LOOK_AGAIN_S) if is_elsewhere else deadline)
+
+    def _wait_s(self, partitions: Collection[int]) -> float:
+        """Return the maximum seconds that the request may wait for an owner."""
+        services = self.services
+        is_loading = any(partition in services.gate.loading for partition in partitions)
+        return services.state_wait_s if is_loading and not self.api.asks_again else HOLD_MAX_S
+
+    async def _attempt(
+        self, call: Call[Any], partitions: Sequence[int], place: Peer | str | None
+    ) -> Answer | Message | None:
+        """Return the response, or None if the request should be tried again."""
+        if isinstance(place, str):
+            return await self._refusal(call, partitions)
+        if place is None:
+            return await self._inside(call, partitions) if self.services.gate.lets_in(partitions) else None
+        answer = place.serve(call, self.services.feature)
+        try:
+            return await answer
+        except PeerLost as error:
+            return await self._interrupted(call, str(error))
+        finally:
+            place.give_up(answer)
+
+    async def _inside(self, call: Call[Any], partitions: Sequence[int]) -> Answer | Message | None:
+        """Run the handler. Its response counts only if no door was closed meanwhile and the lease holds.
+
+        If the lease has ended, wait for its renewal: the group of proxies may have been unreachable as long as the
+        append was in flight, because one broker crashed. If the lease returns while the door is open, no other proxy
+        was the owner.
+        """
+        services, gate, ended = self.services, self.services.gate, False
+        done: Promise[None] = Promise()
+        task: Task[Answer | Message | None] = Task(self.handler(call), lambda _: done.set(None))
+
+        def end() -> None:
+            nonlocal ended
+            ended = True
+            task.cancel()
+            done.set(None)
+            gate.look()  # the code below may be waiting for the lease
+
+        task.start()
+        if not (task.finished and _holds(services, partitions)):
+            gate.enter(partitions, end)
+            try:
+                await done
+                deadline = services.timers.now() + HOLD_MAX_S
+                while not (ended or _holds(services, partitions)) and services.timers.now() < deadline:
+                    await gate_change(services, deadline)
+            finally:
+                gate.leave(partitions, end)
+                task.cancel()
+        if task.error is not None:
+            raise task.error
+        if ended or not _holds(services, partitions):
+            return await self._interrupted(call, gate.why_not(partitions)[1])
+        return task.value
+
+    def _place(self, partition: int) -> Peer | str | None:
+        """Return the owning proxy, None for this one or no owner now, or a str if the partition is served nowhere."""
+        services = self.services
+        if partition in services.gate.refused:
+            return _UNREADABLE
+        if services.fleet is None or services.gate.lets_in((partition,)):
+            return None
+        return services.fleet.owner(partition)
+
+    async def _cut(self, call: Call[Any], places: Mapping[int, object]) -> list[Call[Any]]:
+        """Split the call into one call for each owner. Entries without a group go with the first."""
+        splits, partition_of = self._splits, self.services.gate.partition_of
+        first = id(next(iter(places.values())))
+        parts: dict[int, list[Any]] = {}
+        for entry in splits.entries(call.message):
+            name = splits.group_of(entry)
+            parts.setdefault(id(places[partition_of(name)]) if name else first, []).append(entry)
+            await call.work.step(len(name or ""))
+        return [splits.about(call, part) for part in parts.values()]
+
+    async def _joined(self, call: Call[Any], parts: Sequence[Answer | Message | None]) -> Message:
+        """Join the responses in the order of the request."""
+        answers: list[Message] = [await decoded(call, part or b"") for part in parts]
+        return await self._splits.joined(call, answers)
+
+    @property
+    def _splits(self) -> Splits:
+        splits = self.api.splits
+        assert splits is not None  # noqa: S101  # only what lists groups has several owners
+        return splits
+
+    async def _refusal(self, call: Call[Any], partitions: Iterable[int]) -> Message:
+        return await self._refused(call, *self.services.gate.why_not(partitions))
+
+    async def _interrupted(self, call: Call[Any], reason: str) -> Message:
+        """Build the response for a handler that had begun: its appends may be stored or not."""
+        told = await self.api.interrupted(call, reason) if self.api.interrupted is not None else None
+        return told or await self._refused(call, ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
+
+    async def _refused(self, call: Call[Any], code: ErrorCode, reason: str) -> Message:
+        away = self.api.away
+        assert away is not None  # noqa: S101  # of our own declarations, each held to it by a test
+        return await away(call, code, reason)
+
+
+_UNREADABLE = "unreadable"
+
+
+def _holds(services: OwnedServices, partitions: Sequence[int]) -> bool:
+    """Return True if the lease allows a response about these partitions."""
+    return not partitions or services.gate.lease()
+
+
+async def gate_change(services: OwnedServices, deadline: float) -> None:
+    """Wait until the gate or the lease has changed, or the deadline has passed."""
+    changed = services.gate.wait()
+    try:
+        await first_until(services.timers, deadline, changed)
+    finally:
+        services.gate.forget(changed)

@@ -1,0 +1,91 @@
+"""Interface between `state_home` and the group of proxies, and the progress of a takeover."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import trio
+
+from kafka_share_proxy.brokers.internal_topics import TopicRefused
+from kafka_share_proxy.brokers.own_client import AuthenticationNeeded
+from kafka_share_proxy.brokers.own_connection import AuthenticationFailed
+from kafka_share_proxy.durable.described_state import DescribedState
+from kafka_share_proxy.durable.partition_log import Replay
+from kafka_share_proxy.durable.state_producer import TakenOver
+from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
+
+
+class Ownership(Protocol):
+    """Assignment of partitions of every state to this proxy. Implemented by `ownership_group.Membership`."""
+
+    lease_s: float
+    """Maximum seconds that a lost owner continues by its own clock."""
+    assigned: frozenset[int]
+    """Numbers that this proxy should own now."""
+    on_changed: Callable[[], None]
+    """Called when `assigned` may have changed."""
+    on_renewed: Callable[[], None]
+    on_refused: Callable[[str, ProxyError | None], None]
+
+    async def run(self) -> None:
+        """Be a member until cancelled."""
+
+    def stopped(self, partitions: Iterable[int]) -> None:
+        """Report that numbers that are no longer assigned have been stopped. Another proxy may own them now."""
+
+    def is_valid(self) -> bool:
+        """Return True if no other proxy can have become the owner."""
+
+    @property
+    def is_member(self) -> bool:
+        """True if the assignment to this proxy is known."""
+
+
+@dataclass(slots=True, eq=False)
+class Takeover:
+    """Partitions of one state that were assigned together, until they are served."""
+
+    partitions: set[int]
+    """Partitions that are still wanted."""
+    restores: bool = False
+    """True if memory is written to the topic again. Otherwise memory is loaded from the logs."""
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    taken: dict[int, TakenOver] = field(default_factory=dict)
+    checking: set[int] = field(default_factory=set)
+    replays: dict[int, Replay] = field(default_factory=dict)
+    changed: trio.Event = field(default_factory=trio.Event)
+
+    def note(self) -> None:
+        """Wake the waiting task after progress of the takeover."""
+        self.changed.set()
+
+    def let_go(self, partitions: Iterable[int]) -> None:
+        """Remove partitions that are no longer wanted."""
+        self.partitions.difference_update(partitions)
+        self.checking &= self.partitions
+        for partition in partitions:
+            self.taken.pop(partition, None)
+            self.replays.pop(partition, None)
+        if not self.partitions:
+            self.scope.cancel()
+        self.note()
+
+
+def lacks_identity(error: ProxyError | None) -> bool:
+    """Return True if brokers require an identity that the proxy lacks, or refuse the one it has."""
+    return isinstance(error, AuthenticationNeeded | AuthenticationFailed)
+
+
+def refusal_of(error: ProxyError, state: DescribedState[Any]) -> tuple[ErrorCode, str, bool]:
+    """Return the error code for clients, the reason, and True if an identity is missing, for trouble in a takeover."""
+    if lacks_identity(error):
+        text = (
+            f"{state.serves} are off: their state is kept in a topic ({state.setting}), for which the proxy needs "
+            f"an identity of its own (upstream.sasl.*): {error}"
+        )
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE, text, True
+    if isinstance(error, TopicRefused):
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{state.serves} are off: {error}", False
+    return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error), False

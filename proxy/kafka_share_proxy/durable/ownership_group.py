@@ -1,0 +1,469 @@
+"""Membership in the group of proxies, which assigns the owners of state partitions (durable/README.md rules 20-25).
+
+How it works: JoinGroup and SyncGroup have a connection of their own, because a JoinGroup waits for the slowest member.
+Heartbeats use another connection. The proxy joins as a static member named by its address, so that it rejoins
+immediately after a quick restart. If a second proxy has the same name, the older one gets error 82, stops serving, and
+rejoins without a name as a standby.
+
+A member leaves when it stops, so that another member takes over immediately. The only member does not leave: the group
+would become empty, and the next first member would wait for `group.initial.rebalance.delay.ms` (3 s). A static member
+that returns within its session joins the existing generation (KIP-345).
+
+In a fleet (`owning.spread`), a partition that this proxy must release stays in its list of owned partitions until
+`stopped` is called. Then the proxy rejoins, which starts a new generation, and the new table gives the partition away.
+
+A coordinator that is lost without a TCP reset ends no connection. While it does not respond, the brokers are queried
+for a new coordinator (`brokers.replaced`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, suppress
+from functools import partial
+from math import inf
+from typing import TypeVar
+
+import trio
+
+from kafka_share_proxy.brokers.own_client import OwnClient
+from kafka_share_proxy.brokers.own_connection import OwnConnection, connection
+from kafka_share_proxy.brokers.replaced import unless_replaced
+from kafka_share_proxy.durable import ownership_rules
+from kafka_share_proxy.durable.ownership_rules import (
+    FLEET_PROTOCOL,
+    GROUP,
+    PARTITIONS,
+    PROTOCOL,
+    PROTOCOL_TYPE,
+    Lease,
+    OwnerInTable,
+    ProxyMember,
+)
+from kafka_share_proxy.loop import faults
+from kafka_share_proxy.loop.boot_clock import boot_time
+from kafka_share_proxy.loop.interfaces import Notes
+from kafka_share_proxy.loop.lasting_trouble import LastingTrouble
+from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost, error_name
+from kafka_share_proxy.wire.values import Address
+
+GROUP_KEY = 0
+"""Key type of a group id (FindCoordinator)."""
+HEARTBEATS_PER_SESSION = 6
+HEARTBEATS_PER_SESSION_IN_FLEET = 24
+"""Heartbeats per session in a fleet. Members notice a leave with their next heartbeat, and again with the heartbeat of
+each member that must rejoin.
+"""
+MARGIN_SHARE = 0.25
+"""Safety margin of the lease, as a fraction of the session timeout."""
+RETRY_MIN_S, RETRY_SOON_S, RETRY_MAX_S = 0.02, 0.05, 0.2
+"""Shortest, middle and longest delay between two attempts to find the group's coordinator. After the lease has ended no
+requests are served until the coordinator responds. The shortest delay follows news, that is, another coordinator or one
+that is loading. The longest applies after SOON_S.
+"""
+SOON_S = 30.0
+"""Seconds within which brokers find another coordinator, unless there is another fault."""
+LOADING_BEATS = 5
+"""Heartbeats on one connection that may fail while the coordinator loads, before brokers are queried again. Dialling
+takes longer.
+"""
+DIAL_AGAIN_S = 0.2
+"""Delay in seconds before an unreachable coordinator is dialled again. The brokers may name another one meanwhile."""
+NEW_GROUP_S = 10.0
+"""Seconds without a coordinator that are not reported as trouble: a new cluster creates its offsets topic first."""
+LEAVE_S = 2.0
+"""Maximum duration of LeaveGroup in seconds."""
+
+T = TypeVar("T")
+
+
+class NotReadyYet(UpstreamLost):
+    """The coordinator of the group is not available yet, as for a while in every new cluster."""
+
+
+class NotAMember(ProxyError):
+    """This proxy is no longer a member of the group."""
+
+
+class Membership:
+    """Membership of one proxy in the group. Implements `ownership.Ownership`."""
+
+    def __init__(
+        self,
+        client: OwnClient,
+        notes: Notes,
+        address: str,
+        session_s: float,
+        clock: Callable[[], float] = boot_time,
+        *,
+        peer: str = "",
+        serves: Sequence[str] = (),
+    ) -> None:
+        """`peer`: address for other proxies of a fleet; empty if one proxy owns everything.
+
+        `serves`: the services that owners provide, in the plural ("share groups"), for messages and event names.
+        """
+        self.lease_s = session_s
+        self.trouble = "the group of proxies has not been asked yet"
+        """Reason why this proxy is not the owner. Empty while it is."""
+        self.on_renewed: Callable[[], None] = lambda: None
+        """Called when the lease was renewed."""
+        self.on_refused: Callable[[str, ProxyError | None], None] = lambda _reason, _error: None
+        """Called when another proxy is the owner, or the owner cannot be determined."""
+        self.on_changed: Callable[[], None] = lambda: None
+        """Called when there is a new table. `assigned` may have changed."""
+        self.assigned: frozenset[int] = frozenset()
+        """Partitions that this proxy should own."""
+        self.elsewhere: dict[int, str] = {}
+        """Addresses of the other owners, by partition."""
+        self.peers: frozenset[str] = frozenset()
+        """Addresses of the other members, whether or not they own partitions."""
+        self.generation = -1
+        """Generation of the table, -1 without one."""
+        self._client = client
+        self._notes = notes
+        self._address = address
+        self._peer = peer
+        self._serves = tuple(serves)
+        self._beat_s = session_s / (HEARTBEATS_PER_SESSION_IN_FLEET if peer else HEARTBEATS_PER_SESSION)
+        self._session_s = session_s
+        self._clock = clock
+        self._lease = Lease(session_s, session_s, session_s * MARGIN_SHARE)
+        # The peer address is part of the name: a static member that rejoined with another peer address would keep the
+        # table unchanged, and the other members would not learn of it.
+        self._instance: str | None = f"proxy-{address}-{peer}" if peer else f"proxy-{address}"
+        self._member_id = ""
+        self._holding: set[int] = set()
+        """Partitions that were assigned and not stopped. They must not be given to another proxy."""
+        self._join_anew = trio.Event()
+        self._alone: bool | None = None
+        """True if the table contains no other member. None before the first table."""
+        self._delay = RETRY_MIN_S
+        """Delay after the next failure. News resets it."""
+        self._failing_since = inf
+        """trio.current_time() of the first failure since the lease was renewed."""
+        self._named: Address | None = None
+        """Coordinator in the brokers' last response."""
+        self._dial_at = -inf
+        """Earliest trio.current_time() of the next dial."""
+        self._not_reached = ""
+        """Reason of the last failed dial."""
+        self._unreached = LastingTrouble(notes, "proxy-group-trouble", "proxy-group-answers", patience_s=NEW_GROUP_S)
+
+    def is_valid(self) -> bool:
+        """See ownership.Ownership."""
+        return bool(self.assigned) and self._lease.is_valid(self._clock())
+
+    @property
+    def is_member(self) -> bool:
+        """True if the group has responded within the lease."""
+        return self.generation >= 0 and self._lease.is_valid(self._clock())
+
+    def stopped(self, partitions: Iterable[int]) -> None:
+        """See ownership.Ownership."""
+        before = self._holding - self.assigned
+        self._holding.difference_update(partitions)
+        if before and not self._holding - self.assigned:
+            self._join_anew.set()
+
+    async def run(self) -> None:
+        """Be a member until cancelled, then leave."""
+        try:
+            while True:
+                try:
+                    await self._take_part()
+                except NotAMember as error:
+                    self._drop(str(error))
+                except ProxyError as error:
+                    self._cannot(error)
+                await self._pause()
+        finally:
+            await self._leave()
+            await self._client.aclose()
+
+    async def _pause(self) -> None:
+        """Wait before the next attempt."""
+        now = trio.current_time()
+        self._failing_since = min(self._failing_since, now)
+        await trio.sleep(self._delay)
+        longest = RETRY_SOON_S if now - self._failing_since < SOON_S else RETRY_MAX_S
+        self._delay = min(2 * self._delay, longest)
+
+    # One coordinator
+
+    async def _take_part(self) -> None:
+        """Be a member at one coordinator, until it cannot be reached or another one replaces it."""
+        address = await self._coordinator()
+        if address != self._named:
+            self._named, self._dial_at, self._delay = address, -inf, RETRY_MIN_S
+        if trio.current_time() < self._dial_at:
+            raise UpstreamLost(self._not_reached)
+        if self.generation < 0:
+            await self._unless_moved(partial(self._join, address))
+        async with AsyncExitStack() as stack:
+            beating = await self._unless_moved(partial(self._dial, address, stack))
+            while True:
+                await self._beat_until_rebalance(beating)
+                await self._rejoin(address, beating)
+
+    async def _dial(self, address: Address, stack: AsyncExitStack) -> OwnConnection:
+        """Open a connection that is closed with the stack."""
+        try:
+            return await stack.enter_async_context(connection(address, self._client.settings))
+        except UpstreamLost as error:
+            self._dial_at, self._not_reached = trio.current_time() + DIAL_AGAIN_S, str(error)
+            raise
+
+    async def _unless_moved(self, wait: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of `wait`, unless the brokers name another coordinator first. Not for concurrent tasks."""
+        return await unless_replaced(wait, self._has_moved, look_s=RETRY_SOON_S)
+
+    async def _has_moved(self) -> bool:
+        return await self._coordinator() != self._named
+
+    async def _coordinator(self) -> Address:
+        request = messages.FindCoordinatorRequest(key_type=GROUP_KEY, coordinator_keys=[GROUP])
+        answer, _ = await self._client.ask(ApiKey.FIND_COORDINATOR, request)
+        (found,) = answer.coordinators
+        if found.error_code != ErrorCode.NONE:
+            kind = NotReadyYet if found.error_code in _ELSEWHERE else UpstreamLost
+            raise kind(f"the coordinator of group {GROUP}: {error_name(found.error_code)}")
+        return self._client.address_of(found.node_id, Address(found.host, found.port))
+
+    async def _beat_until_rebalance(self, beating: OwnConnection) -> None:
+        while not self._join_anew.is_set():
+            if await self._beat_once_loaded(beating) == ErrorCode.REBALANCE_IN_PROGRESS:
+                return
+            with trio.move_on_after(self._beat_s):
+                await self._join_anew.wait()
+
+    async def _beat_once_loaded(self, beating: OwnConnection) -> ErrorCode:
+        """Send a heartbeat, and retry while a coordinator that was just elected still loads the group. See `_beat`."""
+        for _ in range(LOADING_BEATS):
+            with suppress(NotReadyYet):
+                return await self._beat(beating)
+            await trio.sleep(RETRY_MIN_S)
+        return await self._beat(beating)
+
+    async def _beat(self, beating: OwnConnection, *, joining: bool = False) -> ErrorCode:
+        """Send one heartbeat. Raises NotAMember, UpstreamLost."""
+        request = messages.HeartbeatRequest(
+            group_id=GROUP,
+            generation_id=self.generation,
+            member_id=self._member_id,
+            group_instance_id=self._instance,
+        )
+        generation, sent = self.generation, self._clock()
+        with trio.move_on_after(self._session_s):
+            answer = await self._unless_moved(partial(beating.ask, ApiKey.HEARTBEAT, request))
+            code = ErrorCode.of(answer.error_code)
+            if generation != self.generation or (joining and code == ErrorCode.ILLEGAL_GENERATION):
+                return ErrorCode.NONE  # the response belongs to an earlier generation and is void for this one
+            if code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
+                self._lease.heard(code, sent)
+                self._was_renewed()
+                return code
+            if code in _ELSEWHERE:
+                raise NotReadyYet(f"the coordinator of group {GROUP}: {code.name}")
+            self._lease.heard(code, sent)
+            raise self._expelled(code)
+        raise UpstreamLost(f"no heartbeat was answered within {self._session_s:g} s")
+
+    def _was_renewed(self) -> None:
+        self._unreached.ended()
+        self._delay, self._failing_since = RETRY_MIN_S, inf
+        self.on_renewed()
+
+    async def _rejoin(self, address: Address, beating: OwnConnection) -> None:
+        """Join the next generation, and continue the heartbeats of the current one meanwhile."""
+
+        async def beat_on() -> None:
+            while True:
+                await trio.sleep(self._beat_s)
+                await self._beat(beating, joining=True)
+
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(beat_on)
+                await self._join(address)
+                nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            raise faults.first_of(group) from None
+
+    # Joining
+
+    async def _join(self, address: Address) -> None:
+        """Join until a generation has begun with this proxy. Raises NotAMember, UpstreamLost, RemoteProtocolError."""
+        async with AsyncExitStack() as stack:
+            joining = await self._dial(address, stack)
+            while True:
+                answer = await self._ask_to_join(joining)
+                if answer is None:
+                    continue
+                sent = self._clock()
+                table = await self._sync(joining, answer)
+                if table is not None:
+                    break
+        self.generation = answer.generation_id
+        self._lease.joined(sent)
+        self._heard_table(table)
+        self._was_renewed()
+
+    async def _ask_to_join(self, joining: OwnConnection) -> messages.JoinGroupResponse | None:
+        self._join_anew = trio.Event()
+        owned = tuple(sorted(self._holding)) if self.is_valid() or self._peer else ()
+        metadata = ownership_rules.encode_member(ProxyMember(self._address, owned, self._instance or "", self._peer))
+        request = messages.JoinGroupRequest
+        timeout_ms = round(self._session_s * 1000)
+        answer = await joining.ask(
+            ApiKey.JOIN_GROUP,
+            request(
+                group_id=GROUP,
+                session_timeout_ms=timeout_ms,
+                rebalance_timeout_ms=timeout_ms,
+                member_id=self._member_id,
+                group_instance_id=self._instance,
+                protocol_type=PROTOCOL_TYPE,
+                protocols=[request.JoinGroupRequestProtocol(name=self._protocol, metadata=metadata)],
+            ),
+        )
+        code = ErrorCode.of(answer.error_code)
+        if code == ErrorCode.MEMBER_ID_REQUIRED:
+            self._member_id = answer.member_id
+            return None
+        if code in _ELSEWHERE:
+            raise NotReadyYet(f"the coordinator of group {GROUP}: {code.name}")
+        if code != ErrorCode.NONE:
+            raise self._expelled(code)
+        self._member_id = answer.member_id
+        return answer
+
+    async def _sync(self, joining: OwnConnection, joined: messages.JoinGroupResponse) -> dict[str, OwnerInTable] | None:
+        """Return the table of the generation. None if the next generation has begun already."""
+        request = messages.SyncGroupRequest
+        assignments = []
+        if joined.leader == joined.member_id and not joined.skip_assignment:
+            members = {each.member_id: ownership_rules.decode_member(bytes(each.metadata)) for each in joined.members}
+            give = ownership_rules.spread if self._peer else ownership_rules.assign
+            table = ownership_rules.encode_table(give(members, range(PARTITIONS)))
+            entry = request.SyncGroupRequestAssignment
+            assignments = [entry(member_id=member_id, assignment=table) for member_id in sorted(members)]
+        answer = await joining.ask(
+            ApiKey.SYNC_GROUP,
+            request(
+                group_id=GROUP,
+                generation_id=joined.generation_id,
+                member_id=self._member_id,
+                group_instance_id=self._instance,
+                protocol_type=PROTOCOL_TYPE,
+                protocol_name=self._protocol,
+                assignments=assignments,
+            ),
+        )
+        code = ErrorCode.of(answer.error_code)
+        if code == ErrorCode.REBALANCE_IN_PROGRESS:
+            return None
+        if code in _ELSEWHERE:
+            raise NotReadyYet(f"the coordinator of group {GROUP}: {code.name}")
+        if code != ErrorCode.NONE:
+            raise self._expelled(code)
+        return ownership_rules.decode_table(bytes(answer.assignment))
+
+    @property
+    def _protocol(self) -> str:
+        return FLEET_PROTOCOL if self._peer else PROTOCOL
+
+    def _heard_table(self, table: dict[str, OwnerInTable]) -> None:
+        mine = {i: o for i, o in table.items() if ownership_rules.is_mine(i, o, self._member_id, self._instance)}
+        others = {member_id: owner for member_id, owner in table.items() if member_id not in mine}
+        self.peers = frozenset(owner.peer for owner in others.values() if owner.peer)
+        self.elsewhere = {p: owner.peer for owner in others.values() if owner.peer for p in owner.partitions}
+        self.trouble = ""
+        self._assign(p for owner in mine.values() for p in owner.partitions)
+        if self._peer:
+            self._notes("fleet-table", partitions=len(self.assigned), peers=sorted(self.peers))
+        else:
+            self._heard_of_one(others)
+        self._alone = not others
+
+    def _heard_of_one(self, others: dict[str, OwnerInTable]) -> None:
+        """Process the table of a cluster in which one proxy owns everything, possibly another one."""
+        if others and self._alone is not False:
+            address = min(owner.address for owner in others.values())
+            self._notes("another-proxy", address=address, reason="cluster.mode is single")
+        if not self.assigned:
+            owner = next((owner.address for owner in others.values() if owner.partitions), "nobody")
+            what = ", ".join(self._serves)
+            self.trouble = f"another proxy ({owner}) serves {what} on this cluster (cluster.mode: single)"
+            self._note_of_served("standby", self.trouble)
+            self.on_refused(self.trouble, None)
+
+    def _assign(self, partitions: Iterable[int]) -> None:
+        self.assigned = frozenset(partitions)
+        self._holding |= self.assigned
+        self.on_changed()
+
+    # Trouble
+
+    def _expelled(self, code: ErrorCode) -> ProxyError:
+        if code == ErrorCode.FENCED_INSTANCE_ID:
+            self._instance = None
+            return NotAMember("a second proxy was started with the same address")
+        if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS):
+            return NotAMember(f"the group of proxies went on without this one ({code.name})")
+        if code == ErrorCode.INVALID_SESSION_TIMEOUT:
+            return RemoteProtocolError(
+                f"the brokers do not allow cluster.session_timeout_s {self._session_s:g} (group.min.session.timeout.ms)"
+            )
+        if code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
+            return RemoteProtocolError(f"the proxies in group {GROUP} run with another cluster.mode than this one")
+        if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+            return RemoteProtocolError(f"the proxy's own identity needs READ on group {GROUP}")
+        return RemoteProtocolError(f"group {GROUP}: {code.name}")
+
+    def _drop(self, reason: str) -> None:
+        """Give up the membership: another proxy may be the owner."""
+        self._lease.end()
+        self._member_id, self.generation = "", -1
+        if self.assigned:
+            self._note_of_served("off", reason)
+        self.trouble = reason
+        self._assign(())
+        self._holding.clear()
+
+    def _note_of_served(self, what: str, reason: str) -> None:
+        for served in self._serves:
+            self._notes(f"{served.replace(' ', '-')}-{what}", reason=reason)
+
+    def _cannot(self, error: ProxyError) -> None:
+        """Report that the group cannot be reached. Ownership continues while the lease is valid."""
+        text = f"the group of proxies cannot be asked: {error}"
+        if not self.is_valid():
+            self._unreached.happened(text, patient=isinstance(error, NotReadyYet))
+            self.trouble = text
+            self.on_refused(text, error)
+
+    async def _leave(self) -> None:
+        if self.generation < 0 or self._comes_back:
+            return
+        request = messages.LeaveGroupRequest
+        member = request.MemberIdentity(member_id=self._member_id, group_instance_id=self._instance, reason="shutdown")
+        with trio.move_on_after(LEAVE_S, shield=True):
+            try:
+                address = await self._coordinator()
+                async with connection(address, self._client.settings) as opened:
+                    await opened.ask(ApiKey.LEAVE_GROUP, request(group_id=GROUP, members=[member]))
+            except ProxyError as error:
+                self._notes("proxy-group-trouble", reason=f"leaving: {error}")
+
+    @property
+    def _comes_back(self) -> bool:
+        """True if no other proxy waits for this one to leave, and the group recognizes its name after a restart."""
+        return bool(self._alone) and self._instance is not None and not self._lease.is_rebalancing
+
+
+_ELSEWHERE = frozenset(
+    {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
+)

@@ -1,0 +1,215 @@
+"""Ownership of state: the table of owners, and the lease of each owner (durable/README.md rules 20-25).
+
+How it works: ownership is per number from 0 to PARTITIONS - 1. Partition n of the topic of every state belongs to the
+owner of number n, so that one proxy has everything that is stored about a group of clients, in any state.
+
+Proxies are members of one classic group. Its leader writes a table of owners, which all members receive. A member that
+cannot reach the group must stop by itself before the group can have given its partitions away. `Lease` computes the
+deadline, by a clock that continues while the machine sleeps, counted from when a request was *sent* that the group
+responded to.
+
+Either one proxy owns everything (`assign`), or all share it (`spread`). In the second case a partition moves between
+live members in two steps. While its owner lists it as owned, the table assigns it to that owner or to no member. The
+owner stops and rejoins without it, and the table of that generation assigns it to the next owner. The two modes have
+different protocol names, so that the group refuses a proxy in another mode than its members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import inf
+from typing import NamedTuple, TypeVar
+
+from kafka_share_proxy.wire import messages, registry
+from kafka_share_proxy.wire.errors import ErrorCode, RemoteProtocolError
+from kafka_share_proxy.wire.messages import Message
+
+PARTITIONS = 50
+"""Number of slices of ownership. Part of the protocol: the group leader assigns this many."""
+GROUP = "__proxy_owners"
+"""Group id, with the prefix of everything that is hidden from clients."""
+PROTOCOL_TYPE = "proxy"
+PROTOCOL, FLEET_PROTOCOL = "share-state", "share-state-fleet"
+"""Protocol names: one owner of everything; everything spread over all members."""
+VERSIONS = range(2)
+FLEET_VERSION = 1
+"""First version with the members' addresses for other proxies."""
+_INT16 = 2
+
+M = TypeVar("M", bound=Message)
+
+
+@dataclass(slots=True)
+class Lease:
+    """Time until which no other proxy can have become the owner. All times are seconds of a clock that counts sleep."""
+
+    session_s: float
+    """Seconds after which the group removes a silent member."""
+    rebalance_s: float
+    """Seconds after which the group continues without a member that does not rejoin."""
+    margin_s: float
+    """Safety margin in seconds for clock drift and for responses in flight."""
+    ends: float = field(default=-inf, init=False)
+    """When the lease ends unless it is renewed."""
+    _renewed: float = -inf
+    _rebalancing_since: float = inf
+
+    def heard(self, code: ErrorCode, sent: float) -> None:
+        """Process the result of a heartbeat sent then. 0 and 27 confirm the membership; any other code ends it."""
+        if code == ErrorCode.NONE:
+            self._renewed = max(self._renewed, sent)
+        elif code == ErrorCode.REBALANCE_IN_PROGRESS:
+            self._renewed = max(self._renewed, sent)
+            self._rebalancing_since = min(self._rebalancing_since, sent)
+        else:
+            self._renewed = -inf
+        self._reckon()
+
+    def joined(self, sent: float) -> None:
+        """Start the lease of a new generation with this member. `sent`: when the last request of the join was sent."""
+        self._renewed, self._rebalancing_since = sent, inf
+        self._reckon()
+
+    def end(self) -> None:
+        """End the lease, because this proxy is no longer a member."""
+        self._renewed = -inf
+        self._reckon()
+
+    def is_valid(self, now: float) -> bool:
+        """Return True if this proxy may still respond as the owner."""
+        return now < self.ends
+
+    @property
+    def is_rebalancing(self) -> bool:
+        """True if the group waits for this member to join the next generation."""
+        return self._rebalancing_since < inf
+
+    def _reckon(self) -> None:
+        """Compute `ends` after a change, because every request reads it."""
+        session = self._renewed + self.session_s - self.margin_s
+        self.ends = min(session, self._rebalancing_since + self.rebalance_s - self.margin_s)
+
+
+class ProxyMember(NamedTuple):
+    """Metadata of a member."""
+
+    address: str
+    owned: tuple[int, ...] = ()
+    instance: str = ""
+    """Name of the static member. Empty for a member without one."""
+    peer: str = ""
+    """Address for other proxies. Empty if one proxy owns everything."""
+
+
+class OwnerInTable(NamedTuple):
+    """Line of the table."""
+
+    address: str
+    partitions: tuple[int, ...]
+    instance: str = ""
+    peer: str = ""
+
+
+def assign(members: Mapping[str, ProxyMember], partitions: Iterable[int]) -> dict[str, OwnerInTable]:
+    """Return the table for one owner of everything: a member that owns something keeps it, else the first by member id.
+
+    If several members claim to own something, the first by id wins. The fence decides in the end.
+    """
+    everything = tuple(partitions)
+    order = sorted(members)
+    chosen = next((member_id for member_id in order if members[member_id].owned), order[0] if order else "")
+    return {
+        member_id: OwnerInTable(each.address, everything if member_id == chosen else (), each.instance)
+        for member_id, each in sorted(members.items())
+    }
+
+
+def spread(members: Mapping[str, ProxyMember], partitions: Iterable[int]) -> dict[str, OwnerInTable]:
+    """Return the table for a fleet: as even as possible, with as few moves as possible.
+
+    A partition that its owner has beyond its share has no owner in this table: it is assigned after its owner has
+    stopped. If several members claim to own a partition, the first by id wins. The fence decides in the end.
+    """
+    order = sorted(members)
+    owners: dict[int, str] = {}
+    for member_id in order:
+        for partition in members[member_id].owned:
+            owners.setdefault(partition, member_id)
+    everything = sorted(set(partitions))
+    held = {m: [p for p in everything if owners.get(p) == m] for m in order}
+    quota = _quotas(held, len(everything))
+    kept = {member_id: owned[: quota[member_id]] for member_id, owned in held.items()}
+    for partition in (p for p in everything if p not in owners or owners[p] not in members):
+        neediest = max(order, key=lambda m: (quota[m] - len(kept[m]), m), default="")
+        if neediest and len(kept[neediest]) < quota[neediest]:
+            kept[neediest].append(partition)
+    return {
+        member_id: OwnerInTable(each.address, tuple(sorted(kept[member_id])), each.instance, each.peer)
+        for member_id, each in sorted(members.items())
+    }
+
+
+def _quotas(held: Mapping[str, list[int]], count: int) -> dict[str, int]:
+    """Return the number of partitions for each member. Members with most get the extra ones, to limit moves."""
+    if not held:
+        return {}
+    share, more = divmod(count, len(held))
+    favoured = sorted(held, key=lambda member_id: (-len(held[member_id]), member_id))[:more]
+    return {member_id: share + (member_id in favoured) for member_id in held}
+
+
+def encode_member(member: ProxyMember) -> bytes:
+    """Encode the metadata for a JoinGroup."""
+    message = messages.ProxyMemberMetadata(
+        address=member.address, instance=member.instance, owned_partitions=list(member.owned), peer=member.peer
+    )
+    return _encode(message, FLEET_VERSION if member.peer else 0)
+
+
+def decode_member(data: bytes) -> ProxyMember:
+    """Decode a member's metadata. Raises RemoteProtocolError, also for an unknown version."""
+    message = _decode(messages.ProxyMemberMetadata, data)
+    return ProxyMember(message.address, tuple(message.owned_partitions), message.instance, message.peer)
+
+
+def encode_table(table: Mapping[str, OwnerInTable]) -> bytes:
+    """Encode the assignment for a SyncGroup."""
+    version = FLEET_VERSION if any(owner.peer for owner in table.values()) else 0
+    owners = [
+        messages.ProxyAssignment.Owner(
+            member_id=member_id,
+            address=owner.address,
+            instance=owner.instance,
+            partitions=list(owner.partitions),
+            peer=owner.peer,
+        )
+        for member_id, owner in sorted(table.items())
+    ]
+    return _encode(messages.ProxyAssignment(owners=owners), version)
+
+
+def decode_table(data: bytes) -> dict[str, OwnerInTable]:
+    """Decode the table. Raises RemoteProtocolError, also for an unknown version."""
+    message = _decode(messages.ProxyAssignment, data)
+    return {
+        owner.member_id: OwnerInTable(owner.address, tuple(owner.partitions), owner.instance, owner.peer)
+        for owner in message.owners
+    }
+
+
+def is_mine(member_id: str, owner: OwnerInTable, my_id: str, my_instance: str | None) -> bool:
+    """True if the line is about this proxy. A static member that rejoined has another id than the table."""
+    return member_id == my_id or bool(my_instance and owner.instance == my_instance)
+
+
+def _encode(message: Message, version: int) -> bytes:
+    body = registry.codec_of(type(message), version).encode(message)
+    return version.to_bytes(_INT16, "big") + body
+
+
+def _decode(message: type[M], data: bytes) -> M:
+    version = int.from_bytes(data[:_INT16], "big", signed=True)
+    if version not in VERSIONS or len(data) < _INT16:
+        raise RemoteProtocolError(f"{message.__name__} of version {version} is not known here")
+    return registry.codec_of(message, version).decode(data, _INT16)

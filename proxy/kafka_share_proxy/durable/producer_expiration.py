@@ -1,0 +1,61 @@
+"""Intervals of writes to a state that keep brokers from forgetting its producer (durable/README.md rule 19)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import trio
+
+from kafka_share_proxy.brokers.interfaces import OwnQuestions
+from kafka_share_proxy.durable.state_producer import IDENTITY_S, KEEP_ALIVE_S
+from kafka_share_proxy.loop.interfaces import Notes
+from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
+
+BROKER = 4
+"""Resource type (ConfigResource.Type)."""
+PRODUCER, TRANSACTIONAL = "producer.id.expiration.ms", "transactional.id.expiration.ms"
+SHARE = 0.25
+"""Fraction of the expiration time. Leaves room for a few failed attempts."""
+ANSWER_S = 5.0
+
+
+class Periods(NamedTuple):
+    """Intervals at which the producer of a state shows that it is alive, in seconds."""
+
+    keep_alive_s: float = KEEP_ALIVE_S
+    """Seconds between two appends."""
+    identity_s: float = IDENTITY_S
+    """Seconds between two InitProducerId requests."""
+
+
+async def periods(own: OwnQuestions, node_id: int, notes: Notes) -> Periods:
+    """Request the intervals for this broker's settings. Kafka's defaults if it refuses (DESCRIBE_CONFIGS)."""
+    request = messages.DescribeConfigsRequest
+    resource = request.DescribeConfigsResource(
+        resource_type=BROKER, resource_name=str(node_id), configuration_keys=[PRODUCER, TRANSACTIONAL]
+    )
+    answer = own.ask(node_id, ApiKey.DESCRIBE_CONFIGS, request(resources=[resource]))
+    came = trio.Event()
+    answer.on_settled(came.set)
+    try:
+        with trio.fail_after(ANSWER_S):
+            await came.wait()
+        return told(answer.result())
+    except (ProxyError, trio.TooSlowError) as error:
+        notes("state-expiration-not-known", reason=str(error) or "no answer in time")
+        return Periods()
+    finally:
+        answer.forget(came.set)
+
+
+def told(answer: messages.DescribeConfigsResponse) -> Periods:
+    """Return the intervals for a DescribeConfigs response. Refused and missing settings count as Kafka's defaults."""
+    values: dict[str, float] = {}
+    for result in answer.results or ():
+        for entry in (result.configs or ()) if result.error_code == ErrorCode.NONE else ():
+            text = entry.value or ""
+            if text.isascii() and text.isdigit() and int(text):
+                values[entry.name] = SHARE * int(text) / 1000
+    return Periods(values.get(PRODUCER, KEEP_ALIVE_S), min(values.get(TRANSACTIONAL, IDENTITY_S), IDENTITY_S))

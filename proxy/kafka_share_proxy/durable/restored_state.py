@@ -1,0 +1,48 @@
+"""State in memory, written to its topic again because brokers have deleted records (durable/README.md rule 36)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import trio
+
+from kafka_share_proxy.durable.described_state import HeldState
+from kafka_share_proxy.durable.journal import TopicJournal
+from kafka_share_proxy.loop.promise import PROCESS
+
+RECORDS, BYTES = 100, 64 << 10
+"""Records of an append, and bytes of their values from which on none is added."""
+
+
+async def write(journal: TopicJournal[Any], held: HeldState, partitions: Collection[int]) -> None:
+    """Append everything that is held of these partitions, which were taken over.
+
+    `partitions` may shrink meanwhile: those that are given up are left out.
+
+    Raises:
+        JournalRefused: something cannot be stored.
+    """
+    waiting: dict[int, list[tuple[Any, bytes]]] = {}
+    sizes = dict.fromkeys(partitions, 0)
+    for key, value in held.stored(partitions, time.time_ns() // 1_000_000):
+        partition = journal.state.partition_of(key)
+        if partition not in partitions:
+            continue
+        waiting.setdefault(partition, []).append((key, value))
+        sizes[partition] += len(value)
+        if len(waiting[partition]) >= RECORDS or sizes[partition] >= BYTES:
+            sizes[partition] = 0
+            await _append(journal, partition, waiting.pop(partition))
+    for partition, records in waiting.items():
+        if partition in partitions:
+            await _append(journal, partition, records)
+
+
+async def _append(journal: TopicJournal[Any], partition: int, records: Sequence[tuple[Any, bytes]]) -> None:
+    stored = trio.Event()
+    append = journal.restore(partition, records)
+    append.on_settled(stored.set, PROCESS)
+    await stored.wait()
+    append.result()

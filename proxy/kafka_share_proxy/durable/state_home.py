@@ -1,0 +1,230 @@
+"""All states on this proxy: the partitions that it owns of each, and the links to the owners of the others.
+
+How it works: the group of proxies assigns numbers to this proxy (`Ownership.assigned`). Partition n of every state
+belongs to the owner of number n. New numbers are taken over in all states at the same time (`hosted_state`). Numbers
+that are no longer assigned are stopped in all states: new requests are rejected, appends in flight finish, gates close,
+features forget, and only then is the group of proxies notified. A partition that another proxy has taken over in one
+state is lost in all. If one proxy owns everything, the loss of one number is the loss of all. Requests that need no
+state are not affected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import trio
+
+from kafka_share_proxy.brokers.channels import BrokerChannels
+from kafka_share_proxy.durable.hosted_state import BrokerAccess, HostedState
+from kafka_share_proxy.durable.ownership import Ownership, lacks_identity
+from kafka_share_proxy.durable.ownership_rules import PARTITIONS
+from kafka_share_proxy.fleet import links as fleet
+from kafka_share_proxy.loop.reactor import Reactor
+from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
+from kafka_share_proxy.wire.values import Address
+
+ALL = range(PARTITIONS)
+AGAIN_S = 1.0
+"""Delay in seconds before lost ownership is sought again, so that two proxies that compete for it do so slowly."""
+DRAIN_S = 0.5
+"""Maximum seconds to wait for appends in flight when a partition moves."""
+DRAIN_LOOK_S = 0.005
+
+
+class StateHome:
+    """Owner of the assigned numbers in every state, active while `run` is."""
+
+    def __init__(
+        self,
+        states: Sequence[HostedState],
+        owner: Ownership,
+        access: BrokerAccess,
+        reactor: Reactor,
+        *,
+        links: fleet.FleetLinks | None = None,
+    ) -> None:
+        """`links`: connections to other proxies, which own the other numbers. None: one proxy owns everything."""
+        self.states = tuple(states)
+        self.links = links
+        self._owner = owner
+        self._access = access
+        self._reactor = reactor
+        self._changed = trio.Event()
+        self._begun: set[int] = set()
+        """Numbers that were assigned and have not been given up."""
+        self._lost: set[int] = set()
+        """Numbers that another proxy has taken over, to be stopped here."""
+        self._is_retiring = False
+        owner.on_renewed = self._renewed
+        owner.on_refused = self._refused_ownership
+        owner.on_changed = self._look_soon
+        for hosted in self.states:
+            hosted.gate.lease = owner.is_valid
+            hosted.lease_s = owner.lease_s
+            hosted.on_lost = self._partition_lost
+
+    @property
+    def off(self) -> str:
+        """Description of what the proxy lacks to serve some state. Everything else works, so the proxy continues."""
+        return "; ".join(dict.fromkeys(hosted.off for hosted in self.states if hosted.off))
+
+    @property
+    def served(self) -> set[int]:
+        """Numbers that are served here in every state."""
+        return {n for n in self._begun if all(n in each.served for each in self.states if n < each.state.partitions)}
+
+    @property
+    def appends(self) -> int:
+        """Append requests sent."""
+        return sum(hosted.journal.appends for hosted in self.states)
+
+    def why_not(self, topic: str) -> str:
+        """Return why the state of this topic is not served now. Empty while it is served, or if it is off."""
+        hosted = self.hosted(topic)
+        if hosted is None or hosted.off:
+            return ""
+        if not hosted.trouble and not self._owner.is_member:
+            return "the group of proxies has not answered for a while"
+        if self.links is not None and not hosted.trouble and self.links.missing:
+            return f"no link to the proxies at {', '.join(self.links.missing)}"
+        return hosted.trouble
+
+    def missing(self, topic: str) -> str:
+        """Return what the proxy lacks to serve the state of this topic."""
+        hosted = self.hosted(topic)
+        return "" if hosted is None else hosted.off
+
+    def hosted(self, topic: str) -> HostedState | None:
+        """Return the state of this topic, or None if this proxy does not host it."""
+        return next((hosted for hosted in self.states if hosted.state.topic == topic), None)
+
+    def state(self) -> dict[str, object]:
+        """Return the fields of /readyz about the states."""
+        told: dict[str, object] = {"state_partitions": len(self.served)}
+        if risks := [text for hosted in self.states for text in hosted.guard.risks.values()]:
+            told["risks"] = risks
+        return told if self.links is None else told | {"linked_proxies": self.links.linked}
+
+    def listen(self, address: Address) -> None:
+        """Accept connections of other proxies of the fleet. Raises OSError."""
+        if self.links is not None:
+            self.links.listen(address)
+
+    async def run(self) -> None:
+        """Own what is assigned, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            access = self._access
+            channels = BrokerChannels(nursery, self._reactor, access.settings, access.notes, self._send)
+            channels.on_unreachable = self._unreachable
+            nursery.start_soon(self._owner.run)
+            if self.links is not None:
+                nursery.start_soon(self.links.run)
+            for hosted in self.states:
+                hosted.journal.links = channels
+                nursery.start_soon(hosted.run)
+                nursery.start_soon(hosted.prepare)
+            try:
+                await self._follow_assignment(nursery)
+            finally:
+                self._close_gates()
+                channels.close()
+
+    async def retire(self) -> None:
+        """Stop serving, and wait for appends in flight. Call it before `run` is cancelled."""
+        self._is_retiring = True
+        for hosted in self.states:
+            hosted.is_closing = True
+        await self._drain(set().union(*(hosted.served for hosted in self.states)))
+        self._close_gates()
+
+    def _close_gates(self) -> None:
+        for hosted in self.states:
+            hosted.gate.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the proxy stops")
+
+    def _send(self) -> None:
+        for hosted in self.states:
+            hosted.journal.look_soon()
+
+    def _unreachable(self, node_id: int) -> None:
+        for hosted in self.states:
+            hosted.journal.unreachable(node_id)
+
+    # Ownership
+
+    def _look_soon(self) -> None:
+        self._changed.set()
+        if self.links is not None:
+            self.links.look_soon()
+
+    async def _follow_assignment(self, nursery: trio.Nursery) -> None:
+        while True:
+            self._changed = trio.Event()
+            wanted = self._owner.assigned
+            lost, self._lost = self._lost, set()
+            gone = self._begun - wanted
+            if gone - lost and wanted and self._owner.is_valid():
+                await self._drain(gone - lost)
+            await self._give_up(gone | (lost & self._begun))
+            self._owner.stopped(gone)
+            if lost:
+                await trio.sleep(AGAIN_S)
+            self._follow(self._owner.assigned, nursery)
+            if not self._lost:
+                await self._changed.wait()
+
+    def _follow(self, wanted: frozenset[int], nursery: trio.Nursery) -> None:
+        """Take over new numbers, and refuse those of other owners."""
+        news = wanted - self._begun
+        is_sharing = self.links is not None and self._owner.is_member
+        for hosted in self.states:
+            if is_sharing:
+                hosted.close_doors(set(ALL) - wanted, _owned_elsewhere(hosted))
+            if news and not self._is_retiring:
+                hosted.begin(news, nursery)
+            if is_sharing and hosted.of(wanted) <= hosted.served and not hosted.guard.unsafe:
+                hosted.trouble = ""
+        if not self._is_retiring:
+            self._begun |= news
+
+    async def _drain(self, numbers: Collection[int]) -> None:
+        """Reject new requests, and wait a bounded time for appends in flight."""
+        for hosted in self.states:
+            hosted.close_doors(hosted.served.intersection(numbers), "the group moves to another proxy")
+        with trio.move_on_after(DRAIN_S):
+            while not all(hosted.is_idle(numbers) for hosted in self.states):  # noqa: ASYNC110 - changed by the loop
+                await trio.sleep(DRAIN_LOOK_S)
+            await trio.lowlevel.checkpoint()  # results of appends in this loop iteration are reported at its end
+
+    async def _give_up(self, gone: Collection[int]) -> None:
+        if not gone:
+            return
+        self._begun.difference_update(gone)
+        for hosted in self.states:
+            await hosted.give_up(gone, _owned_elsewhere(hosted))
+
+    # Events of the owner and the journals
+
+    def _renewed(self) -> None:
+        for hosted in self.states:
+            hosted.gate.look()
+
+    def _refused_ownership(self, reason: str, error: ProxyError | None = None) -> None:
+        for hosted in self.states:
+            if error is not None and lacks_identity(error):
+                hosted.complain(error)
+            elif not hosted.served:
+                standby = reason if error is None else ""
+                hosted.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason, standby=standby)
+
+    def _partition_lost(self, partition: int | None) -> None:
+        """Stop a partition that another proxy has taken over in a state. None: an internal error, all are stopped."""
+        lost = set(ALL) if self.links is None or partition is None else {partition}
+        for hosted in self.states:
+            reason = f"{hosted.state.name} was taken over by another proxy"
+            hosted.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason, hosted.of(lost))
+        self._lost |= lost
+        self._look_soon()
+
+
+def _owned_elsewhere(hosted: HostedState) -> str:
+    return f"{hosted.state.name} is owned by another proxy"

@@ -1,0 +1,25 @@
+"""Partition of everything that is stored about a group of clients: the same in every state of groups."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from kafka_share_proxy.durable.ownership_rules import PARTITIONS
+from kafka_share_proxy.wire.partitioner import partition_for
+
+GROUPS_REMEMBERED = 10_000
+"""Number of groups whose state partition is cached."""
+REMEMBERED_LENGTH_MAX = 256
+"""Maximum length of a cached group id. Clients may send ids of 32 KiB."""
+
+
+def state_partition(group_id: str) -> int:
+    """Return the partition, and thereby the number of the owner, of everything that is stored about a group."""
+    return _short(group_id) if len(group_id) <= REMEMBERED_LENGTH_MAX else _state_partition(group_id)
+
+
+def _state_partition(group_id: str) -> int:
+    return partition_for(group_id.encode(), PARTITIONS)
+
+
+_short = lru_cache(maxsize=GROUPS_REMEMBERED)(_state_partition)

@@ -1,0 +1,483 @@
+"""Producer of one state partition: sequence numbers, retries, fencing.
+
+How it works: a state machine without I/O. The caller sends what `next_request` returns and reports the result.
+
+    IDENTIFYING ─ InitProducerId succeeded ──▶ TAKING_OVER ─ the takeover record is in the log ─▶ READY
+      ▲   └─ a new producer id (epoch 0) ─▶ CHECKING ─ the caller proceeds ─▶ TAKING_OVER           │
+      └─────── 45 (the broker forgot this producer), or the identity must be renewed ────────────────┘
+    any ─ 47 or 90: another proxy took over ─▶ LOST, for good
+
+- One append is in flight at a time. Everything that waits when it starts goes with it.
+- `produce_errors` classifies the error codes. An append whose outcome is unknown (no response, or a code that a broker
+  may return after it has appended) is repeated byte for byte until it is accepted or fenced. An append is refused only
+  if no attempt was unknown. Then none of it is in the log, and the next append reuses its sequence numbers. Otherwise
+  sequence numbers are never reused for other content: the broker would report success without storing it.
+- 45 means that the broker has forgotten the sequence numbers. InitProducerId with the current (producer id, epoch)
+  returns 90 if another proxy took over. If not, a new takeover record begins a new epoch, and the same content follows.
+- A broker forgets an idle producer, and with it the fence. Therefore something is appended every `keep_alive_s`, and
+  the identity is renewed every `identity_s`.
+- A new producer id (epoch 0) does not fence an owner with another id. Before the takeover record is written, the caller
+  reads the log. If it shows an owner with another id, the caller waits until that owner has stopped by its own clock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from math import inf
+from typing import NamedTuple
+
+from kafka_share_proxy.durable.produce_errors import Follows, what_follows
+from kafka_share_proxy.wire import compression
+from kafka_share_proxy.wire.errors import ErrorCode, LocalProtocolError
+from kafka_share_proxy.wire.records import HEADER, Record, build_batch
+
+BATCH_BYTES_MAX = 128 << 10
+"""Maximum size of the records in one append, in bytes, below the default limit of brokers (message.max.bytes, 1 MiB). A
+single entry may be larger.
+"""
+RECORD_OVERHEAD = 32
+"""Maximum bytes of a record in addition to its key and value: attributes, timestamp, offset, and four lengths."""
+COMPRESS_BYTES = 4 << 10
+"""Minimum batch size for compression, in bytes."""
+SMALLER_S = 60.0
+"""Seconds for which batches are halved after the broker found one too large."""
+WAITING_BYTES_MAX = 64 << 20
+"""Maximum bytes that wait for an append, per state partition."""
+REFUSE_AFTER_S = 5.0
+"""Seconds for which an append with a definite failure is retried: leaders move, replicas return."""
+WAIT_MAX_S = 10.0
+"""Seconds after which an entry that was never sent is refused because the append before it has an unknown outcome."""
+RETRY_MIN_S, RETRY_MAX_S = 0.02, 0.25
+"""Shortest and longest delay between two attempts. No append is confirmed in the meantime, even if there is a leader.
+"""
+DENIED_S = 5.0
+"""Delay between two attempts while the identity lacks a right that an administrator must grant."""
+KEEP_ALIVE_S = 6 * 3600.0
+"""A quarter of Kafka's default for `producer.id.expiration.ms`."""
+IDENTITY_S = 24 * 3600.0
+"""Seconds between two renewals of the identity. `transactional.id.expiration.ms` is 7 days by default, and appends do
+not reset it.
+"""
+SEQUENCES = 1 << 31
+
+DENIED = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+"""Error codes that mean that the proxy's own identity lacks a right."""
+FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
+"""InitProducerId errors of a producer that was replaced."""
+
+
+class WriterStage(Enum):
+    """Stage of the takeover."""
+
+    IDENTIFYING = auto()
+    CHECKING = auto()
+    TAKING_OVER = auto()
+    READY = auto()
+    LOST = auto()
+
+
+_READY, _LOST = WriterStage.READY, WriterStage.LOST
+"""Module constants because each append compares them, and attribute access on an enum is slow in CPython 3.11."""
+
+
+class Identify(NamedTuple):
+    """InitProducerId request with the partition's transactional id. (-1, -1) claims the id, other values renew it."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class Append(NamedTuple):
+    """Produce request for this record batch, with acks=all."""
+
+    batch: bytes
+
+
+class Stored(NamedTuple):
+    """Outcome: all in-sync replicas have the append."""
+
+    token: object
+
+
+class Refused(NamedTuple):
+    """Outcome: the append is not stored and never will be."""
+
+    token: object
+    code: ErrorCode
+
+
+class TakenOver(NamedTuple):
+    """Outcome: the takeover record is at this offset. All records of earlier owners precede it."""
+
+    offset: int
+    producer_id: int
+    producer_epoch: int
+
+
+class Lost(NamedTuple):
+    """Outcome: another proxy is the owner now. No waiting append was or will be confirmed."""
+
+    code: ErrorCode
+
+
+class WentBack(NamedTuple):
+    """Outcome: the append got an offset that was already used. The log is another one, or has lost its end, including
+    the takeover record.
+    """
+
+    offset: int
+
+
+Outcome = Stored | Refused | TakenOver | Lost | WentBack
+
+
+_WANTED_BEFORE: Mapping[WriterStage, type[Identify] | type[Append]] = {
+    WriterStage.IDENTIFYING: Identify,
+    WriterStage.TAKING_OVER: Append,
+}
+"""Request type to send in each stage before READY. No request is sent in stages that are not listed."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    """Records of one caller, stored all or none."""
+
+    records: Sequence[Record]
+    token: object
+    size: int
+    since: float
+    unknown: bool = False
+    """True if an attempt may have stored the entry."""
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Append in flight."""
+
+    data: bytes
+    count: int
+    since: float
+    """Time of the first attempt."""
+    entries: Sequence[_Entry] = ()
+    is_takeover: bool = False
+    unknown: bool = False
+    """True if an attempt had no response that rules out an append: the log may hold this batch under its sequence
+    numbers.
+    """
+
+    @property
+    def size(self) -> int:
+        """Size of the entries in bytes."""
+        return sum(entry.size for entry in self.entries)
+
+    @property
+    def may_be_stored(self) -> bool:
+        """True if an entry may be in the log, under these sequence numbers or those of an earlier epoch."""
+        return self.unknown or any(entry.unknown for entry in self.entries)
+
+
+@dataclass(slots=True)
+class StateProducer:
+    """Producer of one state partition. All times are `now`, in monotonic seconds."""
+
+    takeover: Callable[[int, int], Record]
+    """Build the takeover record for a (producer id, epoch). Its key is never written again: compaction would delete the
+    first record, and with it the proof that the batches after it count.
+    """
+    keep_alive: Record
+    """Record without content."""
+    keep_alive_s: float = KEEP_ALIVE_S
+    identity_s: float = IDENTITY_S
+    stage: WriterStage = WriterStage.IDENTIFYING
+    producer_id: int = -1
+    producer_epoch: int = -1
+    waiting_bytes: int = 0
+    batch_bytes_max: int = BATCH_BYTES_MAX
+    """Maximum size of the records in one append, in bytes, unless a single entry is larger."""
+    _smaller_bytes: int = 0
+    _smaller_until: float = -inf
+    _sequence: int = 0
+    _log_end: int = 0
+    """Offset after the last append of this producer."""
+    _waiting: deque[_Entry] = field(default_factory=deque)
+    _batch: _Batch | None = None
+    _is_out: bool = False
+    """True while a request is in flight."""
+    _retry_at: float = -inf
+    _retry_s: float = RETRY_MIN_S
+    _append_by: float = inf
+    _identify_by: float = inf
+
+    def renew_every(self, keep_alive_s: float, identity_s: float, now: float) -> None:
+        """Append, and renew the identity, at least this often from now on."""
+        self.keep_alive_s, self.identity_s = keep_alive_s, identity_s
+        self._append_by = min(self._append_by, now + keep_alive_s)
+        self._identify_by = min(self._identify_by, now + identity_s)
+
+    def limit_batches(self, message_bytes: int) -> None:
+        """Set the maximum size of the topic's record batches in bytes (`max.message.bytes`).
+
+        Compression does not count: if the topic has another codec (`compression.type`), the broker decompresses the
+        batch.
+        """
+        self.batch_bytes_max = min(BATCH_BYTES_MAX, message_bytes)
+
+    def add(self, records: Sequence[Record], token: object, now: float) -> bool:
+        """Queue records to be stored all or none. `token` identifies them in the outcome.
+
+        Returns False if too much waits already, or the partition is lost.
+        """
+        size = RECORD_OVERHEAD * len(records)
+        for key, value, *_ in records:
+            size += len(key or b"") + len(value or b"")
+        if self.stage is _LOST or self.waiting_bytes + size > WAITING_BYTES_MAX:
+            return False
+        self._waiting.append(_Entry(records, token, size, now))
+        self.waiting_bytes += size
+        return True
+
+    def wants(self, now: float) -> type[Identify] | type[Append] | None:
+        """Return the type of the request that `next_request` would return. Its destination may have to be looked up
+        first.
+        """
+        if self._is_out or now < self._retry_at:
+            return None
+        if self.stage is not _READY:
+            return _WANTED_BEFORE.get(self.stage)
+        if self._batch is None:
+            if now >= self._identify_by:
+                return Identify
+            if not self._waiting and now < self._append_by:
+                return None
+        return Append
+
+    def next_request(self, now: float) -> Identify | Append | None:
+        """Return the request to send now. The caller must report its result (`identified`, `appended`, `unanswered` or
+        `unsent`).
+        """
+        wanted = self.wants(now)
+        if wanted is None:
+            return None
+        self._is_out = True
+        if wanted is Identify:
+            self.stage = WriterStage.IDENTIFYING
+            return Identify(self.producer_id, self.producer_epoch)
+        if self._batch is None:
+            self._batch = self._next_batch(now)
+        return Append(self._batch.data)
+
+    def proceed(self) -> None:
+        """Take over, because no owner with another producer id is left. Only allowed in stage CHECKING."""
+        if self.stage is not WriterStage.CHECKING:
+            raise LocalProtocolError(f"proceed while {self.stage.name}")
+        self.stage = WriterStage.TAKING_OVER
+
+    def next_deadline(self) -> float:
+        """Return when `next_request` or `overdue` may have a result if no event happens before. While a request is
+        in flight, only `overdue` counts.
+        """
+        if self.stage is _LOST:
+            return inf
+        oldest = self._oldest_unsent() + WAIT_MAX_S
+        if self._is_out or (self.stage is not _READY and self.stage is WriterStage.CHECKING):
+            return oldest
+        if self.stage is not _READY or self._batch is not None or self._waiting:
+            return min(max(self._retry_at, 0.0), oldest)
+        return max(self._retry_at, min(self._append_by, self._identify_by))
+
+    def identified(self, code: ErrorCode, producer_id: int, producer_epoch: int, now: float) -> list[Outcome]:
+        """Process the InitProducerId response."""
+        self._take_back()
+        if code in FENCED:
+            return self._lose(code)
+        if code != ErrorCode.NONE:
+            self._later(now, code)
+            return []
+        self._retry_s = RETRY_MIN_S
+        is_new = self.producer_id < 0 and producer_epoch == 0
+        self.producer_id, self.producer_epoch, self._sequence = producer_id, producer_epoch, 0
+        self.stage = WriterStage.CHECKING if is_new else WriterStage.TAKING_OVER
+        self._identify_by = now + self.identity_s
+        return []
+
+    def appended(self, code: ErrorCode, offset: int, now: float) -> list[Outcome]:
+        """Process the Produce response. `offset` is the offset of the first record."""
+        self._take_back()
+        batch = self._batch
+        if batch is None:
+            raise LocalProtocolError("an answer to an append that was not sent")
+        match what_follows(code):
+            case Follows.STORED:
+                return self._accepted(batch, offset, now)
+            case Follows.FENCED:
+                return self._lose(code)
+            case Follows.START_AGAIN:
+                self._start_again(batch)
+                return []
+            case Follows.NOT_NOW:
+                return self._refused(batch, code, now, final=now - batch.since >= REFUSE_AFTER_S)
+            case Follows.NEVER:
+                return self._refused(batch, code, now, final=True)
+            case Follows.TOO_LARGE:
+                return self._too_large(batch, code, now)
+            case Follows.UNKNOWN:
+                return self._unknown(batch, now)
+
+    def unanswered(self, now: float) -> list[Outcome]:
+        """Process a lost connection or a timeout: the request was sent at least in part, its outcome is unknown."""
+        self._take_back()
+        if self.stage is WriterStage.IDENTIFYING or self._batch is None:
+            self._later(now)  # a repetition returns the same identity, or the next epoch
+            return []
+        return self._unknown(self._batch, now)
+
+    def unsent(self, now: float) -> list[Outcome]:
+        """Process a request of which no byte was sent."""
+        self._take_back()
+        if self.stage is WriterStage.IDENTIFYING or self._batch is None:
+            self._later(now)
+            return []
+        final = now - self._batch.since >= REFUSE_AFTER_S
+        return self._refused(self._batch, ErrorCode.COORDINATOR_NOT_AVAILABLE, now, final=final)
+
+    def overdue(self, now: float) -> list[Outcome]:
+        """Refuse entries that were never sent and have waited too long for an append that cannot be settled."""
+        if not self._waiting or self._oldest_unsent() + WAIT_MAX_S > now:
+            return []
+        kept, outcomes = deque[_Entry](), list[Outcome]()
+        for entry in self._waiting:
+            if entry.unknown or entry.since + WAIT_MAX_S > now:
+                kept.append(entry)
+            else:
+                self.waiting_bytes -= entry.size
+                outcomes.append(Refused(entry.token, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        self._waiting = kept
+        return outcomes
+
+    def _oldest_unsent(self) -> float:
+        """Return since when the oldest refusable entry has waited, or inf if there is none."""
+        for entry in self._waiting:
+            if not entry.unknown:
+                return entry.since
+        return inf
+
+    def tokens(self) -> list[object]:
+        """Return the tokens of all entries whose outcome is open."""
+        entries = [*(self._batch.entries if self._batch is not None else ()), *self._waiting]
+        return [entry.token for entry in entries]
+
+    # What to append
+
+    def _next_batch(self, now: float) -> _Batch:
+        if self.stage is not _READY:
+            return self._build([self.takeover(self.producer_id, self.producer_epoch)], (), now, is_takeover=True)
+        entries: list[_Entry] = []
+        limit = self.batch_bytes_max if now >= self._smaller_until else self._smaller_bytes
+        size = HEADER.size
+        while self._waiting and (not entries or size + self._waiting[0].size <= limit):
+            entry = self._waiting.popleft()
+            self.waiting_bytes -= entry.size
+            entries.append(entry)
+            size += entry.size
+        if not entries:
+            return self._build([self.keep_alive], (), now)
+        first = entries[0].records
+        records = first if len(entries) == 1 else [record for entry in entries for record in entry.records]
+        return self._build(records, entries, now, size=size - HEADER.size)
+
+    def _build(
+        self,
+        records: Sequence[Record],
+        entries: Sequence[_Entry],
+        now: float,
+        *,
+        size: int = 0,
+        is_takeover: bool = False,
+    ) -> _Batch:
+        """Build a batch. `size`: bytes of the entries."""
+        data = build_batch(
+            0,
+            records,
+            codec=compression.ZSTD if size >= COMPRESS_BYTES else compression.NONE,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            base_sequence=self._sequence,
+        )
+        return _Batch(data, len(records), now, entries, is_takeover)
+
+    # Outcomes of appends
+
+    def _accepted(self, batch: _Batch, offset: int, now: float) -> list[Outcome]:
+        if 0 <= offset < self._log_end:
+            self.stage = WriterStage.LOST
+            return [WentBack(offset)]
+        self._log_end = max(self._log_end, offset + batch.count)
+        self._batch = None
+        self._retry_s = RETRY_MIN_S
+        self._sequence = (self._sequence + batch.count) % SEQUENCES
+        self._append_by = now + self.keep_alive_s
+        if batch.is_takeover:
+            self.stage = WriterStage.READY
+            return [TakenOver(offset, self.producer_id, self.producer_epoch)]
+        return [Stored(entry.token) for entry in batch.entries]
+
+    def _refused(self, batch: _Batch, code: ErrorCode, now: float, *, final: bool) -> list[Outcome]:
+        """Process an attempt that appended nothing. `final`: give up instead of retrying."""
+        if not final or batch.is_takeover or batch.may_be_stored:
+            self._later(now, code)
+            return []
+        self._batch = None
+        if not batch.entries:
+            self._later(now)
+        return [Refused(entry.token, code) for entry in batch.entries]
+
+    def _too_large(self, batch: _Batch, code: ErrorCode, now: float) -> list[Outcome]:
+        """Halve the batch. A single entry that is too large is refused."""
+        if len(batch.entries) < 2:
+            return self._refused(batch, code, now, final=True)
+        self._smaller_bytes, self._smaller_until = batch.size // 2, now + SMALLER_S
+        if batch.unknown:  # these sequence numbers must never be reused for other content
+            self._start_again(batch)
+        else:
+            self._put_back(batch)
+        return []
+
+    def _unknown(self, batch: _Batch, now: float) -> list[Outcome]:
+        batch.unknown = True
+        for entry in batch.entries:
+            entry.unknown = True
+        self._later(now)
+        return []
+
+    def _start_again(self, batch: _Batch) -> None:
+        """Abandon the sequence numbers: the same content will follow a new takeover record."""
+        self._put_back(batch)
+        self.stage = WriterStage.IDENTIFYING
+
+    def _put_back(self, batch: _Batch) -> None:
+        """Return the entries of a batch to the head of the queue. New batches will be built from them."""
+        self._batch = None
+        self._waiting.extendleft(reversed(batch.entries))
+        self.waiting_bytes += sum(entry.size for entry in batch.entries)
+
+    def _lose(self, code: ErrorCode) -> list[Outcome]:
+        self.stage = WriterStage.LOST
+        return [Lost(code)]
+
+    def _later(self, now: float, code: ErrorCode = ErrorCode.NONE) -> None:
+        self._retry_at = now + (DENIED_S if code in DENIED else self._retry_s)
+        self._retry_s = min(2 * self._retry_s, RETRY_MAX_S)
+
+    def _take_back(self) -> None:
+        if not self._is_out:
+            raise LocalProtocolError("an outcome of a request that was not sent")
+        self._is_out = False

@@ -1,0 +1,302 @@
+"""Follower of a state that this proxy does not own: reads it from its start, then as it grows.
+
+How it works: every proxy may tail a state, regardless of the owners of its partitions. Each partition is read from its
+start by the rules of a takeover (`partition_log`): appends that a replaced owner still managed do not count. The
+records that count are passed to the `Follower` in the order of the log. Other tasks run between two batches. A
+partition is *loaded* when everything is read that it contained when the tail first saw it. A topic that does not exist
+is empty.
+
+Three figures describe the age of a followed state. `age_s` is the time since the least recently read partition was seen
+to have no further record. `behind` counts the records that are not read. `delay_s` is the time of the newest record
+from the owner's append to here (by the wall clocks of two machines).
+
+Each leader has one connection with one Fetch at a time for all its partitions, which waits at the broker for new
+records. If the topic was deleted and created anew, or a log ends before the offset that was read, the follower forgets
+these partitions, and they are read from the start. Fetch names the topic by id, so that a new topic is distinguished
+from the old one regardless of its length (KIP-516).
+
+A partition that contains something unreadable is not read beyond it, and is listed in `unreadable`. The same applies if
+the follower has an internal error. The other partitions continue.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+from typing import Any
+
+import trio
+
+from kafka_share_proxy.brokers import own_log
+from kafka_share_proxy.brokers.internal_topics import TopicLeaders
+from kafka_share_proxy.brokers.own_connection import connection
+from kafka_share_proxy.brokers.replaced import SILENT_S, unless_replaced
+from kafka_share_proxy.durable import replay
+from kafka_share_proxy.durable.described_state import DescribedState, Follower
+from kafka_share_proxy.durable.hosted_state import BrokerAccess
+from kafka_share_proxy.durable.leader_watch import PATIENCE_S, LeaderWatch
+from kafka_share_proxy.durable.partition_log import ENDLESS, Replay
+from kafka_share_proxy.durable.state_topic import StateTopic
+from kafka_share_proxy.loop import faults
+from kafka_share_proxy.loop.lasting_trouble import LastingTrouble
+from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError
+from kafka_share_proxy.wire.records import Record
+
+LOOK_S = 1.0
+"""Seconds between two looks for a topic that does not exist."""
+FETCH_WAIT_S = 3.0
+"""Seconds after which a broker without new records responds, counted from when the Fetch was sent. New records are
+returned immediately. Each response costs 0.7 ms for 50 partitions. Two per second were most of the cost of an idle
+proxy.
+"""
+RETRY_S = 0.1
+"""Delay in seconds after a failure."""
+PAUSE_S = 0.02
+"""Delay in seconds before the next Fetch after one with records. An owner appends a thousand times a second, and
+following each append took a sixth of its time.
+"""
+OWNED_PAUSE_S = 0.2
+"""The same delay while this proxy owns all of the state: it made all appends itself and knows them already. Each run of
+a Trio task costs as much as several requests.
+"""
+
+
+@dataclass(slots=True, eq=False)
+class _Followed:
+    """Progress in one partition."""
+
+    replay: Replay
+    end: int = -1
+    """Offset from which on the partition is loaded. -1 if not known yet."""
+    high_watermark: int = 0
+    current_at: float = -inf
+    """Latest time (trio.current_time) at which no further record is known to have existed, counted conservatively."""
+
+    @property
+    def is_loaded(self) -> bool:
+        return 0 <= self.end <= self.replay.next_offset
+
+
+class Tail:
+    """Tail of one state, active while `run` is."""
+
+    def __init__(
+        self,
+        state: DescribedState[Any],
+        follower: Follower,
+        access: BrokerAccess,
+        *,
+        unwanted: bytes = b"",
+        wall_s: Callable[[], float] = time.time,
+    ) -> None:
+        """`unwanted`: prefix of keys that the follower ignores. Batches with only such keys are not decoded."""
+        self.unreadable: dict[int, str] = {}
+        """Partitions that are no longer read, with the reason: a newer proxy has written something that is unknown
+        here.
+        """
+        self.delay_s = 0.0
+        """Seconds from the owner's append of the newest record to here."""
+        self.on_read: Callable[[], None] = lambda: None
+        """Called after each look and each response: partitions may be loaded now, or no longer loaded."""
+        self.is_owned: Callable[[int], bool] = lambda _partition: False
+        """Return True if this proxy itself owns a partition now."""
+        self.on_trouble: Callable[[ProxyError], None] = lambda _error: None
+        """Called each time the lookup of the topic fails."""
+        self._state = state
+        self._follower = follower
+        self._access = access
+        self._unwanted = unwanted
+        self._wall_s = wall_s
+        self._followed: dict[int, _Followed] = {}
+        self._is_missing = False
+        """True if the topic is known not to exist."""
+        self._topic_id = b""
+        self._due: dict[int, float] = {}
+        """Node id -> time after which its response is late (trio.current_time)."""
+        self._changed = trio.Event()
+        self._fault: Exception | None = None
+        """Exception of the follower for the last record."""
+        self._leaders = LeaderWatch(state.topic, state.partitions, access.settings, access.notes)
+        self._leaders.on_seen = self._seen
+        self._leaders.on_missing = self._missing
+        self._leaders.on_trouble = self._not_seen
+        failed, works = state.event("not-followed"), state.event("followed")
+        self._trouble = LastingTrouble(access.notes, failed, works, patience_s=PATIENCE_S)
+
+    def is_loaded(self, partition: int) -> bool:
+        """Return True if everything is read that the partition contained when it was first seen."""
+        return self._is_missing or (partition in self._followed and self._followed[partition].is_loaded)
+
+    @property
+    def is_all_loaded(self) -> bool:
+        """True if all partitions are loaded."""
+        return all(map(self.is_loaded, self._state.all))
+
+    @property
+    def behind(self) -> int:
+        """Number of records known to exist and not read."""
+        return sum(max(0, each.high_watermark - each.replay.next_offset) for each in self._followed.values())
+
+    @property
+    def age_s(self) -> float:
+        """Maximum age of the state in seconds: no partition was fully read longer ago. inf until all were."""
+        if self._is_missing:
+            return 0.0
+        if len(self._followed) < self._state.partitions:
+            return inf
+        return trio.current_time() - min(each.current_at for each in self._followed.values())
+
+    async def loaded(self) -> None:
+        """Wait until all partitions are loaded."""
+        while not self.is_all_loaded:
+            await self._changed.wait()
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        topic = StateTopic(self._access.client(), self._state)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._leaders.run, topic)
+            while True:
+                await self._leaders.look()
+                if self._is_missing or not self._readable():
+                    await trio.sleep(LOOK_S)
+                    continue
+                try:
+                    await self._read()
+                except ProxyError as error:
+                    self._trouble.happened(str(error))
+                await trio.sleep(RETRY_S)
+
+    # The topic
+
+    def _missing(self) -> None:
+        if self._followed:
+            self._forget(self._followed.keys())
+            self._topic_id = b""
+        self._is_missing = True
+        self._tell()
+
+    def _not_seen(self, error: ProxyError) -> None:
+        self.on_trouble(error)
+
+    def _seen(self, view: TopicLeaders) -> None:
+        if not view.leaders:
+            return  # the topic is being created or deleted
+        if self._topic_id not in (b"", view.topic_id):
+            self._forget(self._followed.keys())
+        self._topic_id = view.topic_id
+        self._is_missing = False
+        for partition in self._state.all:
+            if partition not in self._followed:
+                self._followed[partition] = self._from_the_start()
+
+    def _from_the_start(self) -> _Followed:
+        return _Followed(Replay(self._state.reign_of, ENDLESS, sink=self._apply, unwanted=self._unwanted))
+
+    def _forget(self, partitions: Iterable[int]) -> None:
+        gone = list(partitions)
+        for partition in gone:
+            del self._followed[partition]
+            self.unreadable.pop(partition, None)
+        self._follower.forget(gone)
+        self._access.notes(self._state.event("read-anew"), partitions=len(gone))
+
+    # Reading
+
+    async def _read(self) -> None:
+        """Read from all leaders, until one cannot be reached or is no longer the leader."""
+        place = self._leaders.place
+        try:
+            async with trio.open_nursery() as nursery:
+                for node_id, partitions in place.by_leader(self._readable()).items():
+                    nursery.start_soon(self._read_from, node_id, place, set(partitions))
+        except BaseExceptionGroup as group:
+            raise faults.first_of(group) from None
+
+    def _readable(self) -> list[int]:
+        return [partition for partition in self._followed if partition not in self.unreadable]
+
+    async def _read_from(self, node_id: int, place: replay.ReplayPlace, partitions: set[int]) -> None:
+        """Read from one leader. Stop when it is silent and another broker has become the leader."""
+        led = dict.fromkeys(partitions, node_id)
+
+        async def is_replaced() -> bool:
+            is_late = trio.current_time() >= self._due[node_id]
+            return is_late and await self._leaders.is_led_elsewhere(led)
+
+        self._due[node_id] = -inf
+        await unless_replaced(partial(self._follow, node_id, place, partitions), is_replaced, look_s=SILENT_S)
+
+    async def _follow(self, node_id: int, place: replay.ReplayPlace, partitions: set[int]) -> None:
+        async with connection(place.address(node_id), place.settings) as opened:
+            topic = self._state.topic
+            starts = await replay.offsets(opened, topic, partitions, own_log.EARLIEST)
+            ends = await replay.offsets(opened, topic, partitions, own_log.LATEST)
+            for partition in partitions:
+                self._begin(self._followed[partition], starts[partition], ends[partition])
+            while wanted := {p: self._followed[p].replay for p in partitions if p not in self.unreadable}:
+                self._tell()
+                sent = trio.current_time()
+                self._due[node_id] = sent + FETCH_WAIT_S + SILENT_S
+                entries = await replay.fetch(opened, place, wanted, round(FETCH_WAIT_S * 1000))
+                waited = trio.current_time() - sent >= FETCH_WAIT_S
+                pace = replay.Pace()
+                for entry in entries:
+                    await self._take(entry, sent + FETCH_WAIT_S if waited else sent, pace)
+                self._trouble.ended()
+                if not waited and self.is_all_loaded:
+                    await trio.sleep(OWNED_PAUSE_S if all(map(self.is_owned, wanted)) else PAUSE_S)
+
+    def _begin(self, followed: _Followed, start: int, end: int) -> None:
+        """Continue from the last offset read, if it still exists."""
+        followed.replay.next_offset = max(followed.replay.next_offset, start)
+        if followed.end < 0:
+            followed.end = end
+
+    async def _take(self, entry: messages.FetchResponse.PartitionData, at: float, pace: replay.Pace) -> None:
+        """Process the part of a Fetch response about one partition. Raises UpstreamLost.
+
+        `at`: earliest time at which the broker may have produced the response.
+        """
+        partition = entry.partition_index
+        followed = self._followed[partition]
+        if entry.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._forget([partition])
+            self._followed[partition] = self._from_the_start()
+        replay.check(self._state.topic, partition, entry.error_code)
+        before = followed.replay.next_offset
+        try:
+            await replay.take(followed.replay, entry.records, pace)
+        except RemoteProtocolError as error:
+            self.unreadable[partition] = str(error)
+            self._access.notes(self._state.event("unreadable"), partition=partition, reason=str(error))
+            self._tell()
+            return
+        if followed.replay.next_offset > before and followed.replay.newest_ms >= 0:
+            self.delay_s = self._wall_s() - followed.replay.newest_ms / 1000
+        followed.high_watermark = entry.high_watermark
+        if followed.replay.next_offset >= entry.high_watermark:
+            followed.current_at = at
+
+    def _apply(self, record: Record) -> None:
+        value = None if record.value is None else bytes(record.value)
+        self._fault = None
+        faults.guard(self, partial(self._follower.apply, record.key or b"", value))
+        if isinstance(self._fault, RemoteProtocolError):
+            raise self._fault
+        if self._fault is not None:
+            self._access.notes("callback-failed", error=self._fault)
+            raise RemoteProtocolError(f"a fault of ours: {self._fault!r}") from self._fault
+
+    def failed(self, error: Exception) -> None:
+        """Keep the exception of the follower (see FaultOwner)."""
+        self._fault = error
+
+    def _tell(self) -> None:
+        changed, self._changed = self._changed, trio.Event()
+        changed.set()
+        self.on_read()

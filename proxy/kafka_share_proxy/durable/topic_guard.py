@@ -1,0 +1,125 @@
+"""The settings of an internal topic, watched while the topic is in use (durable/README.md rules 35 to 37).
+
+How it works: a takeover calls `require_safe` before it begins. While partitions are served, `look` requests the
+settings every LOOK_S. When brokers begin to delete confirmed records, `on_unsafe` stops service; once the settings are
+corrected, `on_corrected` resumes it from memory, or `on_deleted` reports that brokers have deleted records meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from math import inf
+from typing import Protocol
+
+import trio
+
+from kafka_share_proxy.brokers.internal_topics import TopicLeaders, TopicUnsafe
+from kafka_share_proxy.brokers.topic_settings import TopicSettings
+from kafka_share_proxy.durable import replay
+from kafka_share_proxy.durable.replay import ReplayPlace
+from kafka_share_proxy.loop.interfaces import Notes
+from kafka_share_proxy.loop.lasting_trouble import LastingTrouble
+
+LOOK_S = 10.0
+"""Seconds between two requests for the settings. Brokers look for what they may delete every
+`log.retention.check.interval.ms`, 5 minutes by default."""
+RISK_REMIND_S = 3600.0
+"""Seconds between two log lines about the same risk, which may be intended."""
+
+
+class WatchedTopic(Protocol):
+    """Source of the settings: `state_topic.StateTopic`, `internal_topics.InternalTopic`."""
+
+    async def settings(self, view: TopicLeaders) -> TopicSettings:
+        """See InternalTopic.settings."""
+
+
+class TopicGuard:
+    """Judges the settings of one topic and reports changes of the verdict."""
+
+    def __init__(self, topic: str, notes: Notes, clock: Callable[[], float] = trio.current_time) -> None:
+        self.topic = topic
+        self.unsafe = ""
+        """Reason why brokers delete confirmed records, with the correction. Empty if they do not."""
+        self.risks: dict[str, str] = {}
+        """Name -> sentence, see TopicSettings.risks."""
+        self.log_starts: dict[int, int] = {}
+        """First offset of each partition's log when it was loaded, by partition."""
+        self.on_unsafe: Callable[[], None] = lambda: None
+        """Called at each look while the settings are unsafe."""
+        self.on_corrected: Callable[[], None] = lambda: None
+        """Called when the settings are corrected and no partition has lost records."""
+        self.on_deleted: Callable[[str], None] = lambda _reason: None
+        """Called when the settings are corrected and brokers have deleted records."""
+        self._is_to_resume = False
+        self._notes = notes
+        self._clock = clock
+        self._judged_at = -inf
+        self._danger = LastingTrouble(notes, "state-topic-unsafe", "state-topic-safe", clock=clock, topic=topic)
+        self._reported: dict[str, LastingTrouble] = {}
+
+    @property
+    def is_due(self) -> bool:
+        """True if the settings should be requested again."""
+        return self._clock() - self._judged_at >= LOOK_S
+
+    def judge(self, settings: TopicSettings) -> None:
+        """Update the verdict from a broker's response. Unknown settings leave the verdict on safety as it was."""
+        self._judged_at = self._clock()
+        if not settings.unknown:
+            self.unsafe = settings.unsafe
+        if self.unsafe:
+            self._danger.happened(self.unsafe)
+        else:
+            self._danger.ended()
+        self.risks = settings.risks()
+        for name in self.risks.keys() - self._reported.keys():
+            self._reported[name] = LastingTrouble(
+                self._notes,
+                "state-topic-at-risk",
+                "state-topic-risk-ended",
+                clock=self._clock,
+                remind_s=RISK_REMIND_S,
+                topic=self.topic,
+                risk=name,
+            )
+        for name, trouble in self._reported.items():
+            if name in self.risks:
+                trouble.happened(self.risks[name])
+            else:
+                trouble.ended()
+
+    async def require_safe(self, topic: WatchedTopic, view: TopicLeaders) -> TopicSettings:
+        """Request the settings and return them. Raises TopicUnsafe, UpstreamLost, AuthenticationFailed."""
+        settings = await topic.settings(view)
+        self.judge(settings)
+        if self.unsafe:
+            raise TopicUnsafe(self.unsafe)
+        return settings
+
+    async def look(self, topic: WatchedTopic, view: TopicLeaders, served: Collection[int], place: ReplayPlace) -> None:
+        """Request the settings if that is due, and call what follows for the served partitions. Raises ProxyError.
+
+        A proxy that serves no partition only reports: its gate is closed for another reason, which stays.
+        """
+        if not self.is_due:
+            return
+        self.judge(await topic.settings(view))
+        if not served:
+            self._is_to_resume = False
+        elif self.unsafe:
+            self.hold_back()
+        elif self._is_to_resume:
+            starts = await replay.starts(served, place)
+            deleted = [each for each in served if starts.get(each, 0) > self.log_starts.get(each, 0)]
+            self._is_to_resume = False
+            self.log_starts.update(starts)
+            if deleted:
+                self.on_deleted(f"brokers have deleted records of {len(deleted)} partitions of topic {self.topic}")
+            else:
+                self.on_corrected()
+
+    def hold_back(self) -> None:
+        """Stop service until the settings are corrected."""
+        self._is_to_resume = True
+        self.on_unsafe()

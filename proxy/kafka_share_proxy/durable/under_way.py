@@ -1,0 +1,82 @@
+"""Requests of a journal in flight. Requests to a broker that was replaced meanwhile are given up.
+
+A broker that is lost without a TCP reset ends no connection. Once its response is late, the leader or coordinator is
+looked up repeatedly (`look`). If it is another broker by now, the channel is closed, and the outcome is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from kafka_share_proxy.brokers.channels import BrokerChannels
+from kafka_share_proxy.durable.state_producer import Append, Identify
+from kafka_share_proxy.wire.errors import ErrorCode
+
+MOVED = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+"""Error codes that mean that another broker may be the leader or coordinator."""
+REPLACED = "it does not answer, and another broker has its place"
+
+
+class UnderWay:
+    """Requests of one journal in flight. `purposes`: purpose of the channel for each type of request."""
+
+    def __init__(self, purposes: Mapping[type[Identify | Append], str]) -> None:
+        self.appends: dict[int, Collection[int]] = {}
+        """Leaders with a Produce in flight -> the partitions in it."""
+        self.identifies: dict[int, int] = {}
+        """Partitions with an InitProducerId in flight -> node id of the coordinator it was sent to."""
+        self._purposes = purposes
+
+    def stopped(self, partitions: Iterable[int]) -> None:
+        """Forget InitProducerId requests for these partitions. An append still keeps its leader busy."""
+        for partition in partitions:
+            self.identifies.pop(partition, None)
+
+    def look(self, links: BrokerChannels, leaders: Mapping[int, int], coordinators: dict[int, int]) -> bool:
+        """Give up requests to brokers that the view shows as replaced. Return True if any broker is late.
+
+        A coordinator that is late is looked up anew. `leaders`, `coordinators`: partition -> node id in the current
+        view.
+        """
+        late = [self._is_late(links, *each, Append, leaders) for each in list(self.appends.items())]
+        asked: dict[int, set[int]] = {}
+        for partition, node_id in self.identifies.items():
+            asked.setdefault(node_id, set()).add(partition)
+        for node_id, partitions in asked.items():
+            late.append(self._is_late(links, node_id, partitions, Identify, coordinators))
+            if late[-1]:
+                for partition in partitions:
+                    forget(coordinators, partition, node_id)
+        return any(late)
+
+    def _is_late(
+        self,
+        links: BrokerChannels,
+        node_id: int,
+        partitions: Collection[int],
+        wanted: type[Identify | Append],
+        where: Mapping[int, int],
+    ) -> bool:
+        purpose = self._purposes[wanted]
+        if not links.is_late(node_id, purpose):
+            return False
+        if any(where.get(partition, node_id) != node_id for partition in partitions):
+            links.give_up(node_id, purpose, REPLACED)
+        return True
+
+
+def forget(where: dict[int, int], partition: int, node_id: int) -> None:
+    """Remove the partition's entry if it is this broker. A newer entry may be right and stays."""
+    if where.get(partition) == node_id:
+        del where[partition]

@@ -1,0 +1,141 @@
+"""Interface between links and the features whose requests they carry: features serve requests and complete responses.
+
+A link knows nothing about the content of requests. At the owner's end a feature provides its handlers
+(`CarriedRequests`). At the edge it may change a request before it is sent, keep parts of brokers' responses, and insert
+them into the owner's response (`EdgeOfLink`, one for each link). Several features may handle the same API: a request
+names the feature that sent it. Every proxy is notified of the groups of one feature without a request (`HoldsGroups`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from math import inf
+from typing import Any, NamedTuple, Protocol
+
+from kafka_share_proxy.fleet.group_owners import Holdings
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.routes import FramedHandler
+from kafka_share_proxy.wire.messages import Message
+from kafka_share_proxy.wire.primitives import Buffer
+
+
+class Prepared(NamedTuple):
+    """Request as it is sent to the owner."""
+
+    request: Message
+    not_before: float
+    """Earliest time at which the response may be sent to the client."""
+
+
+class EdgeOfLink(Protocol):
+    """State of a feature at the edge for one link. Unused after the link has ended."""
+
+    def prepared(self, call: Call[Message]) -> Prepared:
+        """Return the request to send."""
+
+    def completed(self, call: Call[Message], frame: Buffer) -> bytes | None:
+        """Insert the parts kept here into the owner's response. None if they are no longer here."""
+
+    def told(self, key: int, version: int, answer: memoryview) -> bytes | memoryview:
+        """Return a broker's response to a request of the owner, as it is sent to the owner. Raises ProxyError."""
+
+    def forget(self, chunks: Iterable[int]) -> None:
+        """Drop chunks that the owner no longer refers to."""
+
+
+class CarriedRequests(Protocol):
+    """Requests of one feature that other proxies may send to this one."""
+
+    @property
+    def feature(self) -> str:
+        """Name of the feature on links. Part of the protocol between proxies."""
+
+    @property
+    def handlers(self) -> Mapping[int, FramedHandler]:
+        """API key -> handler at the owner. It returns None if this proxy does not own the groups in the request."""
+
+    def knows(self, group_id: str) -> bool:
+        """Return True if this proxy sends all requests about the group to its owner."""
+
+    def edge(self) -> EdgeOfLink:
+        """Return the state at the edge for a link that was just established."""
+
+    def link_ended(self, number: int) -> None:
+        """Drop everything that was read over this link. It can no longer be referred to."""
+
+    def links_changed(self) -> None:
+        """React to a new or lost link to another proxy."""
+
+
+class HoldsGroups(Protocol):
+    """Groups of this proxy that every other proxy must know."""
+
+    @property
+    def groups(self) -> AbstractSet[str]:
+        """Ids of the groups that this proxy has now."""
+
+    def holdings(self) -> Holdings:
+        """Return the groups of this proxy, for lists of groups."""
+
+
+class NothingKept:
+    """Edge that forwards requests and responses unchanged. See EdgeOfLink."""
+
+    def prepared(self, call: Call[Message]) -> Prepared:
+        """See EdgeOfLink."""
+        return Prepared(call.message, -inf)
+
+    def completed(self, call: Call[Message], frame: Any) -> bytes:  # noqa: ARG002 - as edges are called
+        """See EdgeOfLink."""
+        return bytes(frame)
+
+    def told(self, key: int, version: int, answer: memoryview) -> memoryview:  # noqa: ARG002 - as edges are called
+        """See EdgeOfLink."""
+        return answer
+
+    def forget(self, chunks: Iterable[int]) -> None:
+        """See EdgeOfLink."""
+
+
+class NoGroups:
+    """Empty HoldsGroups: this proxy has no groups that others must know."""
+
+    groups: AbstractSet[str] = frozenset()
+
+    def holdings(self) -> Holdings:
+        """See HoldsGroups."""
+        return Holdings((), ())
+
+
+class CarriedFeatures:
+    """All features whose requests the links of this proxy carry."""
+
+    def __init__(self, features: Iterable[CarriedRequests], held: HoldsGroups | None = None) -> None:
+        """`held`: the groups that other proxies are notified of. None: there are none."""
+        self.held: HoldsGroups = held or NoGroups()
+        self._features = {each.feature: each for each in features}
+
+    def handler(self, feature: str, key: int) -> FramedHandler | None:
+        """Return the handler of an API for a feature, or None."""
+        served = self._features.get(feature)
+        return None if served is None else served.handlers.get(key)
+
+    def knows(self, feature: str, group_id: str) -> bool:
+        """See CarriedRequests. False if the feature is not served here."""
+        served = self._features.get(feature)
+        return served is not None and served.knows(group_id)
+
+    def edges(self) -> dict[str, EdgeOfLink]:
+        """Return feature -> its state at the edge for a link that was just established."""
+        return {name: each.edge() for name, each in self._features.items()}
+
+    def link_ended(self, number: int) -> None:
+        """See CarriedRequests."""
+        for each in self._features.values():
+            each.link_ended(number)
+
+    def links_changed(self) -> None:
+        """See CarriedRequests."""
+        for each in self._features.values():
+            each.links_changed()

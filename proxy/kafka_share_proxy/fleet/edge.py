@@ -1,0 +1,298 @@
+"""Edge end of a link: sends clients' requests to the owner, and the owner's requests to the clients' brokers.
+
+See `group_owners`. A request gets a response, is refused as "not the owner" (nothing was done), or is lost with the
+link. Requests of the owner are sent on the client's own upstream connection, like all requests of the proxy's own. The
+feature decides which parts of a request or a response stay at the edge (`carried.EdgeOfLink`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import count
+from typing import Any, NamedTuple
+
+from kafka_share_proxy.brokers.connection_slots import OptionalSlot
+from kafka_share_proxy.brokers.interfaces import Connection
+from kafka_share_proxy.fleet.carried import EdgeOfLink
+from kafka_share_proxy.fleet.group_owners import HeldGroup, Holdings, PeerLost
+from kafka_share_proxy.fleet.peer_protocol import MESSAGES
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.loop.interfaces import Timers
+from kafka_share_proxy.loop.promise import PROCESS, CallbackOwner, Promise
+from kafka_share_proxy.wire import messages, registry
+from kafka_share_proxy.wire.errors import ProxyError, UpstreamLost
+from kafka_share_proxy.wire.messages import Message
+from kafka_share_proxy.wire.primitives import Buffer
+
+ANSWERED, NOT_OWNER, FAILED = range(3)
+"""Outcomes of a request."""
+REQUESTS_MAX = 10_000
+"""Maximum number of requests that wait for one owner. Further ones are refused immediately."""
+
+Send = Callable[[Message], None]
+
+
+class _Asked(NamedTuple):
+    """Request that waits for the owner."""
+
+    call: Call[Message]
+    edge: EdgeOfLink
+    promise: Promise[bytes | None]
+    not_before: float
+    """Earliest time of the response."""
+
+
+class PeerEdge:
+    """Edge of one link, made when it is established, unused after `lost`. See group_owners.Peer."""
+
+    def __init__(
+        self,
+        edges: Mapping[str, EdgeOfLink],
+        timers: Timers,
+        send: Send,
+        generation: Callable[[], int],
+        link: CallbackOwner = PROCESS,
+    ) -> None:
+        """`edges`: feature -> its state at the edge for this link."""
+        self.groups: set[str] = set()
+        """Share groups in the owner's last notifications."""
+        self.on_groups: Callable[[], None] = lambda: None
+        """Called when `groups` has changed."""
+        self.edges = edges
+        self._timers = timers
+        self._send = send
+        self._generation = generation
+        self._link = link
+        self._numbers = count(1)
+        self._requests: dict[int, _Asked] = {}
+        self._holdings: dict[int, Promise[Holdings]] = {}
+        self._known: dict[int, Promise[bool]] = {}
+        self._connections: dict[int, Connection] = {}
+        self._lost = ""
+
+    @property
+    def waiting(self) -> int:
+        """Number of requests without a response."""
+        return len(self._requests)
+
+    def serve(self, call: Call[Message], feature: str) -> Promise[bytes | None]:
+        """See group_owners.Peer."""
+        promise: Promise[bytes | None] = Promise()
+        if self._lost or len(self._requests) >= REQUESTS_MAX:
+            promise.fail(PeerLost(self._lost or "too many requests wait for the proxy that owns the group"))
+            return promise
+        self._know(call.connection)
+        number = next(self._numbers)
+        edge = self.edges[feature]
+        request, not_before = edge.prepared(call)
+        self._requests[number] = _Asked(call, edge, promise, not_before)
+        self._send(
+            messages.PeerRequest(
+                id=number,
+                generation=self._generation(),
+                connection_id=call.connection.id,
+                node_id=call.connection.node_id,
+                client_host=call.connection.client_host,
+                client_id=call.client_id,
+                api_key=call.key,
+                api_version=call.version,
+                correlation_id=call.correlation_id,
+                body=registry.request(call.key, call.version).encode(request),
+                feature=feature,
+            )
+        )
+        return promise
+
+    def give_up(self, answer: Promise[bytes | None]) -> None:
+        """See group_owners.Peer."""
+        if answer.done:
+            return
+        for number in [number for number, asked in self._requests.items() if asked.promise is answer]:
+            del self._requests[number]
+            self._send(messages.PeerCancel(id=number))
+
+    def holdings(self) -> Promise[Holdings]:
+        """See group_owners.Peer."""
+        promise: Promise[Holdings] = Promise()
+        if self._lost:
+            promise.fail(PeerLost(self._lost))
+            return promise
+        number = next(self._numbers)
+        self._holdings[number] = promise
+        self._send(messages.PeerHoldingsRequest(id=number))
+        return promise
+
+    def knows(self, feature: str, group_id: str) -> Promise[bool]:
+        """See group_owners.Peer."""
+        promise: Promise[bool] = Promise()
+        if self._lost:
+            promise.fail(PeerLost(self._lost))
+            return promise
+        number = next(self._numbers)
+        self._known[number] = promise
+        self._send(messages.PeerGroupKnownRequest(id=number, feature=feature, group_id=group_id))
+        return promise
+
+    def receive(self, message: Message) -> None:
+        """Process a message of the owner. Raises RemoteProtocolError."""
+        receiver = _RECEIVERS.get(type(message).__name__)
+        if receiver is not None:
+            receiver(self, message)
+
+    def lost(self, reason: str) -> None:
+        """End the link, and fail all pending requests."""
+        self._lost = reason or "the link to the proxy that owns the group ended"
+        requests, self._requests = self._requests, {}
+        holdings, self._holdings = self._holdings, {}
+        for connection in self._connections.values():
+            (_EDGES.of(connection) or {}).pop(self, None)
+        self._connections.clear()
+        for asked in requests.values():
+            asked.promise.fail(PeerLost(self._lost))
+        known, self._known = self._known, {}
+        for promise in holdings.values():
+            promise.fail(PeerLost(self._lost))
+        for answer in known.values():
+            answer.fail(PeerLost(self._lost))
+
+    # Connections
+
+    def _know(self, connection: Connection) -> None:
+        if connection.id in self._connections:
+            return
+        self._connections[connection.id] = connection
+        edges = _EDGES.of(connection)
+        if edges is None:
+            edges = {}
+            _EDGES.put(connection, edges)
+            connection.on_close(partial(_closed, edges, connection.id))
+        edges[self] = None
+
+    def connection_closed(self, connection_id: int) -> None:
+        """Report to the owner that a client has disconnected, which ends its sessions there."""
+        if self._connections.pop(connection_id, None) is None:
+            return
+        for number in [n for n, asked in self._requests.items() if asked.call.connection.id == connection_id]:
+            del self._requests[number]
+        self._send(messages.PeerClosed(connection_id=connection_id))
+
+    # Requests
+
+    def _responded(self, message: messages.PeerResponse) -> None:
+        asked = self._requests.pop(message.id, None)
+        if asked is None:
+            return
+        if message.outcome == NOT_OWNER:
+            asked.promise.set(None)
+        elif message.outcome != ANSWERED or message.frame is None:
+            asked.promise.fail(UpstreamLost("while the owner of the group served"))
+        else:
+            self._complete(asked, message.frame)
+
+    def _complete(self, asked: _Asked, frame: Buffer) -> None:
+        """Settle a request with the owner's response. Raises RemoteProtocolError if it is invalid."""
+        try:
+            answer = asked.edge.completed(asked.call, frame)
+        except ProxyError as error:
+            asked.promise.fail(PeerLost(str(error)))
+            raise
+        except Exception as error:
+            asked.promise.fail(error)  # an internal error ends the client's connection, not the link
+            return
+        if answer is None:
+            self.connection_closed(asked.call.connection.id)
+            asked.promise.fail(PeerLost("records were dropped before they could be sent"))
+        elif asked.not_before > self._timers.now():
+            self._timers.call_at(asked.not_before, partial(asked.promise.set, answer))
+        else:
+            asked.promise.set(answer)
+
+    # Requests of the owner
+
+    def _asked(self, message: messages.PeerQuestion) -> None:
+        connection = self._connections.get(message.connection_id)
+        if connection is None:
+            self._send(messages.PeerAnswer(id=message.id, reason="the client has gone"))
+            return
+        answer = connection.ask(message.api_key, message.api_version, bytes(message.body))
+        answer.on_settled(partial(self._told, message, answer), self._link)
+
+    def _told(self, question: messages.PeerQuestion, answer: Promise[memoryview]) -> None:
+        if self._lost:
+            return
+        reply = messages.PeerAnswer(id=question.id, reason=None)
+        try:
+            reply.body = self._kept(question.api_key, question.api_version, answer.result())
+        except ProxyError as error:
+            reply.reason = str(error) or type(error).__name__
+        except Exception as error:
+            reply.reason = "a fault of the client's proxy"
+            self._fail(question.connection_id, error)
+        self._send(reply)
+
+    def _kept(self, key: int, version: int, answer: bytes | memoryview) -> bytes | memoryview:
+        """Return a broker's response without the parts that features keep here. Raises ProxyError."""
+        for edge in self.edges.values():
+            answer = edge.told(key, version, memoryview(answer))
+        return answer
+
+    def _fail(self, connection_id: int, error: Exception) -> None:
+        """Fail the requests of one client after an internal error. That ends its connection, not the link."""
+        for number in [n for n, asked in self._requests.items() if asked.call.connection.id == connection_id]:
+            self._requests.pop(number).promise.fail(error)
+
+    # Other messages
+
+    def _forgotten(self, message: messages.PeerForget) -> None:
+        for edge in self.edges.values():
+            edge.forget(message.chunks)
+
+    def _held(self, message: messages.PeerHoldings) -> None:
+        promise = self._holdings.pop(message.id, None)
+        if promise is not None:
+            groups = [HeldGroup(group.group_id, group.state) for group in message.groups]
+            promise.set(Holdings(groups, list(message.with_settings)))
+
+    def _told_known(self, message: messages.PeerGroupKnown) -> None:
+        promise = self._known.pop(message.id, None)
+        if promise is not None:
+            promise.set(message.is_known)
+
+    def _not_known(self, message: messages.PeerUnknown) -> None:
+        """Fail a request that the other proxy has skipped because its version is earlier."""
+        kind = MESSAGES[message.kind] if 0 <= message.kind < len(MESSAGES) else ""
+        if kind == "PeerRequest" and (asked := self._requests.pop(message.id, None)) is not None:
+            asked.promise.set(None)
+        waiting: Mapping[str, dict[int, Any]] = {
+            "PeerHoldingsRequest": self._holdings,
+            "PeerGroupKnownRequest": self._known,
+        }
+        promise = waiting.get(kind, {}).pop(message.id, None)
+        if promise is not None:
+            promise.fail(PeerLost("the other proxy is of an earlier version and does not know this request"))
+
+    def _groups_changed(self, message: messages.PeerGroups) -> None:
+        self.groups.difference_update(message.removed)
+        self.groups.update(message.added)
+        self.on_groups()
+
+
+_EDGES = OptionalSlot[dict[PeerEdge, None]]()
+"""Links over which a connection is known."""
+
+
+def _closed(edges: dict[PeerEdge, None], connection_id: int) -> None:
+    for edge in list(edges):
+        edge.connection_closed(connection_id)
+
+
+_RECEIVERS: dict[str, Callable[[PeerEdge, Any], None]] = {
+    "PeerResponse": PeerEdge._responded,
+    "PeerQuestion": PeerEdge._asked,
+    "PeerForget": PeerEdge._forgotten,
+    "PeerHoldings": PeerEdge._held,
+    "PeerGroupKnown": PeerEdge._told_known,
+    "PeerGroups": PeerEdge._groups_changed,
+    "PeerUnknown": PeerEdge._not_known,
+}

@@ -1,0 +1,344 @@
+"""Links between the proxies of a fleet, and the choice of the link for a request.
+
+How it works: every proxy listens for others and publishes its address in the group of proxies (`owners.Membership`).
+Each dials every other member in the table. Over a link that it dialled a proxy is the edge (`peer_edge`), over a link
+that another dialled it is the owner (`peer_owner`). A link that ends is dialled again while the table contains its
+other end.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from itertools import count
+from typing import NamedTuple, Protocol
+
+import trio
+
+from kafka_share_proxy.brokers import dialling
+from kafka_share_proxy.fleet.carried import CarriedFeatures
+from kafka_share_proxy.fleet.edge import PeerEdge
+from kafka_share_proxy.fleet.group_owners import Peer
+from kafka_share_proxy.fleet.owner import PeerOwner
+from kafka_share_proxy.fleet.peer_link import HANDSHAKE_S, PeerLink, User
+from kafka_share_proxy.fleet.peer_protocol import NONCE_BYTES, PeerProtocol
+from kafka_share_proxy.fleet.unproven_links import UNPROVEN_MAX, Strangers
+from kafka_share_proxy.forwarding.services import Services
+from kafka_share_proxy.loop.handshakes import HandshakeLimits, Handshakes
+from kafka_share_proxy.loop.interfaces import Notes
+from kafka_share_proxy.loop.lasting_trouble import LastingTrouble
+from kafka_share_proxy.loop.listeners import Listener, bind
+from kafka_share_proxy.loop.reactor import Reactor
+from kafka_share_proxy.loop.transports import PlainTransport, TlsTransport, Transport
+from kafka_share_proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.wire.values import Address
+
+DIAL_S = 2.0
+RETRY_MIN_S, RETRY_MAX_S = 0.05, 1.0
+"""Shortest and longest delay in seconds before a link that ended, or failed, is dialled again."""
+LINKS_MAX = 200
+"""Maximum number of links from members of the fleet. A further one is closed. For others see `strangers.UNPROVEN_MAX`.
+"""
+TELL_GROUPS_S = 0.5
+"""Seconds between two notifications of other proxies about added and removed groups."""
+FIRST_NUMBER = 1 << 40
+"""First id for remote connections, far above the id of any connection of this process."""
+
+
+class LinkTable(Protocol):
+    """Table of the group of proxies: `owners.Membership`."""
+
+    generation: int
+    elsewhere: dict[int, str]
+    """State partition -> address of its owner."""
+    peers: frozenset[str]
+    """Addresses of the other members."""
+
+
+class LinkTls(NamedTuple):
+    """TLS contexts of links. Both sides verify each other."""
+
+    dials: ssl.SSLContext
+    dialled: ssl.SSLContext
+    server_name: str | None = None
+    """Name in the certificates of all proxies. None: the host that is dialled."""
+
+
+class FleetLinks:
+    """Links of this proxy. See group_owners.Fleet."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        services: Services,
+        carried: CarriedFeatures,
+        table: LinkTable,
+        notes: Notes,
+        *,
+        address: str,
+        secret: bytes | None,
+        tls: LinkTls | None = None,
+    ) -> None:
+        """`address`: name of this proxy for others. `carried`: features that others may use here."""
+        self._reactor = reactor
+        self._services = services
+        self._carried = carried
+        self._table = table
+        self._notes = notes
+        self._address = address
+        self._secret = secret
+        self._tls = tls
+        self._edges: dict[str, tuple[PeerLink, PeerEdge]] = {}
+        """Address -> the link dialled to it."""
+        self._dialling: dict[str, trio.CancelScope] = {}
+        self._accepted: dict[PeerLink, PeerOwner] = {}
+        """Links from members of the fleet that dialled this proxy."""
+        self._strangers = Strangers()
+        self._handshakes: Handshakes | None = None
+        if tls is not None:
+            limits = HandshakeLimits(UNPROVEN_MAX, UNPROVEN_MAX, HANDSHAKE_S, "UNPROVEN_MAX", "UNPROVEN_MAX")
+            self._handshakes = Handshakes(reactor, tls.dialled, limits, notes)
+        self._listeners: tuple[Listener, ...] = ()
+        self._numbers = count(FIRST_NUMBER)
+        self._groups: dict[str, None] = {}
+        self._last_heard: dict[str, set[str]] = {}
+        """Groups of members whose link ended. They remain theirs until they, or another proxy, report otherwise."""
+        self._table_changed = trio.Event()
+
+    # group_owners.Fleet
+
+    @property
+    def groups(self) -> Mapping[str, None]:
+        """See group_owners.Fleet."""
+        return self._groups
+
+    @property
+    def members(self) -> Mapping[str, Peer | None]:
+        """See group_owners.Fleet."""
+        linked: dict[str, Peer] = {address: edge for address, (_, edge) in self._edges.items()}
+        return {address: linked.get(address) for address in self._table.peers}
+
+    def owner(self, partition: int) -> Peer | None:
+        """See group_owners.Fleet."""
+        found = self._edges.get(self._table.elsewhere.get(partition, ""))
+        return None if found is None else found[1]
+
+    def owners(self, partitions: Iterable[int]) -> list[Peer] | None:
+        """See group_owners.Fleet."""
+        found: dict[int, Peer] = {}
+        for partition in partitions:
+            owner = self.owner(partition)
+            if owner is None:
+                return None
+            found[id(owner)] = owner
+        return list(found.values())
+
+    # Status
+
+    @property
+    def linked(self) -> list[str]:
+        """Addresses of the proxies with a link."""
+        return sorted(self._edges)
+
+    @property
+    def missing(self) -> list[str]:
+        """Addresses of the members without a link."""
+        return sorted(self._table.peers - self._edges.keys())
+
+    @property
+    def requests_waiting(self) -> int:
+        """Number of requests to other proxies without a response."""
+        return sum(edge.waiting for _, edge in self._edges.values())
+
+    @property
+    def far_clients(self) -> int:
+        """Number of clients of other proxies whose groups are owned here."""
+        return sum(owner.connections for owner in self._accepted.values())
+
+    # Running
+
+    def listen(self, address: Address) -> int:
+        """Accept other proxies. Return the port, for callers that passed 0. Raises OSError."""
+        sockets = bind(address.host, address.port)
+        self._listeners = tuple(Listener(self._reactor, sock, self._accept, self._trouble) for sock in sockets)
+        return self._listeners[0].port
+
+    def look_soon(self) -> None:
+        """Follow a new table."""
+        self._table_changed.set()
+
+    async def run(self) -> None:
+        """Dial the members in the table, until cancelled."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._tell_groups)
+                while True:
+                    self._table_changed = trio.Event()
+                    self._follow(nursery)
+                    await self._table_changed.wait()
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Close all links."""
+        for listener in self._listeners:
+            listener.close()
+        if self._handshakes is not None:
+            self._handshakes.close()
+        edges = [link for link, _ in self._edges.values()]
+        for link in (*edges, *self._accepted, *self._strangers.links()):
+            link.close("the proxy stops")
+
+    def _follow(self, nursery: trio.Nursery) -> None:
+        wanted = self._table.peers
+        for address in self._dialling.keys() - wanted:
+            self._dialling.pop(address).cancel()
+        for address in self._edges.keys() - wanted:
+            self._edges[address][0].close("it has left the fleet")
+        for address in self._last_heard.keys() - wanted:
+            del self._last_heard[address]
+        self._gather_groups()
+        for address in wanted - self._dialling.keys():
+            scope = self._dialling[address] = trio.CancelScope()
+            nursery.start_soon(self._keep, address, scope)
+        self._carried.links_changed()
+
+    async def _keep(self, address: str, scope: trio.CancelScope) -> None:
+        """Keep a link to this proxy, redialling as needed."""
+        delay = RETRY_MIN_S
+        unreached = LastingTrouble(self._notes, "peer-unreachable", "peer-reached", peer=address)
+        with scope:
+            while True:
+                try:
+                    sock = await dialling.connect(_parsed(address), DIAL_S)
+                except OSError as error:
+                    unreached.happened(str(error))
+                else:
+                    unreached.ended()
+                    if await self._use(address, sock):
+                        delay = RETRY_MIN_S
+                await trio.sleep(delay)
+                delay = min(2 * delay, RETRY_MAX_S)
+
+    async def _use(self, address: str, sock: socket.socket) -> bool:
+        """Use the link until it ends. Return True if the other side accepted it."""
+        over = trio.Event()
+        was_good = False
+
+        def established(link: PeerLink) -> User:
+            nonlocal was_good
+            was_good = True
+            edge = PeerEdge(
+                self._carried.edges(), self._services.timers, link.send, lambda: self._table.generation, link
+            )
+            edge.on_groups = partial(self._heard_groups, address)
+            self._edges[address] = link, edge
+            self._carried.links_changed()
+            return edge
+
+        def ended(link: PeerLink) -> None:
+            if self._edges.get(address, (None,))[0] is link:
+                self._last_heard[address] = self._edges.pop(address)[1].groups | self._last_heard.get(address, set())
+                self._gather_groups()
+            over.set()
+
+        transport = self._dialled_transport(sock, _parsed(address).host)
+        link = self._link(transport, dials=True, established=established, ended=ended)
+        try:
+            await over.wait()
+        finally:
+            link.close("not wanted any more")
+        return was_good
+
+    def _accept(self, sock: socket.socket, host: str) -> None:
+        if self._handshakes is None:
+            self._let_in(host, PlainTransport(self._reactor, sock))
+        else:
+            self._handshakes.begin(sock, host, partial(self._let_in, host), self._trouble)
+
+    def _let_in(self, host: str, transport: Transport) -> None:
+        in_the_way = self._strangers.in_the_way(host)
+        if in_the_way is not None:
+            in_the_way.close("it proved nothing, and others wait")
+
+        def established(link: PeerLink) -> User:
+            self._strangers.remove(link)
+            if len(self._accepted) >= LINKS_MAX:
+                raise RemoteProtocolError(f"more than {LINKS_MAX} links of the fleet")
+            owner = PeerOwner(
+                self._services, self._carried, link.send, lambda: self._table.generation, self._numbers, link
+            )
+            self._accepted[link] = owner
+            owner.tell_groups()
+            return owner
+
+        link = self._link(transport, dials=False, established=established, ended=self._forget)
+        if not link.closed:
+            self._strangers.add(link, host)
+
+    def _forget(self, link: PeerLink) -> None:
+        self._accepted.pop(link, None)
+        self._strangers.remove(link)
+
+    def _link(
+        self,
+        transport: Transport,
+        *,
+        dials: bool,
+        established: Callable[[PeerLink], User],
+        ended: Callable[[PeerLink], None],
+    ) -> PeerLink:
+        """`dials` is False for a link that another proxy dialled."""
+        return PeerLink(
+            self._reactor,
+            transport,
+            PeerProtocol(self._address, self._secret, os.urandom(NONCE_BYTES), dials=dials),
+            self._notes,
+            lambda: self._table.generation,
+            established,
+            ended,
+        )
+
+    def _dialled_transport(self, sock: socket.socket, host: str) -> Transport:
+        if self._tls is None:
+            return PlainTransport(self._reactor, sock)
+        return TlsTransport(
+            self._reactor,
+            sock,
+            self._tls.dials,
+            server_side=False,
+            server_hostname=self._tls.server_name or host,
+            handshake_timeout_s=HANDSHAKE_S,
+        )
+
+    def _trouble(self, error: Exception) -> None:
+        self._notes("peer-refused", peer="", reason=str(error))
+
+    # Groups
+
+    def _heard_groups(self, address: str) -> None:
+        self._last_heard.pop(address, None)
+        self._gather_groups()
+
+    def _gather_groups(self) -> None:
+        linked = (edge.groups for _, edge in self._edges.values())
+        found = frozenset().union(*linked, *self._last_heard.values())
+        self._groups.clear()
+        self._groups.update(dict.fromkeys(found))
+
+    async def _tell_groups(self) -> None:
+        while True:
+            await trio.sleep(TELL_GROUPS_S)
+            for owner in list(self._accepted.values()):
+                owner.tell_groups()
+
+
+def _parsed(text: str) -> Address:
+    """Parse the address that another proxy published. Raises OSError if it is invalid."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit():
+        raise OSError(f"{text!r} is no address")
+    return Address(host.removeprefix("[").removesuffix("]"), int(port))

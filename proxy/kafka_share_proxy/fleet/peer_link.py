@@ -1,0 +1,194 @@
+"""Link between two proxies, driven by the loop: a socket, the protocol over it, and keep-alives.
+
+A link ends as a whole: when the socket does, when the other side is silent for `SILENT_S`, reads too slowly, or does
+not belong to the fleet. The user of the link is notified once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from kafka_share_proxy.fleet.peer_protocol import PeerProtocol
+from kafka_share_proxy.loop.interfaces import Notes
+from kafka_share_proxy.loop.polling import READ, WRITE
+from kafka_share_proxy.loop.promise import Callback
+from kafka_share_proxy.loop.reactor import Reactor, ReactorTimer
+from kafka_share_proxy.loop.transports import Transport
+from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.errors import ProxyError
+from kafka_share_proxy.wire.messages import Message
+from kafka_share_proxy.wire.values import MIB
+
+PING_S = 0.5
+"""Seconds between two pings of each side."""
+SILENT_S = 3.0
+"""Seconds of silence after which a side is lost. Below the session timeout of the group of proxies."""
+HANDSHAKE_S = 3.0
+UNSENT_BYTES_MAX = 128 * MIB
+"""Maximum number of bytes that wait to be sent."""
+READS_MAX = 16
+"""Maximum number of reads in one call, so that a busy link does not delay others."""
+
+
+class User(Protocol):
+    """User of an established link: `peer_edge.PeerEdge` or `peer_owner.PeerOwner`."""
+
+    def receive(self, message: Message) -> None:
+        """Process a message. An exception ends the link."""
+
+    def lost(self, reason: str) -> None:
+        """End: the link is lost."""
+
+
+class PeerLink:
+    """Link to another proxy. Owns its socket in the sense of `faults`, and callbacks in that of `loop.promise`."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        transport: Transport,
+        protocol: PeerProtocol,
+        notes: Notes,
+        generation: Callable[[], int],
+        established: Callable[[PeerLink], User],
+        ended: Callable[[PeerLink], None],
+    ) -> None:
+        """`established` returns the user once the other side has proven itself; `ended` is called once in any case."""
+        self.protocol = protocol
+        self.user: User | None = None
+        self.closed = False
+        self._reactor = reactor
+        self._transport = transport
+        self._notes = notes
+        self._generation = generation
+        self._established = established
+        self._ended = ended
+        self._unsent = bytearray()
+        self._is_planned = False
+        self._heard_at = reactor.now()
+        self._deadline = reactor.now() + HANDSHAKE_S
+        self._skipped: set[int] = set()
+        """Kinds of messages that were skipped and reported."""
+        protocol.on_unknown = self._not_known
+        self._alarm: ReactorTimer = reactor.call_at(reactor.now() + PING_S, self._ring)
+        transport.attach(self._on_event, READ)
+        self._say(protocol.outgoing())
+
+    def send(self, message: Message) -> None:
+        """Send a message. It is dropped if the link has ended.
+
+        A kind that the other side does not know is not sent: `user` gets PeerUnknown, as if it had responded.
+        """
+        if self.closed:
+            return
+        kind = self.protocol.kind_of(message)
+        if kind < self.protocol.peer_kinds:
+            self._say(self.protocol.send(message))
+        elif self.user is not None:
+            unknown = messages.PeerUnknown(kind=kind, id=getattr(message, "id", 0))
+            self._reactor.call_soon(self, partial(self.user.receive, unknown))
+
+    def close(self, reason: str) -> None:
+        """Close the link. A second call has no effect."""
+        if self.closed:
+            return
+        self.closed = True
+        self._transport.close()
+        self._alarm.cancel()
+        self._unsent.clear()
+        if self.user is not None:
+            self._notes("peer-lost", peer=self.protocol.peer, reason=reason)
+            self.user.lost(reason)
+        else:
+            self._notes("peer-refused", peer=self.protocol.peer, reason=reason)
+        self._ended(self)
+
+    def call_soon(self, callback: Callback) -> None:
+        """See CallbackOwner."""
+        self._reactor.call_on_behalf_of(self, callback)
+
+    def failed(self, error: Exception) -> None:
+        """See CallbackOwner."""
+        if not isinstance(error, ProxyError | OSError):
+            self._notes("callback-failed", error=error)
+        self.close(str(error) or type(error).__name__)
+
+    # The loop
+
+    def _say(self, data: bytes) -> None:
+        """Queue bytes. All bytes of one loop iteration are sent at its end, in one piece."""
+        if not data:
+            return
+        self._unsent += data
+        if len(self._unsent) > UNSENT_BYTES_MAX:
+            self.close("the other proxy does not take what it is told")
+        elif not self._is_planned:
+            self._is_planned = True
+            self._reactor.call_soon(self, self._flush)
+
+    def _flush(self) -> None:
+        self._is_planned = False
+        if self.closed:
+            return
+        while self._unsent:
+            try:
+                with memoryview(self._unsent) as waiting:
+                    taken = self._transport.send(waiting)
+            except BlockingIOError:
+                break
+            del self._unsent[:taken]
+        self._transport.want(READ | WRITE if self._unsent else READ)
+
+    def _on_event(self, mask: int) -> None:
+        if mask & WRITE:
+            self._flush()
+        if mask & ~WRITE and not self.closed:
+            self._receive()
+
+    def _receive(self) -> None:
+        buffer = self._reactor.buffer
+        for _ in range(READS_MAX):
+            try:
+                size = self._transport.recv_into(buffer)
+            except BlockingIOError:
+                return
+            if not size:
+                self.close("the other proxy closed the link")
+                return
+            self._heard_at = self._reactor.now()
+            for message in self.protocol.receive_data(bytes(buffer[:size])):
+                if self.user is None:
+                    self._begin()
+                if self.user is not None:
+                    self.user.receive(message)
+                if self.closed:
+                    return
+            if self.protocol.is_established and self.user is None:
+                self._begin()
+            self._say(self.protocol.outgoing())
+            if size < len(buffer):
+                return
+
+    def _not_known(self, kind: int) -> None:
+        """A message of a later version was skipped; each kind is reported once."""
+        if kind not in self._skipped:
+            self._skipped.add(kind)
+            self._notes("peer-message-unknown", peer=self.protocol.peer, kind=kind)
+
+    def _begin(self) -> None:
+        self._say(self.protocol.outgoing())
+        self.user = self._established(self)
+        self._notes("peer-linked", peer=self.protocol.peer)
+
+    def _ring(self) -> None:
+        now = self._reactor.now()
+        if self.user is None and now >= self._deadline:
+            self.close("no proxy of this fleet answers there")
+        elif now - self._heard_at >= SILENT_S:
+            self.close(f"silent for {SILENT_S:g} s")
+        else:
+            if self.protocol.is_established:
+                self.send(messages.PeerPing(generation=self._generation()))
+            self._alarm = self._reactor.call_at(now + PING_S, self._ring)

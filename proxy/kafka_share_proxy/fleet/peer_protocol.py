@@ -1,0 +1,225 @@
+"""Protocol between two proxies of a fleet: messages, and the proof that each side belongs to the fleet.
+
+How it works: a message is a size (int32), a kind (int8), a body as in schemas/internal, and a signature if there is a
+secret. The side that was dialled sends first:
+
+    dialled ─ PeerChallenge: its nonce ─▶            ◀─ PeerHello: nonce, proof ─ dialler
+    dialled ─ PeerWelcome: proof ─▶                  from here on messages of both sides, each signed
+
+A proof is an HMAC-SHA256 under the shared secret over the side's role, both nonces and both addresses: no side can
+replay what the other side sent, now or earlier. The keys of the two directions are derived from the secret and both
+nonces. A signature covers the number of the message in its direction, so that no message can be left out, repeated or
+moved to another link. Messages are not secret by this: if the network between proxies can be tapped, links must be
+encrypted as well (`fleet.LinkTls`).
+
+Both sides report in the handshake how many kinds of messages they know. A later version sends no others to an earlier
+one, and a message of an unknown kind is skipped, with PeerUnknown as the response to it. Without a secret (which must
+be allowed by name) both sides report so, and nothing is proven. No I/O; the caller passes the nonces.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from struct import Struct
+
+from kafka_share_proxy.wire import messages, registry
+from kafka_share_proxy.wire.errors import LocalProtocolError, RemoteProtocolError
+from kafka_share_proxy.wire.frames import FrameReader
+from kafka_share_proxy.wire.messages import Message
+from kafka_share_proxy.wire.primitives import Buffer
+from kafka_share_proxy.wire.values import MIB
+
+MESSAGES = (
+    "PeerChallenge",
+    "PeerHello",
+    "PeerWelcome",
+    "PeerRequest",
+    "PeerResponse",
+    "PeerQuestion",
+    "PeerAnswer",
+    "PeerClosed",
+    "PeerForget",
+    "PeerPing",
+    "PeerHoldingsRequest",
+    "PeerHoldings",
+    "PeerGroups",
+    "PeerCancel",
+    "PeerGroupKnownRequest",
+    "PeerGroupKnown",
+    "PeerUnknown",
+)
+"""Messages by kind. New kinds are appended, and no field changes; tagged fields may be added (fleet/README.md rule 18).
+"""
+HANDSHAKE_KINDS = 3
+"""Number of kinds, from the first, that are exchanged before a link is established, and never after."""
+VERSION = 0
+FRAME_BYTES_MAX = 64 * MIB
+"""Maximum size of a message in bytes. Responses of clients' brokers are smaller."""
+HANDSHAKE_BYTES_MAX = 4096
+"""Maximum size in bytes of a message from a side that has proven nothing."""
+NONCE_BYTES = 32
+SIGNATURE_BYTES = 16
+
+_SIZE_AND_KIND = Struct(">ib")
+_NUMBER = Struct(">q")
+_DIALLER, _DIALLED, _KEYS = b"dialler", b"dialled", b"keys"
+
+
+class NotOfTheFleet(RemoteProtocolError):
+    """The other side does not know the secret, or does not follow the protocol of the fleet."""
+
+
+class PeerProtocol:
+    """One end of one link. `outgoing` collects the messages of the handshake."""
+
+    def __init__(self, address: str, secret: bytes | None, nonce: bytes, *, dials: bool) -> None:
+        """`address` is sent to the other side; `nonce`: NONCE_BYTES random bytes."""
+        self.is_established = False
+        self.peer = ""
+        """Address that the other side claims; proven once established."""
+        self.peer_kinds = len(MESSAGES)
+        """Number of kinds of messages that the other side knows."""
+        self.on_unknown: Callable[[int], None] = lambda _kind: None
+        """Called with the kind of each message that was skipped."""
+        self._address = address
+        self._secret = secret
+        self._nonce = nonce
+        self._dials = dials
+        self._peer_nonce = b""
+        self._reader = FrameReader(HANDSHAKE_BYTES_MAX)
+        self._send_key = self._receive_key = b""
+        self._sent = self._received = 0
+        self._outgoing: list[bytes] = []
+        if not dials:
+            challenge = messages.PeerChallenge(nonce=nonce, address=address, kinds=len(MESSAGES))
+            self._outgoing.append(self._encode(challenge))
+
+    def outgoing(self) -> bytes:
+        """Return the protocol's own messages, once: the handshake, and responses to skipped messages."""
+        said, self._outgoing = self._outgoing, []
+        return b"".join(said)
+
+    def kind_of(self, message: Message) -> int:
+        """Return the kind of a message."""
+        return _kinds()[type(message)]
+
+    def send(self, message: Message) -> bytes:
+        """Return a message as bytes, after the protocol's own ones.
+
+        The link must be established, and the other side must know the message's kind.
+        """
+        if not self.is_established:
+            raise LocalProtocolError("a message before the handshake is over")
+        return self.outgoing() + self._encode(message)  # signatures are numbered in the order of sending
+
+    def receive_data(self, data: bytes | memoryview) -> Iterator[Message]:
+        """Yield the received messages. Those of the handshake are processed here.
+
+        Raises:
+            NotOfTheFleet: the other side proves nothing. RemoteProtocolError: the data is no message.
+        """
+        for frame in self._reader.receive_data(data):
+            message = self._decode(frame)
+            if message is None:
+                continue
+            if self.is_established:
+                yield message
+            else:
+                self._shake(message)
+
+    def _shake(self, message: Message) -> None:
+        if self._dials and isinstance(message, messages.PeerChallenge) and not self._peer_nonce:
+            self._meet(message)
+            proof = self._proof(_DIALLER)
+            hello = messages.PeerHello(nonce=self._nonce, address=self._address, proof=proof, kinds=len(MESSAGES))
+            self._outgoing.append(self._encode(hello))
+        elif self._dials and isinstance(message, messages.PeerWelcome) and self._peer_nonce:
+            self._check(message.proof, _DIALLED)
+            self._establish()
+        elif not self._dials and isinstance(message, messages.PeerHello):
+            self._meet(message)
+            self._check(message.proof, _DIALLER)
+            self._outgoing.append(self._encode(messages.PeerWelcome(proof=self._proof(_DIALLED))))
+            self._establish()
+        else:
+            raise NotOfTheFleet(f"{type(message).__name__} in the middle of the handshake")
+
+    def _meet(self, message: messages.PeerChallenge | messages.PeerHello) -> None:
+        self._peer_nonce, self.peer = bytes(message.nonce), message.address
+        self.peer_kinds = message.kinds
+        if len(self._peer_nonce) != NONCE_BYTES or self._peer_nonce == self._nonce:
+            raise NotOfTheFleet("no nonce")
+
+    def _establish(self) -> None:
+        self.is_established = True
+        self._reader.accept(FRAME_BYTES_MAX)
+        if self._secret is not None:
+            keys = {role: self._hmac(_KEYS, role) for role in (_DIALLER, _DIALLED)}
+            mine, theirs = (_DIALLER, _DIALLED) if self._dials else (_DIALLED, _DIALLER)
+            self._send_key, self._receive_key = keys[mine], keys[theirs]
+
+    def _check(self, proof: Buffer, role: bytes) -> None:
+        if not hmac.compare_digest(bytes(proof), self._proof(role)):
+            raise NotOfTheFleet(f"{self.peer or 'somebody'} does not have the secret of this fleet")
+
+    def _proof(self, role: bytes) -> bytes:
+        return b"" if self._secret is None else self._hmac(b"proof", role)
+
+    def _hmac(self, *what: bytes) -> bytes:
+        mine, theirs = (self._nonce, self._address.encode()), (self._peer_nonce, self.peer.encode())
+        parts = (*what, *mine, *theirs) if self._dials else (*what, *theirs, *mine)
+        text = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+        return hmac.digest(self._secret or b"", text, "sha256")
+
+    # Messages and bytes
+
+    def _encode(self, message: Message) -> bytes:
+        kind = self.kind_of(message)
+        return self._framed(kind, registry.codec(MESSAGES[kind], VERSION).encode(message))
+
+    def _framed(self, kind: int, body: bytes) -> bytes:
+        size = 1 + len(body) + (SIGNATURE_BYTES if self._send_key else 0)
+        if size > FRAME_BYTES_MAX:
+            raise LocalProtocolError(f"a message of {size} bytes to another proxy")
+        head = _SIZE_AND_KIND.pack(size, kind)
+        if not self._send_key:
+            return head + body
+        signature = _sign(self._send_key, self._sent, head[4:] + body)
+        self._sent += 1
+        return b"".join((head, body, signature))
+
+    def _decode(self, frame: bytes) -> Message | None:
+        """Return the message in a frame; None if its kind is not known here and it is skipped."""
+        end = len(frame)
+        if self._receive_key:
+            end -= SIGNATURE_BYTES
+            signature = _sign(self._receive_key, self._received, frame[: max(end, 0)])
+            self._received += 1
+            if end < 1 or not hmac.compare_digest(signature, frame[end:]):
+                raise NotOfTheFleet("a message that nobody of the fleet has signed")
+        if end < 1:
+            raise RemoteProtocolError("a message without a kind")
+        if frame[0] >= len(MESSAGES):
+            self._skip(frame[0], frame[1:end])
+            return None
+        message: Message = registry.codec(MESSAGES[frame[0]], VERSION).decode(memoryview(frame)[1:end])
+        return message
+
+    def _skip(self, kind: int, body: bytes) -> None:
+        """Respond to a message of a later version. Raises RemoteProtocolError in the middle of the handshake."""
+        if not self.is_established:
+            raise RemoteProtocolError("a message of a kind that is not known here")
+        number = int.from_bytes(body[: _NUMBER.size], "big", signed=True) if len(body) >= _NUMBER.size else 0
+        self._outgoing.append(self._encode(messages.PeerUnknown(kind=kind, id=number)))
+        self.on_unknown(kind)
+
+
+def _sign(key: bytes, number: int, message: bytes) -> bytes:
+    return hmac.digest(key, _NUMBER.pack(number) + message, "sha256")[:SIGNATURE_BYTES]
+
+
+@lru_cache(maxsize=1)
+def _kinds() -> dict[type[Message], int]:
+    return {registry.message(name): kind for kind, name in enumerate(MESSAGES)}

@@ -1,0 +1,106 @@
+"""Metadata (key 3): forwarded, with rewritten broker addresses, and without the proxy's own topics in "all topics".
+
+Behaviour
+- A broker whose listener cannot be bound is left out. Partitions it leads get LEADER_NOT_AVAILABLE and leader -1, and
+  clients retry. Replica lists keep node ids: clients accept replicas that are not listed. Another broker is named as
+  controller, as brokers without ZooKeeper do: each forwards requests for the controller.
+- Never an empty list of brokers (librdkafka 5301). If upstream names none and returns no error (a broker that has not
+  caught up yet), the brokers with a listener here are listed. If there are none either, or none of the named brokers
+  has a listener, the connection is closed and the client retries. A response with a top-level error (v13, KIP-1102) is
+  forwarded without brokers, as it arrived.
+- State topics of the proxies and view topics are left out of a response to "all topics" (so that pattern subscriptions
+  do not read them) and shown when a request names them. The response alone does not show which it is, so the request
+  is inspected.
+
+KIPs: 516 (topic ids), 1102 (rebootstrap). Requests that name a view: `views.apis.k03_metadata`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kafka_share_proxy.forwarding.address_book import AddressBook
+from kafka_share_proxy.forwarding.address_rewriting import ours, repaired, rewriter, sized, unusable
+from kafka_share_proxy.forwarding.early_looks import AboutAllTopics
+from kafka_share_proxy.forwarding.forwarded_api import ForwardedApi, RewritingParts
+from kafka_share_proxy.forwarding.hidden_topics import Unclear, show_no_hidden, without_hidden
+from kafka_share_proxy.forwarding.routes import Amend, Context, Kind, Rewrite, Route
+from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.endpoints import Endpoint
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import UNKNOWN_NODE
+
+KEY = ApiKey.METADATA
+
+
+def repair(answer: messages.MetadataResponse, book: AddressBook) -> None:
+    """Replace broker addresses. Brokers without one are left out, and so is their leadership."""
+    named = {broker.node_id for broker in answer.brokers or ()}
+    answer.brokers = ours(answer.brokers, book)
+    if not answer.brokers and answer.error_code == ErrorCode.NONE:
+        if named:
+            raise unusable("Metadata")
+        answer.brokers = _known(book)
+    gone = named - {broker.node_id for broker in answer.brokers}
+    if gone:
+        _without_leaders(answer, gone)
+    if answer.controller_id in gone:
+        answer.controller_id = answer.brokers[0].node_id if answer.brokers else UNKNOWN_NODE
+
+
+def all_topics_rewriter(version: int, book: AddressBook) -> Rewrite:
+    """Return the rewriter of responses to "all topics", which replaces addresses and removes hidden topics."""
+    readdress = rewriter(KEY, version, book, repair, names_no_broker)
+
+    def rewrite(frame: memoryview, context: Context) -> bytes | None:
+        changed = readdress(frame, context)
+        answer = frame if changed is None else memoryview(changed)[4:]
+        try:
+            pieces = without_hidden(answer, version)
+        except Unclear:
+            return repaired(answer, KEY, version, book, lambda decoded, _: show_no_hidden(decoded))
+        return changed if pieces is None else sized(*pieces)
+
+    return rewrite
+
+
+def names_no_broker(_: memoryview, found: Sequence[Endpoint]) -> bool:
+    """Return True if a response has an empty list of brokers. `repair` then decides."""
+    return not found
+
+
+def _known(book: AddressBook) -> list[messages.MetadataResponse.MetadataResponseBroker]:
+    """Return the brokers with a listener here, when upstream names none."""
+    broker = messages.MetadataResponse.MetadataResponseBroker
+    known = [(node_id, book.ours_of(node_id)) for node_id in sorted(book.nodes)]
+    found = [broker(node_id=node_id, host=at.host, port=at.port) for node_id, at in known if at is not None]
+    if not found:
+        raise unusable("Metadata")
+    return found
+
+
+def _without_leaders(answer: messages.MetadataResponse, gone: set[int]) -> None:
+    for topic in answer.topics or ():
+        for partition in topic.partitions or ():
+            if partition.leader_id in gone:
+                partition.error_code = int(ErrorCode.LEADER_NOT_AVAILABLE)
+                partition.leader_id = UNKNOWN_NODE
+
+
+def _amend(version: int, parts: RewritingParts) -> Amend:
+    """Return the amendment that selects the rewriter. Only the request shows if the response is about all topics."""
+    every = parts.cache.through(all_topics_rewriter(version, parts.book))
+    for_all = Route(kind=Kind.ANSWER, key=KEY, version=version, rewrite=every)
+    asks = AboutAllTopics().look(KEY, version)
+    return lambda frame: for_all if asks(frame) else None
+
+
+API = ForwardedApi(
+    key=KEY,
+    repair=repair,
+    special=lambda _: names_no_broker,
+    answers_repeat=True,
+    amend=_amend,
+    requests_repeat=True,
+)

@@ -1,0 +1,68 @@
+"""FindCoordinator (key 10): always forwarded to the broker, with the coordinator's address rewritten.
+
+Behaviour
+- The request's key type does not distinguish share groups from other groups (both are type 0), so nothing is served
+  here.
+- No coordinator (node -1, empty host) is forwarded unchanged.
+- A coordinator whose listener cannot be bound becomes COORDINATOR_NOT_AVAILABLE. The client retries later.
+- Below the version that batches keys, the response names one node, from there on a list (KIP-699). The fields show
+  which.
+- A long request, which may have very many keys, is sent to the broker in parts: rewriting one response to all of them
+  would block the loop for a second and more.
+"""
+
+from __future__ import annotations
+
+from kafka_share_proxy.forwarding.address_book import AddressBook
+from kafka_share_proxy.forwarding.address_rewriting import has_place
+from kafka_share_proxy.forwarding.ask_and_reply import ask, replied, told
+from kafka_share_proxy.forwarding.declared_api import DeclaredApi
+from kafka_share_proxy.forwarding.early_looks import LongerThan
+from kafka_share_proxy.forwarding.forwarded_api import ForwardedApi
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import UNKNOWN_NODE
+
+KEY = ApiKey.FIND_COORDINATOR
+
+LONG_BYTES = 16 << 10
+"""Maximum bytes of a request that is forwarded as a whole."""
+KEYS_AT_ONCE = 500
+
+_MESSAGE = "The coordinator cannot be reached through this proxy at the moment."
+
+
+def repair(answer: messages.FindCoordinatorResponse, book: AddressBook) -> None:
+    """Set the proxy's address in every coordinator, or an error if there is none at present."""
+    for entry in answer.coordinators or (answer,):
+        if not has_place(entry, book):
+            entry.error_code, entry.error_message = int(ErrorCode.COORDINATOR_NOT_AVAILABLE), _MESSAGE
+            entry.node_id, entry.host, entry.port = UNKNOWN_NODE, "", -1
+
+
+async def handle(call: Call[messages.FindCoordinatorRequest], book: AddressBook) -> bytes | None:
+    """Send a long request to the broker in parts, and merge the responses."""
+    request = call.message
+    keys = request.coordinator_keys
+    if not keys:
+        return None  # one long key, or no list yet in this version
+    answer = messages.FindCoordinatorResponse(coordinators=[])
+    for start in range(0, len(keys), KEYS_AT_ONCE):
+        request.coordinator_keys = keys[start : start + KEYS_AT_ONCE]
+        part = told(
+            messages.FindCoordinatorResponse, call.version, await ask(call.connection, KEY, call.version, request)
+        )
+        repair(part, book)
+        answer.throttle_time_ms = max(answer.throttle_time_ms, part.throttle_time_ms)
+        answer.coordinators.extend(part.coordinators or ())
+        await call.work.pause()
+    return await replied(call, answer)
+
+
+IN_PARTS = DeclaredApi(key=KEY, handle=handle, wants=lambda _: LongerThan(LONG_BYTES))
+"""Declaration for long requests, which are sent to the broker in parts even if nothing else is served here."""
+
+
+API = ForwardedApi(key=KEY, repair=repair, answers_repeat=True)

@@ -1,0 +1,63 @@
+"""ApiVersions (key 18): forwarded, with the response limited to what this proxy offers. From v5 on served here.
+
+Behaviour
+- v0 to the highest offered version go to the broker. `forwarding.offered_versions` changes the response. The response
+  header is always v0 (KIP-511).
+- A broker that does not know the version returns error 35 with body v0. It is decoded, and forwarded with the version
+  range of ApiVersions (at most what is offered here), so that the client retries.
+- A version above those offered gets the same response from here, without decoding the body, whose layout may be
+  unknown. This includes v5 (KIP-1242), in which a client names the cluster and node it expects to reach.
+- Other errors are forwarded unchanged.
+- The versions in a broker's response are stored for the proxy's own requests, if the response is new (responses are
+  cached by bytes) and its broker is known. The proxy's own view of the cluster supplies the rest.
+
+KIPs: 511, 584 (features), 1242. Skipped: v5.
+"""
+
+from __future__ import annotations
+
+from kafka_share_proxy.forwarding.forwarded_api import ForwardedApi
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.offered_versions import CAPS, EffectiveVersions, offer_to_client, ranges_of
+from kafka_share_proxy.forwarding.routes import Context, Kind, Rewrite, Route
+from kafka_share_proxy.wire import frames, messages, registry
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import UNKNOWN_NODE
+
+KEY = ApiKey.API_VERSIONS
+
+_CORRELATION = 4
+_UNSUPPORTED = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
+
+
+def rewriter(version: int, versions: EffectiveVersions) -> Rewrite:
+    """Return the uncached rewriter of ApiVersions responses of this version."""
+
+    def rewrite(frame: memoryview, context: Context) -> bytes:
+        unsupported = frame[_CORRELATION : _CORRELATION + 2] == _UNSUPPORTED
+        body_version = 0 if unsupported else version
+        answer: messages.ApiVersionsResponse
+        correlation_id, answer = frames.decode_response(KEY, body_version, frame)
+        if answer.error_code == ErrorCode.NONE and context.node_id != UNKNOWN_NODE:
+            versions.learn(context.node_id, ranges_of(answer))
+        offer_to_client(answer, body_version, versions.offer)
+        return frames.response(KEY, body_version, correlation_id, answer)
+
+    return rewrite
+
+
+def unsupported_version(version: int) -> Route:
+    """Return the route of a version that is not offered: served here, without decoding the body."""
+    return Route(kind=Kind.LOCAL, key=KEY, version=version, handler=handle, opaque=True, needs_no_authentication=True)
+
+
+async def handle(call: Call[memoryview]) -> bytes:
+    """Return the supported versions of ApiVersions in the oldest layout (body v0, error 35)."""
+    message = messages.ApiVersionsResponse
+    known = message.ApiVersion(api_key=KEY, min_version=registry.versions(KEY)[0], max_version=CAPS[KEY])
+    answer = message(error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=[known])
+    return bytes(frames.response(KEY, 0, call.correlation_id, answer))
+
+
+API = ForwardedApi(key=KEY, rewrite=lambda version, parts: rewriter(version, parts.versions), answers_repeat=True)

@@ -1,0 +1,57 @@
+"""DescribeCluster (key 60): forwarded, with the brokers' addresses rewritten.
+
+Behaviour
+- A broker whose listener cannot be bound is left out. A response without any broker is not sent.
+- Controllers (EndpointType other than brokers, v1+, KIP-919) have addresses of another kind, which are not served
+  here: such a response becomes UNSUPPORTED_ENDPOINT_TYPE without entries. Brokers themselves refuse this request.
+- ControllerId is a node id and stays, unless its broker is left out: then another is named, as brokers do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from kafka_share_proxy.forwarding.address_book import AddressBook
+from kafka_share_proxy.forwarding.address_rewriting import ours, unusable
+from kafka_share_proxy.forwarding.forwarded_api import ForwardedApi
+from kafka_share_proxy.wire import frames, messages
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.endpoints import Endpoint
+from kafka_share_proxy.wire.errors import ErrorCode
+
+KEY = ApiKey.DESCRIBE_CLUSTER
+BROKERS = 1
+"""EndpointType: 1 = brokers, 2 = controllers."""
+
+
+def repair(answer: messages.DescribeClusterResponse, book: AddressBook) -> None:
+    """Replace the addresses of brokers, and remove all others."""
+    if answer.endpoint_type != BROKERS:
+        _hide(answer)
+        return
+    named = {broker.broker_id for broker in answer.brokers or ()}
+    answer.brokers = ours(answer.brokers, book, "broker_id")
+    if named and not answer.brokers:
+        raise unusable("DescribeCluster")
+    if answer.controller_id in named - {broker.broker_id for broker in answer.brokers}:
+        answer.controller_id = answer.brokers[0].broker_id
+
+
+def _hide(answer: messages.DescribeClusterResponse) -> None:
+    answer.brokers = []
+    if answer.error_code == ErrorCode.NONE:
+        answer.error_code = int(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)
+        answer.error_message = "Controllers are not served by this proxy."
+
+
+def names_no_brokers(version: int) -> Callable[[memoryview, Sequence[Endpoint]], bool]:
+    """Return a predicate on response frames of this version: True if the response names other nodes than brokers."""
+
+    def names(frame: memoryview, _: Sequence[Endpoint]) -> bool:
+        answer: messages.DescribeClusterResponse = frames.decode_response(KEY, version, frame)[1]
+        return answer.endpoint_type != BROKERS
+
+    return names
+
+
+API = ForwardedApi(key=KEY, repair=repair, special=names_no_brokers, answers_repeat=True)

@@ -1,0 +1,44 @@
+"""ShareFetch (key 78) served by the brokers. Its response is collected whole, so MaxBytes of the request is limited.
+
+The response names new leaders after the records, so it cannot be forwarded as it arrives. MaxBytes is lowered in
+place. Brokers exceed it by at most one record batch, for which memory is kept free. 0 stays 0: a request for renewal
+or with acknowledgements only must have it (KIP-1222).
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from kafka_share_proxy.forwarding.address_rewriting import drop_node_endpoints
+from kafka_share_proxy.forwarding.forwarded_api import ForwardedApi
+from kafka_share_proxy.forwarding.routes import Amend
+from kafka_share_proxy.wire import prefixes
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.prefixes import PlaceOf
+
+KEY = ApiKey.SHARE_FETCH
+
+ROOM = 0.75
+"""Maximum MaxBytes as a fraction of the collect limit. Leaves memory for the last batch and the other fields."""
+
+_MAX_BYTES = Struct(">i")
+
+
+def limit_max_bytes(version: int, collected_bytes: int) -> Amend:
+    """Return an amendment that lowers MaxBytes. It raises RemoteProtocolError if a request is too short."""
+    highest = int(collected_bytes * ROOM)
+    place = prefixes.of_request(KEY, version, PlaceOf("MaxBytes"))
+
+    def amend(frame: memoryview) -> None:
+        at = place(frame, len(frame))
+        if _MAX_BYTES.unpack_from(frame, at)[0] > highest:
+            _MAX_BYTES.pack_into(frame, at, highest)
+
+    return amend
+
+
+API = ForwardedApi(
+    key=KEY,
+    repair=drop_node_endpoints,
+    amend=lambda version, parts: limit_max_bytes(version, parts.limits.collected_bytes),
+)

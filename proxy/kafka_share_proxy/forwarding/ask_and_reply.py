@@ -1,0 +1,91 @@
+"""Encode and decode messages for handlers, around `Connection.ask` and for their own response."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar, cast
+
+from kafka_share_proxy.brokers.interfaces import Connection
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.loop.slices import Work
+from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.messages import Message, RequestMessage
+
+R = TypeVar("R", bound=Message)
+"""Class of the response."""
+
+AT_ONCE_BYTES = 8 << 10
+"""Maximum bytes of a client request whose upstream request is encoded in one go, and of a response decoded in one go.
+"""
+ANSWER_ELEMENTS_MAX = 5_000_000
+"""Maximum number of array elements in a broker's response. Its bytes are limited too (`limits.collected_bytes`)."""
+
+
+def ask(connection: Connection, key: int, version: int, request: RequestMessage[R]) -> Promise[memoryview]:
+    """Send a request of the proxy on the client's upstream connection. Decode the response with the `told` function."""
+    return connection.ask(key, version, registry.request(key, version).encode(request))
+
+
+def told(response: type[R], version: int, answer: memoryview) -> R:
+    """Decode the response to `ask` as this class. Raises RemoteProtocolError if the bytes are invalid."""
+    return registry.codec_of(response, version).decode(answer)
+
+
+async def ask_in_slices(
+    work: Work, connection: Connection, key: int, version: int, request: RequestMessage[R]
+) -> Promise[memoryview]:
+    """Send a request like `ask`, encoding it in slices because it may have many elements. See `told_in_slices`."""
+    parts: list[Any] = []
+    await work.drive(registry.request(key, version).encode_in_slices(request, parts))
+    return connection.ask(key, version, b"".join(parts))
+
+
+async def told_in_slices(work: Work, response: type[R], version: int, answer: memoryview) -> R:
+    """Decode a response like `told`, in slices if it is large."""
+    codec = registry.codec_of(response, version)
+    if len(answer) <= AT_ONCE_BYTES:
+        return codec.decode(answer)
+    return await work.drive(codec.decode_in_slices(answer, 0, ANSWER_ELEMENTS_MAX))
+
+
+async def ask_upstream(call: Call[Message], request: RequestMessage[R]) -> R:
+    """Send a request of the client's API and version upstream. Returns the decoded response. Large ones use slices."""
+    key, version, parts = call.key, call.version, list[Any]()
+    if call.frame is not None and len(call.frame) <= AT_ONCE_BYTES:
+        answer = await call.connection.ask(key, version, registry.request(key, version).encode(request))
+        if len(answer) <= AT_ONCE_BYTES:
+            small: R = registry.response(key, version).decode(answer)
+            return small
+        return await _read(call, request, answer)
+    await call.work.drive(registry.request(key, version).encode_in_slices(request, parts))
+    return await _read(call, request, await call.connection.ask(key, version, b"".join(parts)))
+
+
+async def _read(call: Call[Message], _request: RequestMessage[R], answer: memoryview) -> R:
+    """Decode the response to a request in slices."""
+    codec = registry.response(call.key, call.version)
+    response: R = await call.work.drive(codec.decode_in_slices(answer, 0, ANSWER_ELEMENTS_MAX))
+    return response
+
+
+async def replied(call: Call[RequestMessage[R]], message: R) -> bytes:
+    """Encode the response frame like `reply`, in slices because it may have many elements."""
+    return await call.work.drive(frames.response_in_slices(call.key, call.version, call.correlation_id, message))
+
+
+async def framed(call: Call[Any], answer: frames.Answer | Message | None) -> frames.Answer | None:
+    """Return a handler's result as a frame, encoding it if it is a message."""
+    return await replied(call, answer) if isinstance(answer, Message) else answer
+
+
+async def decoded(call: Call[RequestMessage[R]], answer: frames.Answer | Message) -> R:
+    """Return a handler's result as a message, decoding it if it is a frame."""
+    if isinstance(answer, Message):
+        return cast(R, answer)  # the handler returns only this class
+    frame = memoryview(bytes(answer))[4:]
+    return await call.work.drive(frames.decode_response_in_slices(call.key, call.version, frame))
+
+
+def reply(call: Call[RequestMessage[R]], message: R) -> bytes:
+    """Return the whole response frame for a call."""
+    return frames.response(call.key, call.version, call.correlation_id, message)

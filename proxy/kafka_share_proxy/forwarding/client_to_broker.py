@@ -1,0 +1,338 @@
+"""One direction of a connection: the client's requests to the broker."""
+
+from __future__ import annotations
+
+from errno import EIO
+from os import strerror
+from typing import Protocol
+
+from kafka_share_proxy.forwarding import injected_requests, request_dispatch
+from kafka_share_proxy.forwarding.client_requests import ClientRequests
+from kafka_share_proxy.forwarding.connection_state import ClientState
+from kafka_share_proxy.forwarding.gathering import Gathering
+from kafka_share_proxy.forwarding.kept_bytes import NOTHING, READ_AFTER_PAUSE, keep, memory_of, must_read_little
+from kafka_share_proxy.forwarding.taken_at_once import TakenAtOnce, TakesAtOnce
+from kafka_share_proxy.forwarding.walking import Pending
+from kafka_share_proxy.loop.polling import ERROR, HANGUP, PEER_LEFT, READ, WRITE
+from kafka_share_proxy.loop.promise import Task
+from kafka_share_proxy.loop.transports import Data, Transport
+from kafka_share_proxy.wire.frame_sizes import REQUEST_HEAD, SIZE
+
+_head = REQUEST_HEAD.unpack_from
+
+
+class Forwarder(request_dispatch.TakesRequests, injected_requests.Asks, TakesAtOnce, Protocol):
+    """Connection that forwards the requests."""
+
+    @property
+    def reads_client(self) -> bool:
+        """True if the client's socket may be read now."""
+
+    def to_broker(self, data: Data) -> None:
+        """Send bytes to the broker, or keep them until a connection accepts them."""
+
+    def flush_client(self) -> None:
+        """Send kept bytes, because the client's socket is writable again."""
+
+    def broker_refuses(self) -> None:
+        """Handle a failed send to the broker."""
+
+    def client_left(self, error: OSError | None) -> None:
+        """Handle the end of the client's half of the connection."""
+
+    def handler_failed(self, error: Exception) -> None:
+        """End the connection because a request served for it failed."""
+
+
+class ClientToBroker(ClientRequests):
+    """Reader of the client's requests, which go to the broker. See `connection` for how the parts interact."""
+
+    __slots__ = (
+        "_at_once",
+        "_batch",
+        "_buffer",
+        "_connection",
+        "_kept",
+        "_recv",
+        "_send",
+        "gathering",
+        "gathering_since",
+        "reads_little",
+    )
+
+    def __init__(self, connection: Forwarder, transport: Transport, pending: Pending) -> None:
+        plane = connection.plane
+        super().__init__(pending, plane.passing, plane.limits.frame_bytes)
+        self._connection = connection
+        self._buffer = plane.reactor.buffer
+        self.in_flight_max = plane.limits.in_flight_requests
+        self._recv = transport.recv_into
+        self._send = transport.send  # the broker's transport once it is connected; until then nothing flows
+        self._kept = NOTHING
+        self._batch: list[Data] | None = None
+        """Data forwarded by the current walk, sent with one write at its end. None between walks."""
+        self.reads_little = False
+        """True if a walk left much of the last received bytes unprocessed. Later reads are then smaller."""
+        self._at_once: TakenAtOnce | None = None
+        self.gathering: Gathering | None = None
+        """Request that is being gathered."""
+        self.gathering_since = 0.0
+        """Start of the gathering in seconds of the loop's clock."""
+
+    def ready(self, mask: int) -> None:
+        """Handle events of the client's socket: the fast path for plain reads, `_event` for everything else."""
+        if mask != READ or not self.flows:
+            self._event(mask)
+            return
+        buffer = self._buffer
+        recv = self._recv  # a local name, because calling a slot is slow (CPython 3.11 to 3.13 do not cache it)
+        try:
+            count = recv(buffer)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._connection.client_left(error)
+            return
+        if not count:
+            self._connection.client_left(None)
+            return
+        self.quiet_s = 0
+        upto = self.receive(buffer, 0, count)
+        if upto != count:
+            self.walked(upto, count)
+            return
+        self.bytes += count
+        send = self._send
+        try:
+            sent = send(buffer[:count])
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            sent = -(error.errno or EIO)
+        if sent != count or len(self.pending) > self.in_flight_max:
+            self.sent(sent, count)
+
+    def ended(self, code: int, _: int) -> None:
+        """See pump.FedWalk."""
+        self._connection.client_left(OSError(code, strerror(code)) if code else None)
+
+    def walked(self, upto: int, count: int) -> None:
+        """See pump.FedWalk."""
+        if upto or not self._taken_at_once(count):
+            self._walk(self._buffer, upto, count)
+
+    def _taken_at_once(self, count: int) -> bool:
+        """Serve the commonest local request synchronously: one whole request, alone in the buffer and in flight."""
+        buffer = self._buffer
+        if count < REQUEST_HEAD.size:
+            return False
+        size, name, _ = _head(buffer, 0)
+        connection = self._connection
+        route = connection.plane.routes.get(name)
+        if size + SIZE.size != count or route is None or route.at_once is None:
+            return False
+        if self._at_once is None:
+            self._at_once = TakenAtOnce(connection, self)
+        if not self._at_once.may_take:
+            return False
+        connection.plane.reactor.turns.doing = connection, route
+        self.flows = False  # until the response is sent, or the request is left to the slow path
+        return route.at_once(self._at_once, buffer[:count], route)
+
+    def sent(self, sent: int, count: int) -> None:
+        """See pump.FedWalk."""
+        if sent < 0:
+            self._connection.broker_refuses()
+            return
+        if sent < count:
+            self._connection.to_broker(self._buffer[sent:count])
+        self._connection.update()
+
+    def describe(self) -> dict[str, object]:
+        """See connection_parts.PartOwner."""
+        return self._connection.describe()
+
+    def failed(self, error: Exception) -> None:
+        """See faults.FaultOwner."""
+        self._connection.failed(error)
+
+    def connected(self, transport: Transport) -> None:
+        """Use the transport of the established upstream connection."""
+        self._send = transport.send
+
+    def write(self, data: Data) -> None:
+        """Forward data that is no contiguous part of the receive buffer: at the end of the running walk, or now."""
+        self.bytes += len(data)
+        if self._batch is None:
+            self._connection.to_broker(data)
+        else:
+            self._batch.append(data)
+
+    def _send_batch(self) -> None:
+        """Send the data that this walk has forwarded so far."""
+        batch = self._batch
+        if batch:
+            data = batch[0] if len(batch) == 1 else b"".join(batch)
+            batch.clear()
+            self._connection.to_broker(data)
+
+    @property
+    def walks_on(self) -> bool:
+        """True if the next request may be inspected."""
+        return self._connection.state.now.looks_at_requests
+
+    @property
+    def is_full(self) -> bool:
+        """True if the maximum number of requests in flight is exceeded."""
+        return len(self.pending) > self.in_flight_max
+
+    @property
+    def at_boundary(self) -> bool:
+        """True if no part of a request has arrived."""
+        return not (self.left or self.gathering is not None or self._kept)
+
+    @property
+    def is_straight(self) -> bool:
+        """True if no part of a request is kept here. A whole receive buffer may then be read."""
+        return not (self._kept or self.gathering is not None or self.reads_little)
+
+    @property
+    def held(self) -> int:
+        """Bytes from the client that are kept here."""
+        return memory_of(self._kept) + (0 if self.gathering is None else self.gathering.come)
+
+    def drop(self) -> None:
+        """Release kept bytes. After its end, the connection may wait a long time for the garbage collector."""
+        self.gathering, self._kept, self._at_once = None, NOTHING, None
+
+    def gather(self, size: int, asked: request_dispatch.GatheredRequest, buffer: memoryview, at: int, end: int) -> int:
+        """Collect a request of `size` bytes, of which buffer[at:end] has arrived. Returns where the rest begins."""
+        self._connection.state.move(ClientState.GATHERING)
+        self.gathering = Gathering(size, asked)
+        self.gathering_since = self._connection.plane.reactor.now()
+        return self.gathering.add(buffer, at, end)
+
+    def introduce(self) -> None:
+        """Continue once the broker has responded to a request that requires authentication, or disconnected."""
+        self._connection.state.move(ClientState.INTRODUCING)
+        self._send_batch()  # before the proxy sends its own request
+        Task(injected_requests.introduced(self._connection), self._introduced, self._connection).start()
+
+    def _introduced(self, task: Task[None]) -> None:
+        if self._connection.closed:
+            return
+        if task.error is None:
+            self._connection.state.move(ClientState.PASSING)
+            self.resume_soon()
+        elif isinstance(task.error, Exception):
+            self._connection.handler_failed(task.error)
+
+    def resume_soon(self) -> None:
+        """Continue with the kept bytes in a later loop iteration, after a local request or a pause."""
+        if self._kept:
+            self._connection.state.move(ClientState.RESUMING)
+            self._connection.plane.reactor.call_in_turn(self._connection, self._resume)
+
+    def _resume(self) -> None:
+        if self._connection.closed:
+            return
+        self._connection.state.move(ClientState.PASSING)
+        kept, self._kept = self._kept, NOTHING
+        self._walk(kept, 0, len(kept), self._connection.plane.reactor.turn_ends())
+
+    def _event(self, mask: int) -> None:
+        connection = self._connection
+        if mask & WRITE:
+            connection.flush_client()
+        if connection.closed:
+            return
+        if mask & READ and connection.reads_client:
+            self._read()
+        elif mask & READ:
+            connection.update()  # the socket was muted after its event mask was set
+        elif mask & (PEER_LEFT | HANGUP | ERROR):
+            connection.client_left(None)
+
+    def _read(self) -> None:
+        """Read after the kept bytes, which are the beginning of a head."""
+        kept = self._kept
+        self._buffer[: len(kept)] = kept
+        most = len(kept) + READ_AFTER_PAUSE if self.reads_little else None
+        try:
+            count = self._recv(self._buffer[len(kept) : most])
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._connection.client_left(error)
+            return
+        if not count:
+            self._connection.client_left(None)
+            return
+        self.quiet_s = 0
+        self._kept = NOTHING
+        self._walk(self._buffer, 0, len(kept) + count)
+
+    def _walk(self, buffer: memoryview, at: int, end: int, until: float | None = None) -> None:
+        """Walk buffer[at:end] until the time is over. Bytes before `at` are forwarded.
+
+        If `until` is None, this connection's share of the loop iteration begins now.
+        """
+        self._batch = []
+        try:
+            if at:
+                self.write(buffer[:at])
+            at, is_over = self._walk_until(buffer, at, end, until)
+        finally:
+            self._send_batch()
+            self._batch = None
+        connection = self._connection
+        if not connection.closed:
+            self._kept = keep(buffer, at, end, self._buffer)
+            if buffer is self._buffer:
+                self.reads_little = must_read_little(end - at, self.reads_little)
+            if is_over:
+                self.resume_soon()
+        connection.held.update()
+        connection.update()
+
+    def _walk_until(self, buffer: memoryview, at: int, end: int, until: float | None) -> tuple[int, bool]:
+        """Walk buffer[at:end]. Returns the position reached, and True if the time was over before the end.
+
+        The clock is not read after the first run of forwarded frames, because that run may have ended at the end of
+        the bytes.
+        """
+        reactor, runs = self._connection.plane.reactor, 1 if at else 0
+        if at and until is None:
+            until = reactor.share_ends()
+        while at < end and self.walks_on:
+            upto = self.receive(buffer, at, end) if self.gathering is None else at
+            if upto > at:
+                self.write(buffer[at:upto])
+                at, runs = upto, runs + 1
+            else:
+                walked = self._gather_or_treat(buffer, at, end)
+                if walked is None:
+                    break
+                at, runs = walked, 0
+            if runs != 1 and at < end and self.walks_on:
+                if until is None:
+                    until = reactor.share_ends()
+                if reactor.now() >= until:
+                    return at, True
+        return at, False
+
+    def _gather_or_treat(self, buffer: memoryview, at: int, end: int) -> int | None:
+        """Handle a request that is not forwarded unchanged. Returns None if more bytes are needed."""
+        if self.gathering is not None:
+            walked: int | None = self.gathering.add(buffer, at, end)
+        else:
+            walked = request_dispatch.treat(self._connection, buffer, at, end)
+        self._look_if_whole()
+        return walked
+
+    def _look_if_whole(self) -> None:
+        gathering = self.gathering
+        if gathering is not None and gathering.is_whole:
+            self.gathering = None
+            assert isinstance(gathering.subject, request_dispatch.GatheredRequest)  # noqa: S101  # nothing else is gathered
+            request_dispatch.gathered(self._connection, gathering.subject, gathering.frame)

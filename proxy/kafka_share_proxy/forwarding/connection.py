@@ -1,0 +1,499 @@
+"""A client connection and its own upstream connection.
+
+The client's bytes are forwarded to the broker as they arrive (`ClientToBroker`), and the broker's to the client
+(`BrokerToClient`). Each direction walks the frame boundaries in the shared receive buffer, and `pending` stores what
+the next response belongs to. The two `ready` methods are the fast path: one read, one walk, one write, for any number
+of whole frames. Everything else (a gathered frame, a peer that does not accept bytes, a local request, SASL, the end)
+clears `flows` of a direction. The slow path then handles it, until `update` finds the way clear again. The state of
+the connection is one value (`connection_state`), changed by the part that causes the change.
+
+Back-pressure: bytes that a peer does not accept wait in its `PeerSocket`, and their source is not read until they are
+sent. A connection therefore holds at most one receive buffer per direction, one gathered frame per direction and one
+local response. Code that runs inside a walk must not use the receive buffer. Handlers therefore start after a walk,
+the proxy's own responses are delivered by `call_soon`, and kept bytes are walked in separate memory (`kept_bytes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from kafka_share_proxy.brokers import rights
+from kafka_share_proxy.brokers.connection_slots import SlotValues
+from kafka_share_proxy.brokers.dialling import Dialled
+from kafka_share_proxy.forwarding import injected_requests, request_dispatch
+from kafka_share_proxy.forwarding.broker_to_client import BrokerToClient
+from kafka_share_proxy.forwarding.client_requests import NOTHING_PASSES
+from kafka_share_proxy.forwarding.client_to_broker import ClientToBroker
+from kafka_share_proxy.forwarding.connection_parts import ListenedPort, SharedByConnections
+from kafka_share_proxy.forwarding.connection_state import ClientState, Progress, UpstreamState
+from kafka_share_proxy.forwarding.connection_timeouts import Timeouts
+from kafka_share_proxy.forwarding.held_bytes import HeldBytes
+from kafka_share_proxy.forwarding.injected_requests import InjectedRequests
+from kafka_share_proxy.forwarding.interfaces import AwaitedAnswer
+from kafka_share_proxy.forwarding.local_requests import LocalRequests
+from kafka_share_proxy.forwarding.peer_socket import PeerSocket
+from kafka_share_proxy.forwarding.sasl import Sasl
+from kafka_share_proxy.forwarding.walking import Pending
+from kafka_share_proxy.loop import faults
+from kafka_share_proxy.loop.polling import PEER_LEFT, READ, WRITE
+from kafka_share_proxy.loop.promise import Promise, on_behalf_of
+from kafka_share_proxy.loop.transports import Data, PlainTransport, Transport
+from kafka_share_proxy.wire.errors import RemoteProtocolError, RequestRefused, UpstreamLost
+from kafka_share_proxy.wire.frames import Answer, Pieces
+from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address
+
+NOT_AUTHENTICATED = "a request after the lifetime of the client's SASL session, or before the end of its authentication"
+"""A broker ends the connection too, at any request but SaslHandshake (SocketServer.processCompletedReceives)."""
+
+
+class ForwardedConnection:
+    """See brokers.interfaces.Connection."""
+
+    __slots__ = (
+        "_cancel_dial",
+        "_draining",
+        "_injected",
+        "_local",
+        "_on_close",
+        "_reached",
+        "_timeouts",
+        "answers",
+        "broker",
+        "client",
+        "client_host",
+        "context",
+        "held",
+        "id",
+        "is_bootstrap",
+        "is_known",
+        "pending",
+        "plane",
+        "port",
+        "requests",
+        "sasl",
+        "slot_values",
+        "state",
+        "upstream",
+    )
+
+    def __init__(self, plane: SharedByConnections, port: ListenedPort, transport: Transport, client_host: str) -> None:
+        self.plane = plane
+        self.port = port
+        self.context = port.context
+        self.is_bootstrap = port.node_id == UNKNOWN_NODE
+        self.id = plane.next_id()
+        self.client_host = client_host
+        self.state = Progress(ClientState.PASSING)
+        self.upstream = Progress(UpstreamState.UNDIALLED)
+        self.client = PeerSocket(transport)
+        self.broker: PeerSocket | None = None
+        """None until the client sends its first bytes."""
+        self.pending = Pending()
+        self.requests = ClientToBroker(self, transport, self.pending)
+        self.answers = BrokerToClient(self, transport, self.pending)
+        self.sasl = Sasl()
+        self.is_known = plane.introduction is None
+        """True once the broker has responded to a request that it serves for known clients only."""
+        self.held = HeldBytes(self, plane)
+        self.slot_values: SlotValues = {}
+        """Values that features store with this connection."""
+        self._local: LocalRequests | None = None
+        self._injected: InjectedRequests | None = None
+        self._on_close: list[Callable[[], None]] | None = None
+        self._draining = False
+        self._cancel_dial: Callable[[], None] | None = None
+        self._reached: Address | None = None
+        """Address of the upstream target that accepted the connection."""
+        self._timeouts = Timeouts(plane.limits)
+        transport.attach(self.requests.ready, READ)
+
+    # brokers.interfaces.Connection
+
+    @property
+    def node_id(self) -> int:
+        """See brokers.interfaces.Connection."""
+        return self.plane.node_at(self._reached) if self.is_bootstrap else self.port.node_id
+
+    def ask(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
+        """See brokers.interfaces.Connection."""
+        if self.closed or self.upstream.now is UpstreamState.REFUSING:
+            return injected_requests.failed()
+        if self._injected is None:
+            self._injected = InjectedRequests(self)
+        promise = self._injected.ask(key, version, body, self._local.client_id if self._local else None)
+        self.requests.flows = False
+        self._injected.send()
+        self._watch()
+        return promise
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """See brokers.interfaces.Connection."""
+        if self.closed:
+            callback()
+            return
+        self._on_close = self._on_close or []
+        self._on_close.append(callback)
+
+    # bytes
+
+    def to_broker(self, data: Data) -> None:
+        """Send to the broker, or keep the bytes until a connection accepts them. The first bytes start the dial."""
+        if self.broker is None:
+            self.broker = PeerSocket()
+            self.upstream.move(UpstreamState.DIALLING)
+            self._cancel_dial = self.plane.dial(self.port.targets(), self._dialled)
+        if self.upstream.now is UpstreamState.REFUSING:
+            return
+        try:
+            self.broker.write(data)
+        except OSError:
+            self.broker_refuses()
+
+    def to_client(self, data: Data | Pieces) -> None:
+        """Send to the client, or keep the bytes until its socket accepts them."""
+        try:
+            self.client.write(data)
+        except OSError as error:
+            self.client_left(error)
+
+    def flush_client(self) -> None:
+        """Send kept bytes, because the client's socket is writable again."""
+        try:
+            self.client.flush()
+        except OSError as error:
+            self.client_left(error)
+            return
+        self.held.update()
+        self.update()
+
+    def flush_broker(self) -> None:
+        """Send kept bytes, because the broker's socket is writable again."""
+        if self.broker is None:
+            return
+        try:
+            self.broker.flush()
+        except OSError:
+            self.broker_refuses()
+            return
+        self.held.update()
+        self.update()
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that a peer has not accepted yet."""
+        return self.client.unsent + (self.broker.unsent if self.broker is not None else 0)
+
+    @property
+    def holds(self) -> int:
+        """Bytes kept of requests and responses. Unsent ones count beyond a receive buffer, local responses never."""
+        held = self.requests.held + self.answers.held + (self._local.held if self._local is not None else 0)
+        answers_here = self.state.now is ClientState.ANSWERING
+        return held if answers_here else held + max(self.unsent - len(self.plane.reactor.buffer), 0)
+
+    @property
+    def unfinished(self) -> int:
+        """See held_bytes.Holder."""
+        gathering = self.requests.gathering
+        return 0 if gathering is None else gathering.come
+
+    # requests served here, and our own
+
+    def serve(self, asked: request_dispatch.GatheredRequest, frame: memoryview) -> None:
+        """Mute the client until this request is served here. `update` starts it."""
+        if self._local is None:
+            self._local = LocalRequests(self)
+        self._local.mute(asked, frame)
+        self.held.update()
+
+    def answer(self, data: Answer) -> None:
+        """Send the response to the local request. The client is unmuted once the kernel has accepted it."""
+        self.plane.count_local_answer()
+        self.answers.bytes += len(data)
+        self.to_client(data)
+        self.update()
+
+    @property
+    def in_flight(self) -> int:
+        """Number of client requests that wait for a response."""
+        return self._client_pending + self.state.now.is_muted
+
+    def answered(self, promise: Promise[memoryview], body: memoryview) -> None:
+        """Resolve the promise of a request of the proxy. Its waiter is almost always the local request."""
+        if self._local is not None:
+            self._local.goes_on()
+        promise.set(body)
+
+    def own_answer_begins(self) -> None:
+        """Note that the response to a request of the proxy has left the pending queue, complete or not."""
+        if self._injected is not None:
+            self._injected.unanswered -= 1
+
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        """Call at the end of this loop iteration, on behalf of this connection (see CallbackOwner)."""
+        self.plane.reactor.call_on_behalf_of(self, callback)
+
+    def describe(self) -> dict[str, object]:
+        """Return fields for log lines about this connection."""
+        return {"connection": self.id, "client": self.client_host, "node_id": self.node_id}
+
+    def guarded(self, callback: Callable[[], object]) -> None:
+        """Call now, on behalf of this connection. An exception ends this connection and nothing else."""
+        on_behalf_of(self, callback)
+
+    def handler_failed(self, error: Exception) -> None:
+        """End the connection because the handler of the local request raised."""
+        if isinstance(error, UpstreamLost):
+            self.end("connection-closed", reason="upstream lost while serving")
+        elif isinstance(error, RemoteProtocolError):
+            self.failed(error)
+        else:
+            self.end("handler-failed", reason=repr(error), error=error)
+
+    # SASL
+
+    def sasl_handshake_sent(self, version: int) -> None:
+        """Note the start of an authentication exchange, and drop the cached rights of the previous one."""
+        self.sasl.handshake_sent(version)
+        rights.forget(self)
+
+    def sasl_handshake_answered(self, version: int, error_code: int) -> None:
+        """Handle the response to SaslHandshake."""
+        self.sasl.handshake_answered(error_code)
+        if version == 0:
+            self.state.move(ClientState.PASSING)
+            if not error_code:
+                self.requests.raw = True
+                self.requests.go_by(NOTHING_PASSES)
+            self.requests.resume_soon()
+
+    def sasl_authenticate_answered(self, error_code: int, session_lifetime_ms: int, sent_at: float) -> None:
+        """Handle the response to SaslAuthenticate."""
+        self.sasl.authenticate_answered(error_code, session_lifetime_ms, sent_at)
+
+    def may_ask(self, now: float) -> bool:
+        """Return True if a request of the proxy can be sent now and the broker would process it."""
+        if self.closed or self.upstream.now is not UpstreamState.OPEN or self.state.now is ClientState.HANDSHAKING:
+            return False
+        return self.requests.at_boundary and self.sasl.may_ask(now)
+
+    # what is waited for
+
+    @property
+    def closed(self) -> bool:
+        """True if the connection has ended."""
+        return self.state.now is ClientState.CLOSED
+
+    @property
+    def reads_client(self) -> bool:
+        """True if the client's socket may be read now."""
+        requests = self.requests
+        if not requests.walks_on or self.upstream.now is UpstreamState.REFUSING or self._broker_has_unsent:
+            return False
+        return not (requests.is_full or (self._draining and requests.at_boundary))
+
+    @property
+    def reads_broker(self) -> bool:
+        """True if the broker's socket may be read now."""
+        return not (self.client.has_unsent or self.answers.is_paused)
+
+    @property
+    def _broker_has_unsent(self) -> bool:
+        return self.broker is not None and self.broker.has_unsent
+
+    @property
+    def _client_pending(self) -> int:
+        return len(self.pending) - (self._injected.unanswered if self._injected is not None else 0)
+
+    @property
+    def _all_answered(self) -> bool:
+        """True if all responses are in the kernel. Requests with acks=0 only have to be forwarded."""
+        broker_owes = self._client_pending or self.answers.owes_client or self._broker_has_unsent
+        return not (broker_owes or self.client.has_unsent)
+
+    def update(self) -> None:
+        """Send held data, start waiting requests and set the awaited events, after anything outside the fast path."""
+        if self.closed:
+            return
+        if self._injected is not None and self._injected.are_held:
+            self._injected.send()
+        if self._local is not None:
+            self._serve_on(self._local)
+        if self.closed:
+            return
+        if self.answers.is_paused and not self.client.has_unsent:
+            self.answers.resume_soon()
+        if self._draining and self.requests.at_boundary and not self.state.now.is_muted and self._all_answered:
+            self._leave_client()
+            self.end("connection-closed", reason="drained")
+            return
+        self._watch()
+
+    def _serve_on(self, local: LocalRequests) -> None:
+        if self.state.now is ClientState.MUTED and self._all_answered:
+            self.sasl.ordinary_request()  # all requests before it have their responses by now
+            if self.sasl.may_ask(self.plane.reactor.now()):
+                local.start()
+            else:
+                self.end("request-refused", reason=NOT_AUTHENTICATED)
+        elif self.state.now is ClientState.ANSWERING and not self.client.has_unsent:
+            local.written()
+
+    def _watch(self) -> None:
+        """Set the events to wait for on both sockets, and whether bytes may use the fast path."""
+        if self.closed:
+            return
+        client, broker, requests, state = self.client, self.broker, self.requests, self.state.now
+        stalls, reads = client.has_unsent, self.reads_client
+        client.want((READ if reads else PEER_LEFT if state.is_muted else 0) | (WRITE if stalls else 0))
+        if broker is None or not broker.is_open:
+            return
+        broker.want((READ if self.reads_broker else 0) | (WRITE if broker.has_unsent else 0))
+        watched = self._draining or (self._injected is not None and self._injected.are_held)
+        requests.flows = reads and not watched and requests.is_straight
+        straight = not (stalls or watched or requests.is_full or state.is_muted or state is ClientState.HANDSHAKING)
+        self.answers.flows = straight and self.answers.is_straight
+
+    # the upstream connection
+
+    def _dialled(self, result: Dialled | OSError) -> None:
+        """Continue in the loop, where an exception ends only this connection. Called from a Trio task."""
+        self._cancel_dial = None
+        self.call_soon(partial(self._connected, result))
+
+    def _connected(self, result: Dialled | OSError) -> None:
+        if isinstance(result, OSError):
+            self.end("upstream-unreachable", reason=str(result))
+            return
+        broker = self.broker
+        if broker is None or (self.closed and not broker.has_unsent):
+            result.sock.close()
+            return
+        self._reached = result.address
+        transport = self.plane.upstream_transport(result)
+        broker.open(transport)
+        if self.closed:  # the client sent (acks=0) and left before the connection was established
+            self.plane.linger(broker)
+            return
+        self.upstream.move(UpstreamState.OPEN)
+        self.requests.connected(transport)
+        self.answers.connected(transport)
+        transport.attach(self.answers.ready, READ)
+        self._let_pass(transport)
+        self.flush_broker()
+
+    def _let_pass(self, broker: Transport) -> None:
+        """Let C forward bytes in both directions if both sides use plain sockets."""
+        client = self.client.transport
+        if isinstance(client, PlainTransport) and isinstance(broker, PlainTransport):
+            reactor = self.plane.reactor
+            reactor.pass_on(client.fd, self.requests, broker.fd)
+            reactor.pass_on(broker.fd, self.answers, client.fd)
+
+    def broker_refuses(self) -> None:
+        """Handle a failed send to the broker. Bytes it sent before are still forwarded before `broker_left`."""
+        if self.upstream.now is UpstreamState.OPEN:
+            self.upstream.move(UpstreamState.REFUSING)
+        if self.broker is not None:
+            self.broker.discard()
+        self._watch()
+
+    # the end
+
+    def client_left(self, error: OSError | None) -> None:
+        """Handle the end of the client's half. Its bytes are still sent to the broker, whose half then ends too."""
+        self.end("connection-closed", reason="client reset" if error is not None else "client left")
+
+    def broker_left(self, error: OSError | None) -> None:
+        """Handle the end of the broker's half. Received bytes are still forwarded, then the client is disconnected."""
+        if self.closed:
+            return
+        self._leave_client()
+        self.end("connection-closed", reason="upstream closed" if error is None else f"upstream: {error}")
+
+    def _leave_client(self) -> None:
+        """Detach the client's socket. It is closed after the remaining bytes are sent, even if more arrive."""
+        unsent = self._local.take_unsent() if self._local is not None else 0
+        client, self.client = self.client, PeerSocket()
+        self.plane.linger(client, unsent)
+
+    def failed(self, error: Exception) -> None:
+        """See CallbackOwner."""
+        if isinstance(error, RequestRefused):
+            self.end("request-refused", reason=str(error))
+        elif isinstance(error, RemoteProtocolError):
+            self.end("client-protocol-error", reason=str(error))
+        elif faults.is_network_trouble(error):
+            self.end("connection-closed", reason=str(error))
+        elif self.closed:
+            self.plane.notes("callback-failed", connection=self.id, reason=repr(error), error=error)
+        else:
+            self.end("connection-failed", reason=repr(error), error=error)
+
+    def end(self, event: str, /, **context: Any) -> None:
+        """Close both halves and notify all waiters. `event` and `context` go to the notes."""
+        if self.closed:
+            return
+        self.state.move(ClientState.CLOSED)
+        self.requests.flows = self.answers.flows = False
+        if self._local is not None:
+            self._local.cancel()
+            self.plane.budget.sent(self._local.take_unsent())
+        self.held.update()
+        self.client.close()
+        self._end_broker()
+        self._tell()
+        self.requests.drop()
+        self.answers.drop()
+        self.slot_values = {}
+        self.plane.forget(self, event, context)
+
+    def release(self) -> None:
+        """Drop the parts, which refer back to this closed connection, so that no reference cycle remains."""
+        del self.requests, self.answers, self.held
+        self._local = self._injected = None
+
+    def _end_broker(self) -> None:
+        broker = self.broker
+        if broker is not None and broker.has_unsent:
+            if broker.is_open:
+                self.plane.linger(broker)
+            return  # if it is still being dialled, _connected sends the bytes
+        if self._cancel_dial is not None:
+            self._cancel_dial()
+            self._cancel_dial = None
+        if broker is not None:
+            broker.close()
+
+    def _tell(self) -> None:
+        gathering = self.answers.gathering
+        subject = None if gathering is None else gathering.subject
+        promises = self._injected.lost(subject) if self._injected is not None else []
+        awaited = [each for each in (*(each for _, each in self.pending), subject) if isinstance(each, AwaitedAnswer)]
+        self.pending.clear()
+        for each in awaited:
+            self.guarded(each.lost)
+        for promise in promises:
+            self.guarded(partial(promise.fail, injected_requests.lost()))
+        callbacks, self._on_close = self._on_close, None
+        for callback in callbacks or ():
+            self.guarded(callback)
+
+    # once a second, and at the end of the process
+
+    def sweep(self, now: float) -> None:
+        """Check what no event reports: silence, a client that does not read, an upstream close to its idle limit."""
+        self.requests.quiet_s += 1
+        self.answers.sweep()
+        overdue = self._timeouts.overdue(self, now)
+        if overdue is not None:
+            event, reason = overdue
+            self.end(event, reason=reason)
+        elif self._injected is not None:
+            self._injected.keep_alive(now)
+
+    def drain(self) -> None:
+        """Accept no new request, and end as soon as nothing is in flight."""
+        self._draining = True
+        self.update()

@@ -1,0 +1,115 @@
+"""State machine of a client connection, and of its upstream connection.
+
+The client's half follows the way a broker mutes the channel of a client whose request it serves
+(SocketServer.ChannelMuteState):
+
+    PASSING ─ a request has to be collected whole ─▶ GATHERING ─ it is complete and for the broker ─▶ PASSING
+    GATHERING ─ it is complete and for the proxy ─▶ MUTED ─ all earlier responses are written ─▶ SERVING
+    PASSING ─ a request that arrived alone takes the synchronous fast path ─▶ SERVING
+    SERVING ─ its handler returned a response ─▶ ANSWERING ─ the kernel has the response ─▶ PASSING
+    SERVING ─ the handler left it to the broker ─▶ PASSING
+    PASSING ─ a large request of a client not yet known to the broker ─▶ INTRODUCING ─ it is known ─▶ PASSING
+    PASSING ─ SaslHandshake v0 was forwarded ─▶ HANDSHAKING ─ the broker responded ─▶ PASSING
+    PASSING ─ bytes were kept after a local request or a pause ─▶ RESUMING ─ the end of the iteration ─▶ PASSING
+
+Every state leads to CLOSED, which is final. A drain is not a state: it waits in any state.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Generic, TypeVar
+
+from kafka_share_proxy.wire.errors import LocalProtocolError
+
+
+class ClientState(Enum):
+    """State of the client's half, which decides how its next bytes are handled."""
+
+    PASSING = "requests are forwarded, most of them as their bytes come"
+    GATHERING = "a request is collected whole"
+    MUTED = "a request that is answered here waits until all before it are answered"
+    SERVING = "its handler runs"
+    ANSWERING = "the kernel takes its answer"
+    INTRODUCING = "the broker is asked whether it knows the client"
+    HANDSHAKING = "the broker has not answered SaslHandshake v0: raw tokens may follow, or requests"
+    RESUMING = "kept bytes are looked at when the turn ends"
+    CLOSED = "the connection has ended"
+
+    def __init__(self, _words: str) -> None:
+        self.next: tuple[ClientState, ...] = ()
+        """States that may follow."""
+        self.looks_at_requests = False
+        """True if the next request may be inspected."""
+        self.is_muted = False
+        """True while a request is served here. The client is not read meanwhile."""
+
+
+class UpstreamState(Enum):
+    """State of the upstream connection."""
+
+    UNDIALLED = "the client has sent nothing yet"
+    DIALLING = "what the client sends is kept"
+    OPEN = "a broker takes requests"
+    REFUSING = "sending failed; what the broker sent before that is still read"
+
+    def __init__(self, _words: str) -> None:
+        self.next: tuple[UpstreamState, ...] = ()
+        """States that may follow."""
+
+
+CLIENT_STATES: dict[ClientState, tuple[ClientState, ...]] = {
+    ClientState.PASSING: (
+        ClientState.GATHERING,
+        ClientState.SERVING,
+        ClientState.INTRODUCING,
+        ClientState.HANDSHAKING,
+        ClientState.RESUMING,
+        ClientState.CLOSED,
+    ),
+    ClientState.GATHERING: (ClientState.PASSING, ClientState.MUTED, ClientState.CLOSED),
+    ClientState.MUTED: (ClientState.SERVING, ClientState.CLOSED),
+    ClientState.SERVING: (ClientState.ANSWERING, ClientState.PASSING, ClientState.CLOSED),
+    ClientState.ANSWERING: (ClientState.PASSING, ClientState.CLOSED),
+    ClientState.INTRODUCING: (ClientState.PASSING, ClientState.CLOSED),
+    ClientState.HANDSHAKING: (ClientState.PASSING, ClientState.CLOSED),
+    ClientState.RESUMING: (ClientState.PASSING, ClientState.CLOSED),
+    ClientState.CLOSED: (),
+}
+"""State of the client's half -> states that may follow."""
+
+UPSTREAM_STATES: dict[UpstreamState, tuple[UpstreamState, ...]] = {
+    UpstreamState.UNDIALLED: (UpstreamState.DIALLING,),
+    UpstreamState.DIALLING: (UpstreamState.OPEN,),
+    UpstreamState.OPEN: (UpstreamState.REFUSING,),
+    UpstreamState.REFUSING: (),
+}
+"""State of the upstream connection -> states that may follow. It ends together with the client's half."""
+
+for _state, _next in CLIENT_STATES.items():  # looked up for every gathered request: attributes are quicker than a dict
+    _state.next = _next
+    _state.looks_at_requests = _state in (ClientState.PASSING, ClientState.GATHERING)
+    _state.is_muted = _state in (ClientState.MUTED, ClientState.SERVING, ClientState.ANSWERING)
+for _upstream, _upstream_next in UPSTREAM_STATES.items():
+    _upstream.next = _upstream_next
+
+S = TypeVar("S", ClientState, UpstreamState)
+
+
+class Progress(Generic[S]):
+    """Current state, which changes only as the table allows."""
+
+    __slots__ = ("now",)
+
+    def __init__(self, first: S) -> None:
+        self.now: S = first
+
+    def move(self, to: S) -> None:
+        """Change to another state.
+
+        Raises:
+            LocalProtocolError: the current state does not lead there; it stays as it is.
+        """
+        if to not in self.now.next:
+            raise LocalProtocolError(f"a connection cannot go from {self.now.name} to {to.name}")
+        self.now = to

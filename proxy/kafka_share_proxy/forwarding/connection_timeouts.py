@@ -1,0 +1,70 @@
+"""Time limits of a connection: an idle client, a request that stays incomplete, a client that does not read."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from kafka_share_proxy.forwarding.connection_state import ClientState, Progress
+from kafka_share_proxy.forwarding.gathering import Gathering
+from kafka_share_proxy.forwarding.peer_socket import PeerSocket
+from kafka_share_proxy.wire.values import Limits
+
+
+class TimedStream(Protocol):
+    """Stream of the client's requests."""
+
+    quiet_s: int
+    """Seconds since the last byte."""
+    gathering: Gathering | None
+    """Request that is being gathered."""
+    gathering_since: float
+    """Start of the gathering in seconds of the loop's clock."""
+
+
+class Timed(Protocol):
+    """Connection whose time limits are checked."""
+
+    @property
+    def state(self) -> Progress[ClientState]:
+        """State of the client's half."""
+
+    @property
+    def client(self) -> PeerSocket:
+        """Socket to which the response of a local request is sent."""
+
+    @property
+    def requests(self) -> TimedStream:
+        """Stream of the client's requests."""
+
+    @property
+    def in_flight(self) -> int:
+        """Number of client requests that wait for a response."""
+
+
+class Timeouts:
+    """Time limits of one connection, checked once a second."""
+
+    __slots__ = ("_limits", "_progress", "_stalled_s")
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._progress = 0
+        self._stalled_s = 0
+
+    def overdue(self, connection: Timed, now: float) -> tuple[str, str] | None:
+        """Return the event and the reason with which the connection has to end. None if no limit is exceeded."""
+        limits, requests = self._limits, connection.requests
+        if connection.state.now is ClientState.ANSWERING and self._stalls(connection.client.progress):
+            return "client-stalled", f"took no byte for {limits.stalled_client_s:g} s"
+        if requests.gathering is not None and now - requests.gathering_since > limits.gathering_s:
+            text = f"a request had not come whole after limits.gathering_s ({limits.gathering_s:g})"
+            return "request-refused", text
+        if requests.quiet_s > limits.idle_client_s and not connection.in_flight:
+            return "connection-closed", "client idle"
+        return None
+
+    def _stalls(self, progress: int) -> bool:
+        """Return True if the client accepted no byte of a response for `stalled_client_s` checks in a row."""
+        self._stalled_s = self._stalled_s + 1 if progress == self._progress else 0
+        self._progress = progress
+        return self._stalled_s > self._limits.stalled_client_s

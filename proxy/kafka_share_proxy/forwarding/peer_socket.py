@@ -1,0 +1,202 @@
+"""A socket of a connection, and the bytes that its peer has not accepted yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from kafka_share_proxy.loop import faults
+from kafka_share_proxy.loop.polling import ERROR, HANGUP, READ, WRITE
+from kafka_share_proxy.loop.transports import Data, Transport
+from kafka_share_proxy.wire.frames import Pieces
+
+PIECES_MAX = 1024
+"""Maximum number of pieces in one call on Linux, BSD and macOS (IOV_MAX)."""
+
+
+class PeerSocket:
+    """Socket to a client or a broker. It has no transport while the broker is being dialled.
+
+    The waiting bytes are limited to one receive (the source is not read until they are sent) or one response.
+    """
+
+    __slots__ = ("_send", "_sendmsg", "_waiting", "has_unsent", "progress", "transport", "waits_for")
+
+    def __init__(self, transport: Transport | None = None) -> None:
+        self.transport: Transport | None = None
+        self._waiting: list[memoryview] = []
+        self.has_unsent = False
+        """True if bytes wait for the peer."""
+        self.progress = 0
+        """Counter that grows whenever the peer accepts bytes that had to wait."""
+        self.waits_for = 0
+        """Last mask passed to `want`."""
+        self._send: Callable[[Data], int] | None = None
+        self._sendmsg: Callable[[Sequence[Data]], int] | None = None
+        if transport is not None:
+            self.open(transport)
+
+    def open(self, transport: Transport) -> None:
+        """Use this transport from now on. `flush` sends the waiting bytes."""
+        self.transport = transport
+        self._send = transport.send
+        self._sendmsg = transport.sendmsg
+
+    @property
+    def is_open(self) -> bool:
+        """True if there is a transport."""
+        return self.transport is not None
+
+    @property
+    def unsent(self) -> int:
+        """Number of bytes that wait for the peer."""
+        return sum(map(len, self._waiting))
+
+    def write(self, data: Data | Pieces) -> None:
+        """Send, and keep a copy of the bytes that the kernel does not accept.
+
+        Raises:
+            OSError: the peer has gone.
+        """
+        if isinstance(data, Pieces):
+            data = self._push_pieces(data)
+            if not data:
+                return
+        if not self._waiting and self._send is not None:
+            sent = self._push(data)
+            if sent == len(data):
+                return
+            data = memoryview(data)[sent:]
+        self.keep(data)
+
+    def keep(self, data: Data) -> None:
+        """Queue a copy, to be sent by `flush`."""
+        self._waiting.append(memoryview(bytes(data)))
+        self.has_unsent = True
+
+    def flush(self) -> None:
+        """Send the waiting bytes, as far as the peer accepts them.
+
+        Raises:
+            OSError: the peer has gone.
+        """
+        while self._waiting:
+            first = self._waiting[0]
+            sent = self._push(first)
+            self.progress += sent
+            if sent < len(first):
+                self._waiting[0] = first[sent:]
+                return
+            del self._waiting[0]
+        self.has_unsent = False
+
+    def want(self, mask: int) -> None:
+        """Set the events to wait for on the socket."""
+        self.waits_for = mask
+        if self.transport is not None:
+            self.transport.want(mask)
+
+    def discard(self) -> None:
+        """Drop the bytes that wait to be sent."""
+        self._waiting.clear()
+        self.has_unsent = False
+
+    def close(self) -> None:
+        """Close the socket, if there is one."""
+        self.discard()
+        self._send = self._sendmsg = None
+        if self.transport is not None:
+            self.transport.close()
+
+    def _push_pieces(self, data: Pieces) -> Data:
+        """Send all pieces with one call, if the transport supports it. Returns the unsent rest."""
+        if self._waiting or self._sendmsg is None:
+            return bytes(data)
+        try:
+            sent = self._sendmsg(data.parts[:PIECES_MAX])
+        except BlockingIOError:
+            sent = 0
+        return b"" if sent == len(data) else memoryview(bytes(data))[sent:]
+
+    def _push(self, data: Data) -> int:
+        """Return the number of bytes accepted. Repeats the call because TLS may accept fewer bytes than possible."""
+        send, size, total = self._send, len(data), 0
+        assert send is not None  # noqa: S101  # callers have looked
+        try:
+            while total < size:
+                total += send(memoryview(data)[total:] if total else data)
+        except BlockingIOError:
+            pass
+        return total
+
+
+FAREWELL_S = 1.0
+"""Seconds that a peer has to disconnect after the end was signalled to it."""
+
+
+class Linger:
+    """Sender of the remaining bytes to a peer whose other half has gone. It closes after the peer has.
+
+    It signals the end to the peer first. If a socket is closed while the kernel holds unread bytes of the peer, the
+    connection is reset. A reset discards what the peer has not read yet: responses, or requests without acks.
+    Therefore the peer ends first, or its time is up. `end` closes in any case.
+    """
+
+    __slots__ = ("_clock", "_ended", "_has_parted", "_peer", "deadline")
+
+    def __init__(
+        self, peer: PeerSocket, deadline: float, clock: Callable[[], float], ended: Callable[[Linger], None]
+    ) -> None:
+        """`ended(self)` is called once the socket is closed; `proceed` begins."""
+        self._peer = peer
+        self._clock = clock
+        self._ended: Callable[[Linger], None] | None = ended
+        self._has_parted = False
+        self.deadline = deadline
+        """Time at which the owner has to call `end` (as `clock`)."""
+
+    @property
+    def has_unsent(self) -> bool:
+        """True if bytes wait for the peer."""
+        return self._peer.has_unsent
+
+    def proceed(self) -> None:
+        """Begin to wait for the peer."""
+        transport = self._peer.transport
+        assert transport is not None  # noqa: S101  # callers have looked
+        transport.want(0)
+        transport.attach(self.ready, WRITE)
+        if not self._peer.has_unsent:
+            faults.guard(self, self._part)
+
+    def ready(self, mask: int) -> None:
+        """Handle an event: the peer accepts more, sends bytes that are discarded, or has gone."""
+        transport = self._peer.transport
+        if mask & (ERROR | HANGUP) or transport is None:
+            self.end()
+        elif self._has_parted:
+            if transport.drop():
+                self.end()
+        else:
+            self._peer.flush()
+            if not self._peer.has_unsent:
+                self._part()
+
+    def failed(self, error: Exception) -> None:
+        """See faults.FaultOwner."""
+        del error  # the peer has gone; the error is of no use
+        self.end()
+
+    def end(self) -> None:
+        """Close the socket immediately."""
+        self._peer.close()
+        if self._ended is not None:
+            ended, self._ended = self._ended, None
+            ended(self)
+
+    def _part(self) -> None:
+        transport = self._peer.transport
+        assert transport is not None  # noqa: S101  # it is open until `end`
+        self._has_parted = True
+        self.deadline = min(self.deadline, self._clock() + FAREWELL_S)
+        transport.part()
+        transport.want(READ)

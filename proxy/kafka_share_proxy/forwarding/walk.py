@@ -1,0 +1,148 @@
+"""Frame boundaries of one connection: the Python fallback of `_walk.c`.
+
+Two walks over one receive buffer, one per direction, share a queue. A walk over requests appends (correlation id,
+expected entry) for each request that will have a response. A walk over responses removes it from the front. `receive`
+returns up to where the bytes can be forwarded unchanged. It decides nothing else: any other frame, an incomplete head
+or an impossible size ends the walk, and `ClientRequests` or `BrokerAnswers` describes the reason. There are no event
+objects and no copies: a frame is two numbers.
+
+The buffer may be longer than `end`. Bytes after `end` are old and are never used.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+_request_head = struct.Struct(">i4si").unpack_from
+_answer_head = struct.Struct(">ii").unpack_from
+
+LOOKS_MAX = 16
+"""Maximum number of frames that one call of `receive` inspects (in C: by a `Look` in Python).
+
+It stops before the next one, and a further call continues there, so that the caller can check the time between them.
+"""
+
+IN_FLIGHT_MAX = (1 << 31) - 1
+
+
+class Expected(Protocol):
+    """Entry of the pending queue: what a response is for. It is forwarded as it arrives if `rewrite` is None."""
+
+    @property
+    def rewrite(self) -> object | None:
+        """Not None: the response is gathered."""
+
+
+Look = Callable[[memoryview, int, int, int], Expected | None]
+"""Function of (buffer, frame begin, end of its received bytes, frame end) that returns its expected entry.
+
+It returns `Table.silent` if there is no response, and None if more bytes are needed or the frame has to be gathered.
+It may change bytes of the frame in place.
+"""
+
+
+def room(size: int) -> memoryview:
+    """Return memory for `size` bytes with any content. In C, large blocks are reused after their release."""
+    return memoryview(bytearray(size))
+
+
+class Pending(deque[tuple[int, Expected]]):
+    """Requests that wait for a response, oldest first: (correlation id, expected entry)."""
+
+
+class Table:
+    """Requests that can be forwarded by their first four bytes (API key and version). Shared and immutable."""
+
+    __slots__ = ("looked", "plain", "silent")
+
+    def __init__(self, plain: Mapping[bytes, Expected], looked: Mapping[bytes, Look], silent: Expected) -> None:
+        """`looked` requests are inspected first. If the look returns `silent`, there is no response."""
+        self.plain, self.looked, self.silent = plain, looked, silent
+
+
+class _Walk:
+    """State of both directions."""
+
+    __slots__ = ("bytes", "flows", "frame_max", "in_flight_max", "left", "pending", "quiet_s")
+
+    def __init__(self, pending: Pending, frame_max: int) -> None:
+        self.pending = pending
+        self.frame_max = frame_max
+        self.left = 0
+        """Missing bytes of the frame that is being forwarded."""
+        self.bytes = 0
+        """Bytes forwarded so far."""
+        self.flows = False
+        """True if the way is clear: the fast path may be used."""
+        self.quiet_s = 0
+        """Sweeps (seconds) since the last byte."""
+        self.in_flight_max = IN_FLIGHT_MAX
+        """Maximum number of waiting requests. Reading stops beyond it."""
+
+
+class RequestWalk(_Walk):
+    """Walk over the bytes of a client."""
+
+    __slots__ = ("_table",)
+
+    def __init__(self, pending: Pending, table: Table, frame_max: int) -> None:
+        super().__init__(pending, frame_max)
+        self._table = table
+
+    def use(self, table: Table) -> None:
+        """Use this table from the next frame on."""
+        self._table = table
+
+    def receive(self, buffer: memoryview, start: int, end: int) -> int:
+        """Walk buffer[start:end]. Everything before the returned position can be forwarded unchanged.
+
+        A position after `start` does not imply that the next frame has to be gathered: call again from there.
+
+        Raises:
+            any exception of a `Look` of the table.
+        """
+        at = start + self.left
+        table, frame_max, looks = self._table, self.frame_max, 0
+        while at + 12 <= end:
+            size, name, correlation_id = _request_head(buffer, at)
+            if not 8 <= size <= frame_max:
+                break
+            expected = table.plain.get(name)
+            if expected is None:
+                look = table.looked.get(name)
+                behind = at + size + 4
+                looks += 1
+                if (
+                    look is None
+                    or looks > LOOKS_MAX
+                    or (expected := look(buffer, at, min(behind, end), behind)) is None
+                ):
+                    break
+            if expected is not table.silent:
+                self.pending.append((correlation_id, expected))
+            at += size + 4
+        self.left = max(at - end, 0)
+        return min(at, end)
+
+
+class AnswerWalk(_Walk):
+    """Walk over the bytes of a broker, which responds strictly in the order of the requests."""
+
+    __slots__ = ()
+
+    def receive(self, buffer: memoryview, start: int, end: int) -> int:
+        """Walk buffer[start:end]. Everything before the returned position can be forwarded unchanged."""
+        at = start + self.left
+        pending, frame_max = self.pending, self.frame_max
+        while at + 8 <= end and pending:
+            size, correlation_id = _answer_head(buffer, at)
+            asked, expected = pending[0]
+            if expected.rewrite is not None or correlation_id != asked or not 4 <= size <= frame_max:
+                break
+            pending.popleft()
+            at += size + 4
+        self.left = max(at - end, 0)
+        return min(at, end)

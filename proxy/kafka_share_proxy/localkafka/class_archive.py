@@ -1,0 +1,40 @@
+"""Archives of loaded classes (JEP 350). A short run of Java spends half its time loading and verifying classes.
+
+An archive is made once, in the user's cache folder, by a run that ends normally. A Java that cannot make one, or
+rejects the existing one, runs without.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from kafka_share_proxy.localkafka.jars import cache_folder
+from kafka_share_proxy.localkafka.turns import turn
+
+
+def archive_options(java: str, jars: str, run: str, make: Callable[[str], int]) -> tuple[str, ...]:
+    """Return the options that make this Java load the classes of the class path `jars` from the archive named
+    `run`.
+
+    If the archive is missing, `make` is called with the option that makes Java write one at its exit. `make`
+    returns the status of that process, negative if a signal ended it.
+    """
+    files = [Path(name) for name in (java, *jars.split(os.pathsep))]
+    named = "".join([f"{run}\n", *(f"{file} {file.stat().st_mtime_ns}\n" for file in files)])
+    archive = cache_folder().parent / "classes" / f"{hashlib.sha256(named.encode()).hexdigest()[:16]}.jsa"
+    with turn(archive.parent):
+        if not archive.exists():
+            _make(archive, make)
+    return ("-Xlog:disable", f"-XX:SharedArchiveFile={archive}") if archive.exists() else ()
+
+
+def _make(archive: Path, make: Callable[[str], int]) -> None:
+    """Write to a temporary name first, because an interrupted run leaves an incomplete archive."""
+    part = archive.with_suffix(".part")
+    part.unlink(missing_ok=True)
+    status = make(f"-XX:ArchiveClassesAtExit={part}")
+    if status >= 0 and part.exists():
+        part.rename(archive)

@@ -1,0 +1,142 @@
+"""Kafka's own jars, pinned in jars.toml, fetched once into a cache folder and verified by their sha256.
+
+A release is a named set of jars ("3.9.1", "4.3.0": brokers with their tools; "clients-4.4.0": the newest client).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+import tomllib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+from maven_artifact import Artifact, Downloader, RequestException
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from kafka_share_proxy.localkafka.turns import turn
+
+CACHE_VARIABLE = "KAFKA_JARS_CACHE"
+"""Environment variable for the folder of the jars."""
+REPOSITORY_VARIABLE = "KAFKA_JARS_REPOSITORY"
+"""Environment variable with the URL of a Maven repository to use instead of the central one."""
+
+ATTEMPTS = 4
+"""Attempts per jar, with a growing pause between them."""
+PAUSE_S = 0.5
+PARALLEL = 4
+TIMEOUT_S = (15.0, 30.0)
+"""Time-outs of one request in seconds: to connect, and between two parts of the response."""
+
+
+class JarError(Exception):
+    """A jar could not be fetched. The text names it and the reason."""
+
+
+def releases() -> dict[str, dict[str, str]]:
+    """Return {release: {"group:artifact:version": sha256}}."""
+    return tomllib.loads((Path(__file__).parent / "jars.toml").read_text(encoding="utf-8"))
+
+
+def cache_folder() -> Path:
+    """Return the folder of the jars: from the environment variable, else in the user's cache (XDG)."""
+    if named := os.environ.get(CACHE_VARIABLE):
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kafka-share-proxy" / "jars"
+
+
+def class_path(*names: str, console: Console | None = None) -> str:
+    """Return the Java class path of these releases, in the given order. Fetches missing jars.
+
+    Raises JarError if a jar cannot be fetched or its content is not the pinned one.
+    """
+    pinned = releases()
+    wanted = {coordinate: digest for name in names for coordinate, digest in pinned[name].items()}
+    fetch(wanted, console)
+    return os.pathsep.join(str(_place(coordinate)) for coordinate in wanted)
+
+
+def fetch(wanted: dict[str, str], console: Console | None = None) -> None:
+    """Fetch those of these jars ("group:artifact:version" to sha256) that are not cached, with a progress bar."""
+    if not _missing(wanted):
+        return
+    columns = (
+        TextColumn("Fetching Kafka"), BarColumn(), TextColumn("{task.fields[jars]}"), DownloadColumn(),
+        TimeElapsedColumn(),
+    )  # fmt: skip
+    with turn(cache_folder()):
+        missing = _missing(wanted)  # another process may have fetched them in the meantime
+        with Progress(*columns, console=console or Console(stderr=True)) as progress:
+            task = progress.add_task("jars", total=None, jars=f"0/{len(missing)} jars")
+            _fetch_all(missing, wanted, progress, task)
+
+
+def _missing(wanted: dict[str, str]) -> list[str]:
+    return [name for name, digest in wanted.items() if not _is_there(name, digest)]
+
+
+def _fetch_all(missing: Sequence[str], wanted: dict[str, str], progress: Progress, task: TaskID) -> None:
+    """Fetch in parallel. The first failure is raised after the others have ended."""
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        jobs = [pool.submit(_fetch_one, name, wanted[name], progress, task) for name in missing]
+        for done, job in enumerate(jobs, 1):
+            job.result()
+            progress.update(task, jars=f"{done}/{len(missing)} jars")
+    progress.update(task, total=progress.tasks[0].completed)
+
+
+def _fetch_one(coordinate: str, digest: str, progress: Progress, task: TaskID) -> None:
+    for attempt in range(ATTEMPTS):
+        try:
+            _download(coordinate, digest, progress, task)
+        except (JarError, OSError, RequestException) as error:  # requests' own errors are OSErrors
+            problem = getattr(error, "msg", "") or str(error)
+            time.sleep(PAUSE_S * 2**attempt if attempt + 1 < ATTEMPTS else 0)
+        else:
+            return
+    raise JarError(f"cannot fetch {coordinate} after {ATTEMPTS} attempts: {problem}")
+
+
+def _download(coordinate: str, digest: str, progress: Progress, task: TaskID) -> None:
+    """Write to a temporary name first, so that an interrupted run leaves no incomplete jar."""
+    repository = os.environ.get(REPOSITORY_VARIABLE)
+    downloader = Downloader(base=repository) if repository else Downloader()
+    url = downloader.resolver.uri_for_artifact(Artifact.parse(coordinate))
+    place, found = _place(coordinate), hashlib.sha256()
+    answer = downloader.requestor.request(url, None, stream=True, timeout=TIMEOUT_S)
+    with answer, NamedTemporaryFile(dir=place.parent, prefix=".part-", delete=False) as file:
+        try:
+            for piece in answer.iter_content(chunk_size=1 << 16):
+                found.update(piece)
+                file.write(piece)
+                progress.advance(task, len(piece))
+            if found.hexdigest() != digest:
+                raise JarError(f"its sha256 is {found.hexdigest()}, pinned is {digest}")
+            Path(file.name).replace(place)
+        finally:
+            Path(file.name).unlink(missing_ok=True)
+
+
+def _place(coordinate: str) -> Path:
+    _, artifact, version = coordinate.split(":")
+    return cache_folder() / f"{artifact}-{version}.jar"
+
+
+def _is_there(coordinate: str, digest: str) -> bool:
+    place = _place(coordinate)
+    try:
+        status = place.stat()
+    except FileNotFoundError:
+        return False
+    return _digest(place, status.st_mtime_ns, status.st_size) == digest
+
+
+@cache
+def _digest(place: Path, _changed_ns: int, _size: int) -> str:
+    """Return the sha256 of a file, read only once, because every started tool needs it."""
+    return hashlib.sha256(place.read_bytes()).hexdigest()

@@ -1,0 +1,341 @@
+"""TLS handshakes of peers that connect to this proxy: their limits, their order and their deadline.
+
+How it works. An accepted socket first waits, without any TLS object, for the first whole record of the ClientHello. It
+is then queued, until OpenSSL is created and responds. The queue alternates between the addresses of the peers, with
+one handshake each, and one in each loop iteration, because a handshake takes about a millisecond. A peer that leaves
+is noticed in every state. If a limit is reached, the handshake that has waited longest for its peer ends. A peer that
+responds within a round trip is never that one, unless as many newcomers as the limit arrive meanwhile.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from kafka_share_proxy.loop import faults
+from kafka_share_proxy.loop.interfaces import Notes
+from kafka_share_proxy.loop.polling import ERROR, HANGUP, PEER_LEFT, READ, WRITE
+from kafka_share_proxy.loop.reactor import Reactor, ReactorTimer
+from kafka_share_proxy.loop.tls_memory import TlsMemory
+from kafka_share_proxy.loop.transports import LEFT_IN_HANDSHAKE, TOO_SLOW, PlainTransport, TlsTransport
+
+SWEEP_S = 0.5
+"""Seconds between two checks for handshakes past their deadline."""
+RECORD_HEADER = 5
+"""Bytes of a record header: content type (22: handshake), version (major 3), length (RFC 8446, 5.1)."""
+RECORD_BYTES = 16 * 1024
+"""Maximum bytes of a plaintext record."""
+HANDSHAKE_RECORD, MAJOR_VERSION = 22, 3
+
+_FIRST_RECORD = memoryview(bytearray(RECORD_HEADER + RECORD_BYTES))
+
+
+class HandshakeLimits(NamedTuple):
+    """Limits of unfinished handshakes, with the names that log lines give them."""
+
+    total: int
+    per_address: int
+    timeout_s: float
+    """Seconds that the peer may take, excluding the time in the queue here."""
+    total_name: str = "limits.tls_handshakes"
+    per_address_name: str = "limits.tls_handshakes_per_address"
+
+
+class Handshakes:
+    """Unfinished handshakes of one kind of peers."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        context: ssl.SSLContext,
+        limits: HandshakeLimits,
+        notes: Notes,
+        memory: TlsMemory | None = None,
+    ) -> None:
+        """`memory` is the account of these connections, including the established ones. None: no limit."""
+        self.memory = TlsMemory() if memory is None else memory
+        self.reactor = reactor
+        self.context = context
+        self.limits = limits
+        self._notes = notes
+        self._sources: dict[str, _Source] = {}
+        self._turns: deque[_Source] = deque()
+        """Addresses with queued handshakes."""
+        self._is_planned = False
+        self._sweeping: ReactorTimer | None = None
+        self.pending = 0
+        """Unfinished handshakes."""
+        self.refused = 0
+        """Handshakes that were refused or ended because a limit was reached."""
+
+    def of(self, host: str) -> int:
+        """Return the number of unfinished handshakes of an address."""
+        source = self._sources.get(host)
+        return 0 if source is None else len(source)
+
+    def begin(
+        self,
+        sock: socket.socket,
+        host: str,
+        done: Callable[[TlsTransport], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        """Begin the handshake on an accepted socket.
+
+        Exactly one of the callbacks is called, once, unless `close` is called before: `done` with the transport when
+        the handshake is finished, `failed` with the reason otherwise. A handshake that is refused or ended because of
+        a limit calls none of them: it is counted and noted here.
+        """
+        if not self._make_room(host):
+            sock.close()
+            return
+        source = self._sources.get(host)
+        if source is None:
+            source = self._sources[host] = _Source(host)
+        handshake = _Handshake(self, source, PlainTransport(self.reactor, sock), done, failed)
+        source.waiting[handshake] = None
+        self.pending += 1
+        if self._sweeping is None:
+            self._sweeping = self.reactor.call_at(self.reactor.now() + SWEEP_S, self._sweep)
+        handshake.watch()
+
+    def close(self) -> None:
+        """End all unfinished handshakes without calling back."""
+        for handshake in [each for source in self._sources.values() for each in source]:
+            self.remove(handshake)
+            handshake.close()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            self._sweeping = None
+
+    def failed(self, error: Exception) -> None:
+        """Note an error in the queueing itself, see faults.FaultOwner."""
+        self._notes("callback-failed", error=error)
+
+    # for handshakes
+
+    def queue(self, handshake: _Handshake) -> None:
+        """Queue the handshake, so that `start` is called in a later loop iteration."""
+        source = handshake.source
+        if not source.queued:
+            self._turns.append(source)
+        del source.waiting[handshake]
+        source.queued[handshake] = None
+        self._plan()
+
+    def remove(self, handshake: _Handshake) -> None:
+        """Remove a handshake that has ended or is finished."""
+        source = handshake.source
+        source.waiting.pop(handshake, None)
+        source.queued.pop(handshake, None)
+        self.pending -= 1
+        if not len(source):
+            del self._sources[source.host]
+
+    def _plan(self) -> None:
+        if self._turns and not self._is_planned:
+            self._is_planned = True
+            self.reactor.call_soon(self, self._next)
+
+    def _next(self) -> None:
+        self._is_planned = False
+        while self._turns:
+            source = self._turns.popleft()
+            if not source.queued:
+                continue  # these peers have left
+            handshake = next(iter(source.queued))
+            del source.queued[handshake]
+            source.waiting[handshake] = None
+            if source.queued:
+                self._turns.append(source)
+            faults.guard(handshake, handshake.start)
+            break
+        self._plan()
+
+    def _make_room(self, host: str) -> bool:
+        """Return True if one more handshake of this address may begin. Another one may have been ended for it."""
+        limits, own = self.limits, self._sources.get(host)
+        if not self.memory.has_room:
+            self.refused += 1
+            reason = f"limits.tls_total_bytes ({self.memory.limit:.0f}) are in use"
+            self._notes("tls-handshake-limit", client=host, reason=reason)
+            return False
+        crowded, limit = own, f"{limits.per_address_name} ({limits.per_address})"
+        if own is None or len(own) < limits.per_address:
+            if self.pending < limits.total:
+                return True
+            most = max(len(source) for source in self._sources.values())
+            crowded = own if own is not None and len(own) == most else self._busiest(most)
+            limit = f"{limits.total_name} ({limits.total})"
+        assert crowded is not None  # noqa: S101  # the limits are above 0
+        self.refused += 1
+        self._notes("tls-handshake-limit", client=crowded.host, reason=f"{limit} is reached")
+        ended = crowded.longest_waiting()
+        if ended is None and crowded is not own:
+            ended = next(reversed(crowded.queued), None)
+        if ended is None:
+            return False
+        self.remove(ended)
+        ended.close()
+        return True
+
+    def _busiest(self, most: int) -> _Source:
+        return next(source for source in self._sources.values() if len(source) == most)
+
+    def _sweep(self) -> None:
+        now = self.reactor.now()
+        waiting = [each for source in self._sources.values() for each in source.waiting]
+        for handshake in waiting:
+            if handshake.deadline <= now and handshake.waits_for_peer:
+                handshake.failed(TimeoutError(TOO_SLOW))
+        self._sweeping = self.reactor.call_at(now + SWEEP_S, self._sweep) if self.pending else None
+
+
+class _Source:
+    """Unfinished handshakes of one address."""
+
+    __slots__ = ("host", "queued", "waiting")
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+        self.waiting: dict[_Handshake, None] = {}
+        """Handshakes that wait for the peer, ordered by their last progress."""
+        self.queued: dict[_Handshake, None] = {}
+        """Handshakes that wait for their next step here."""
+
+    def __len__(self) -> int:
+        return len(self.waiting) + len(self.queued)
+
+    def __iter__(self) -> Iterator[_Handshake]:
+        yield from self.waiting
+        yield from self.queued
+
+    def longest_waiting(self) -> _Handshake | None:
+        """Return the handshake that has waited longest for its peer."""
+        return next((handshake for handshake in self.waiting if handshake.waits_for_peer), None)
+
+
+class _Handshake:
+    """Unfinished handshake. It owns its socket in the sense of `faults`."""
+
+    __slots__ = (
+        "_done",
+        "_expected",
+        "_failed",
+        "_is_over",
+        "_plain",
+        "_queued_at",
+        "_room",
+        "_transport",
+        "deadline",
+        "source",
+    )
+
+    def __init__(
+        self,
+        room: Handshakes,
+        source: _Source,
+        plain: PlainTransport,
+        done: Callable[[TlsTransport], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self.source = source
+        self.deadline = room.reactor.now() + room.limits.timeout_s
+        self._room = room
+        self._plain = plain
+        self._transport: TlsTransport | None = None
+        self._done = done
+        self._failed = failed
+        self._expected = 0
+        """Bytes of the first record, once they are awaited."""
+        self._queued_at = 0.0
+        self._is_over = False
+
+    @property
+    def waits_for_peer(self) -> bool:
+        """False while a later step of the handshake is queued here."""
+        return self._transport is None or self._transport.waits_for_peer
+
+    def describe(self) -> dict[str, object]:
+        """Return fields for log lines about this handshake."""
+        return {"client": self.source.host}
+
+    def watch(self) -> None:
+        """Wait for the first bytes."""
+        self._plain.attach(self._on_bytes, READ | PEER_LEFT)
+
+    def start(self) -> None:
+        """Create the TLS object and respond to the ClientHello."""
+        room = self._room
+        self.deadline += room.reactor.now() - self._queued_at
+        self._plain.want(0)
+        self._transport = transport = TlsTransport(
+            room.reactor,
+            self._plain,
+            room.context,
+            server_side=True,
+            server_hostname=None,
+            handshake_timeout_s=None,
+            memory=room.memory,
+        )
+        transport.attach(self._on_transport, WRITE)
+        transport.proceed()
+
+    def failed(self, error: Exception) -> None:
+        """End this handshake, see faults.FaultOwner."""
+        if self._is_over:  # what was to take the transport raised
+            self.close()
+            self._room.failed(error)
+            return
+        self._room.remove(self)
+        self.close()
+        self._failed(error)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._is_over = True
+        (self._transport or self._plain).close()
+
+    def _on_bytes(self, mask: int) -> None:
+        if mask & (PEER_LEFT | ERROR | HANGUP):
+            raise ConnectionResetError(LEFT_IN_HANDSHAKE)
+        if not self._expected and sys.platform == "linux" and not self._is_whole():
+            return
+        self._plain.wait_for(1)
+        self._plain.want(PEER_LEFT)
+        self._queued_at = self._room.reactor.now()
+        self._room.queue(self)
+
+    def _is_whole(self) -> bool:
+        """Return True if the first record is complete, or is no handshake record, which OpenSSL then reports.
+
+        If it is incomplete, the kernel reports the socket once it is complete.
+        """
+        received = self._plain.peek(_FIRST_RECORD)
+        if not received:
+            raise ConnectionResetError(LEFT_IN_HANDSHAKE)
+        expected = RECORD_HEADER
+        if received >= RECORD_HEADER:
+            if (_FIRST_RECORD[0], _FIRST_RECORD[1]) != (HANDSHAKE_RECORD, MAJOR_VERSION):
+                return True
+            expected += int.from_bytes(_FIRST_RECORD[3:RECORD_HEADER], "big")
+            if received >= min(expected, len(_FIRST_RECORD)):
+                return True
+            self._expected = expected
+        elif _FIRST_RECORD[0] != HANDSHAKE_RECORD:
+            return True
+        self._plain.wait_for(expected)
+        return False
+
+    def _on_transport(self, mask: int) -> None:
+        """Pass on the transport when the handshake is finished, which is when it can be written to."""
+        transport = self._transport
+        assert transport is not None  # noqa: S101  # only it calls this
+        if mask & WRITE:
+            self._is_over = True
+            self._room.remove(self)
+            self._done(transport)

@@ -1,0 +1,101 @@
+"""Socket readiness: epoll if available, otherwise kqueue, with the few calls that the reactor needs.
+
+Level triggered: unread data is reported again. Masks are those of epoll on every system.
+"""
+
+from __future__ import annotations
+
+import select
+import sys
+from typing import Any, Protocol
+
+READ = 0x1
+WRITE = 0x4
+ERROR = 0x8
+HANGUP = 0x10
+"""Both directions are shut down. Always reported."""
+PEER_LEFT = 0x2000
+"""The peer has finished sending (EPOLLRDHUP). Reported if requested, even without READ."""
+
+BATCH = 256
+"""Maximum number of events in one loop iteration."""
+
+
+class Poller(Protocol):
+    """Methods of `select.epoll` that are used."""
+
+    def register(self, fd: int, mask: int) -> None:
+        """Watch a descriptor."""
+
+    def modify(self, fd: int, mask: int) -> None:
+        """Change the events for which it is watched."""
+
+    def unregister(self, fd: int) -> None:
+        """Stop watching it."""
+
+    def poll(self, timeout: float, maxevents: int) -> list[tuple[int, int]]:
+        """Wait at most `timeout` seconds. Returns (descriptor, mask) of each ready one."""
+
+    def close(self) -> None:
+        """Close the poller's own descriptor."""
+
+
+class KqueuePoller:
+    """Poller on kqueue, with one filter per direction. PEER_LEFT is the end-of-file flag of the read filter."""
+
+    def __init__(self, module: Any = select) -> None:
+        self._select = module
+        self._kqueue = module.kqueue()
+        self._masks: dict[int, int] = {}
+
+    def register(self, fd: int, mask: int) -> None:
+        """See Poller."""
+        self._masks[fd] = 0
+        self.modify(fd, mask)
+
+    def modify(self, fd: int, mask: int) -> None:
+        """See Poller."""
+        before, self._masks[fd] = self._masks[fd], mask
+        changes = []
+        for wanted_by, filter_ in (
+            (READ | PEER_LEFT, self._select.KQ_FILTER_READ),
+            (WRITE, self._select.KQ_FILTER_WRITE),
+        ):
+            if bool(mask & wanted_by) != bool(before & wanted_by):
+                flags = self._select.KQ_EV_ADD if mask & wanted_by else self._select.KQ_EV_DELETE
+                changes.append(self._select.kevent(fd, filter_, flags))
+        if changes:
+            self._kqueue.control(changes, 0, 0)
+
+    def unregister(self, fd: int) -> None:
+        """See Poller."""
+        self.modify(fd, 0)
+        del self._masks[fd]
+
+    def poll(self, timeout: float, maxevents: int) -> list[tuple[int, int]]:
+        """See Poller. A filter that only watches for the end of the stream is edge-like: data alone is not reported."""
+        masks: dict[int, int] = {}
+        for event in self._kqueue.control(None, maxevents, timeout):
+            wanted = self._masks.get(event.ident, 0)
+            mask = self._mask(event, wanted)
+            if mask:
+                masks[event.ident] = masks.get(event.ident, 0) | mask
+        return list(masks.items())
+
+    def close(self) -> None:
+        """See Poller."""
+        self._kqueue.close()
+
+    def _mask(self, event: Any, wanted: int) -> int:
+        if event.filter == self._select.KQ_FILTER_WRITE:
+            return HANGUP if event.flags & self._select.KQ_EV_EOF else WRITE
+        if wanted & READ:
+            return READ  # the end of the stream is read as zero bytes
+        return PEER_LEFT if event.flags & self._select.KQ_EV_EOF else 0
+
+
+def new_poller() -> Poller:
+    """Return the best poller of this system."""
+    if sys.platform == "linux":
+        return select.epoll()
+    return KqueuePoller()

@@ -1,0 +1,360 @@
+"""The one loop: it waits for every forwarded socket and hosts Trio as its guest.
+
+Why this form (measured with tests/bench against a real broker 4.3.0, throw-away relays with frame tracking in both
+directions, CPython 3.11, Trio 0.35; proxy CPU as a multiple of the C relay, all pinned to one core of a busy two-core
+machine, medians of 5 interleaved rounds):
+
+    form                                       small  1000 round robin  1000 busy  64 KiB produce  1 MiB fetch
+    bare loop, no Trio at all                   1.66        1.61          1.49          2.21           1.33
+    Trio as guest of the loop (this)            1.65        1.77          1.46          2.26           1.30
+    the loop in a thread next to Trio           1.85        1.58          1.39          2.24           1.32
+    a Trio task that waits on the epoll         3.73        3.10          1.56          4.09           1.44
+
+Since then forwarding uses a pump in C (`forwarding.pump`), which removes nearly all of this cost; the loop with its
+guest stayed. A Trio task needs one trip through Trio's scheduler per wake-up, as much as two forwarded requests. Thread
+and guest cost the same within the noise while Trio is idle, but a thread would contend for the interpreter lock as
+soon as Trio has work, and every call from the loop into a state machine would need a lock or a hop. With Trio as
+guest, its tasks and the loop's callbacks run in one thread: no other code runs between two awaits.
+
+The price: while no Trio task is runnable Trio waits for its own sockets in a worker thread, so a wake-up of a Trio
+task by its own I/O costs two thread switches. Frequent operations are therefore plain calls from the loop into a state
+machine. Trio tasks keep what is rare or has many steps (dialling, admin, the proxy's own client).
+
+Rules. The loop runs in the main thread. Signals are received by a Trio task. Only Trio's `done_callback` ends the
+loop. An exception in a socket's callback closes the owner of the socket (`faults`). Any other one cancels Trio's main
+task, and the loop runs on until Trio is done. A loop iteration ends with the calls that wait then, Trio's among them
+(at most one of Trio itself, and one for each worker thread that finished). Calls that these cause wait for the next
+iteration. Long work that may arrive in hundreds of pieces at the same time is spread over iterations. Descriptors are
+closed at the end of an iteration, so that an event of this iteration never reaches a new socket with an old number.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from math import inf
+from time import monotonic
+from typing import Any, TypeVar
+
+import outcome
+import trio
+
+from kafka_share_proxy.loop import faults
+from kafka_share_proxy.loop.faults import serve
+from kafka_share_proxy.loop.interfaces import Notes, Pump
+from kafka_share_proxy.loop.polling import BATCH, READ, Poller, new_poller
+from kafka_share_proxy.loop.promise import PROCESS, Callback, CallbackOwner, on_behalf_of
+from kafka_share_proxy.loop.turns import NOTED_S, TrioSteps, Turns, unnoted
+from kafka_share_proxy.wire.errors import LocalProtocolError
+
+T = TypeVar("T")
+
+NewPump = Callable[[Poller, memoryview, Mapping[int, Callable[[int], None]], Turns], Pump | None]
+"""Function that makes a pump from the poller, the receive buffer and the callbacks by descriptor, or None."""
+
+RECEIVE_BYTES = 256 * 1024
+"""Bytes of the one receive buffer, shared by all sockets.
+
+This allows fewer, larger reads of large frames, and needs no memory per connection.
+"""
+
+POLL_MAX_S = 60.0
+
+SPREAD_S = 0.005
+"""Maximum seconds per loop iteration for work that is spread over iterations. At least one call is made."""
+
+SHARE_S = 0.001
+"""Seconds that a connection may process received bytes before it calls `call_in_turn` for the rest.
+
+This holds while no other call waits there. A frame in progress is finished, so this is exceeded by at most one frame.
+"""
+
+ALARMS_CROWDED = 1024
+"""Number of alarms from which cancelled ones are removed, repeated whenever the number has doubled.
+
+Clients choose the deadlines (even days ahead), and nearly all alarms are cancelled within milliseconds.
+"""
+
+
+class ReactorTimer:
+    """Planned call (interfaces.Timer)."""
+
+    __slots__ = ("callback",)
+
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        """See interfaces.Timer."""
+        self.callback = None
+
+
+def no_pump(*_: object) -> None:
+    """Return None: the loop polls and calls back in Python (`faults.serve`)."""
+
+
+class Reactor:
+    """Sockets, timers and the guest. One instance per process."""
+
+    def __init__(self, new_pump: NewPump = no_pump, notes: Notes = unnoted, poller: Poller | None = None) -> None:
+        """`notes` records loop iterations that take too long."""
+        self._poller = poller or new_poller()
+        self.turns = Turns(notes)
+        """Durations of the loop iterations."""
+        self._woke = inf
+        """Time at which the last wait ended. Only used without a pump."""
+        self._ready: dict[int, Callable[[int], None]] = {}
+        self.buffer = memoryview(bytearray(RECEIVE_BYTES))
+        """Shared receive buffer for all sockets. Its content is valid until the callback returns."""
+        self._pump = new_pump(self._poller, self.buffer, self._ready, self.turns)
+        self._wait = self._poll_and_serve if self._pump is None else self._pump.turn
+        self._alarms: list[tuple[float, int, ReactorTimer]] = []
+        self._alarms_crowded = ALARMS_CROWDED
+        self._numbers = itertools.count()
+        self._due = inf
+        """Deadline of the first alarm."""
+        self._chores: deque[Callable[[], object]] = deque()
+        """Calls to make at the end of a loop iteration. Trio appends one call at a time, from any thread."""
+        self._spread: deque[Callable[[], object]] = deque()
+        """Calls that are spread over loop iterations."""
+        self._thread = threading.get_ident()
+        self._bell, self._bell_rope = socket.socketpair()
+        self._bell.setblocking(False)
+        self._bell_rope.setblocking(False)
+        self._ready[self._bell.fileno()] = self._rung
+        self._poller.register(self._bell.fileno(), READ)
+        self._scope: trio.CancelScope | None = None
+        self._fatal: BaseException | None = None
+
+    # sockets
+
+    def register(self, fd: int, mask: int, ready: Callable[[int], None]) -> None:
+        """Call `ready(mask)`, a method of a `faults.FaultOwner`, whenever the descriptor is ready."""
+        self._poller.register(fd, mask)
+        self._ready[fd] = ready
+
+    def modify(self, fd: int, mask: int) -> None:
+        """Change the events to wait for on the descriptor."""
+        self._poller.modify(fd, mask)
+
+    def unregister(self, fd: int) -> None:
+        """Stop watching the descriptor."""
+        self._poller.unregister(fd)
+        del self._ready[fd]
+
+    def pass_on(self, fd: int, walk: Any, out_fd: int) -> None:
+        """Let the pump, if there is one, forward bytes from `fd` to `out_fd` without calling the callback of `fd`.
+
+        Both are plain sockets. `walk`, whose class the pump knows, is the owner of the callback of `fd`.
+        """
+        if self._pump is not None:
+            self._pump.connect(fd, walk, out_fd)
+
+    def close(self, sock: socket.socket) -> None:
+        """Close a socket that is not registered, at the end of this loop iteration."""
+        if self._pump is not None:
+            self._pump.forget(sock.fileno())
+        self._chores.append(sock.close)
+
+    # time (interfaces.Timers)
+
+    now = staticmethod(monotonic)
+    """Return monotonic seconds. Called often, therefore without a Python function in between."""
+
+    def wall_ms(self) -> int:
+        """Return milliseconds since 1970."""
+        return time.time_ns() // 1_000_000
+
+    def call_at(self, deadline: float, callback: Callable[[], None]) -> ReactorTimer:
+        """Call once at or soon after `deadline` (as `now`). An exception ends the process."""
+        alarm = ReactorTimer(callback)
+        if len(self._alarms) >= self._alarms_crowded:
+            self._forget_cancelled()
+        heapq.heappush(self._alarms, (deadline, next(self._numbers), alarm))
+        self._due = min(self._due, deadline)
+        return alarm
+
+    def call_soon(self, owner: faults.FaultOwner, callback: Callable[[], object]) -> None:
+        """Call at the end of this loop iteration, when the receive buffer is not in use."""
+        self._chores.append(partial(faults.guard, owner, callback))
+
+    def call_on_behalf_of(self, owner: CallbackOwner, callback: Callback) -> None:
+        """Call like `call_soon`, for an owner of callbacks of promises (see CallbackOwner.call_soon)."""
+        self._chores.append(partial(on_behalf_of, owner, callback))
+
+    def call_in_turn(self, owner: faults.FaultOwner, callback: Callable[[], object]) -> None:
+        """Call in a later loop iteration. For work of milliseconds that may arrive in hundreds of pieces together.
+
+        Examples are TLS handshakes, or the rest of the bytes that a connection received. Sockets are served in
+        between.
+        """
+        self._spread.append(partial(faults.guard, owner, callback))
+
+    def share_ends(self) -> float:
+        """Return the time (as `now`) at which a connection that just received bytes has to yield; see `SHARE_S`.
+
+        While calls wait in `call_in_turn` it is now. This connection then gets no more time in this iteration than its
+        first frame needs, so that many connections cannot make one iteration long.
+        """
+        now = monotonic()
+        return now if self._spread else now + SHARE_S
+
+    def turn_ends(self) -> float:
+        """Return the time (as `now`) at which a call of `call_in_turn` has to yield to the next one."""
+        return monotonic() + SHARE_S
+
+    def call_from_thread(self, callback: Callable[[], object]) -> None:
+        """Call at the end of this loop iteration or the next, from any thread. An exception ends the process."""
+        self._call_from_any_thread(callback)
+
+    # the loop
+
+    def turn(self, wait_max_s: float = POLL_MAX_S) -> None:
+        """Run one loop iteration: alarms, wait for sockets, callbacks, then own calls, Trio's, sockets to close."""
+        self.turns.doing = None
+        now = monotonic()
+        if now >= self._due:
+            self._ring_alarms(now)
+        if self._chores or self._spread:
+            wait = 0.0
+        else:
+            wait = self._due - now
+            if wait > wait_max_s:
+                wait = wait_max_s
+            elif wait < 0.0:
+                wait = 0.0  # epoll interprets a negative time as "without limit"
+        self._wait(wait)
+        if self._chores:
+            self._do_chores()
+        if self._spread:
+            self._do_spread()
+
+    def run(self, main: Callable[[], Awaitable[T]]) -> T:
+        """Run `main` in Trio, hosted by this loop, until it returns. Returns its result or raises its exception.
+
+        Raises:
+            LocalProtocolError: not called in the main thread.
+            BaseException: the exception that ended the loop's own code; Trio was cancelled and has ended then.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            raise LocalProtocolError("the reactor runs in the main thread only")
+        self._thread = threading.get_ident()
+        outcomes: list[outcome.Outcome[T]] = []
+        trio.lowlevel.start_guest_run(
+            self._hosted,
+            main,
+            run_sync_soon_threadsafe=self._call_from_any_thread,
+            run_sync_soon_not_threadsafe=self._chores.append,
+            done_callback=outcomes.append,
+            host_uses_signal_set_wakeup_fd=False,
+            instruments=[TrioSteps(self.turns)],
+        )
+        turn, PROCESS.scheduler = self.turn, self._chores.append
+        try:
+            while not outcomes:
+                try:
+                    turn()
+                except BaseException as error:
+                    self._cancel_guest(error)
+                    self._do_chores()  # the call that raised may do so in every iteration from now on
+        finally:
+            PROCESS.scheduler = None
+        if self._fatal is not None:
+            raise self._fatal
+        return outcomes[0].unwrap()
+
+    def shut(self) -> None:
+        """Close the loop's own resources, after the last iteration."""
+        self._do_chores()
+        self.turns.end()
+        self._poller.close()
+        self._bell.close()
+        self._bell_rope.close()
+
+    def failed(self, error: Exception) -> None:
+        """End the loop, because it cannot work without its own callback (the bell), which failed."""
+        self._cancel_guest(error)
+
+    def _poll_and_serve(self, wait_s: float) -> None:
+        worked = monotonic() - self._woke
+        if worked > NOTED_S:
+            self.turns.ended(worked)
+        events = self._poller.poll(wait_s, BATCH)
+        self._woke = monotonic()
+        for event in events:
+            callback, began = self._ready.get(event[0]), monotonic()
+            serve((event,), self._ready)
+            self._timed(callback, began)
+
+    async def _hosted(self, main: Callable[[], Awaitable[T]]) -> T:
+        with trio.CancelScope() as self._scope:
+            if self._fatal is not None:
+                self._scope.cancel()
+            return await main()
+        raise LocalProtocolError("the loop failed")  # cancelled: run() raises the cause
+
+    def _cancel_guest(self, error: BaseException) -> None:
+        if self._fatal is None:
+            self._fatal = error
+        if self._scope is not None:
+            self._scope.cancel()
+
+    def _call_from_any_thread(self, callback: Callable[[], object]) -> None:
+        self._chores.append(callback)
+        if threading.get_ident() != self._thread:
+            try:
+                self._bell_rope.send(b"!")
+            except BlockingIOError:
+                pass  # a ring is already pending
+            except OSError:
+                pass  # the loop has ended
+
+    def _do_chores(self) -> None:
+        """Make the calls queued at present. Calls that they queue are made in the next iteration."""
+        chores, began = self._chores, monotonic()
+        for _ in range(len(chores)):
+            chore = chores.popleft()
+            chore()
+            began = self._timed(chore, began)
+
+    def _do_spread(self) -> None:
+        spread, now = self._spread, monotonic()
+        end = now + SPREAD_S
+        while spread and now <= end:
+            callback = spread.popleft()
+            callback()
+            now = self._timed(callback, now)
+
+    def _timed(self, callback: object, began: float) -> float:
+        """Report a slow callback that was called at `began`. Returns the current time."""
+        now = monotonic()
+        if now - began > NOTED_S:
+            self.turns.took(callback, now - began)
+        return now
+
+    def _rung(self, _mask: int) -> None:
+        with suppress(BlockingIOError):
+            self._bell.recv(4096)
+
+    def _forget_cancelled(self) -> None:
+        self._alarms[:] = [entry for entry in self._alarms if entry[2].callback is not None]
+        heapq.heapify(self._alarms)
+        self._alarms_crowded = max(2 * len(self._alarms), ALARMS_CROWDED)
+
+    def _ring_alarms(self, now: float) -> None:
+        alarms = self._alarms
+        while alarms and alarms[0][0] <= now:
+            alarm = heapq.heappop(alarms)[2]
+            callback, alarm.callback = alarm.callback, None
+            if callback is not None:
+                began = monotonic()
+                callback()
+                self._timed(callback, began)
+        self._due = alarms[0][0] if alarms else inf

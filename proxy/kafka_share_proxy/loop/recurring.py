@@ -1,0 +1,45 @@
+"""Periodic checks of held items, a few at a time (loop/README.md rule 17)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Generic, TypeVar
+
+from kafka_share_proxy.loop.interfaces import Timers
+from kafka_share_proxy.loop.promise import Task
+
+K = TypeVar("K", str, bytes)
+"""Type of the items' keys."""
+
+
+class InTurn(Generic[K]):
+    """Selection of items to check: all of them in rotation, and again those that the last check suspected."""
+
+    def __init__(self, upto: K) -> None:
+        """`upto`: less than every possible key."""
+        self.suspected: frozenset[K] = frozenset()
+        """Keys of items that, according to the last check, may be gone."""
+        self._upto: K = upto
+
+    def next(self, held: Iterable[K], at_once: int) -> list[K]:
+        """Return at most `at_once` held keys, beginning after the previous ones, and in addition the suspected ones."""
+        ordered = sorted(held)
+        chosen = [each for each in ordered if each > self._upto][:at_once]
+        chosen += [each for each in ordered if each <= self._upto][: at_once - len(chosen)]
+        if chosen:
+            self._upto = chosen[-1]
+        return sorted(self.suspected.intersection(ordered).union(chosen))
+
+
+def look_every(timers: Timers, period_s: float, look: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Call `look` after each period, for as long as the process lives. An exception ends only that call."""
+
+    def begin() -> None:
+        Task(look(), ended).start()
+
+    def ended(task: Task[None]) -> None:
+        look_every(timers, period_s, look)
+        if task.error is not None:
+            raise task.error
+
+    timers.call_at(timers.now() + period_s, begin)

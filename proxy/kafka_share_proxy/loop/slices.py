@@ -1,0 +1,125 @@
+"""Large work in slices: a request with many elements lets other requests run in between.
+
+How it works: a handler runs until it awaits, and no other code runs meanwhile. Work that needs time for each element
+of a request therefore calls `Work.step` for each of them. Once the slice of time is used up, it waits, and `Slices`
+lets one of all waiting requests continue in each loop iteration. An iteration is therefore as long as one slice,
+however many clients send large requests concurrently, and small requests never wait here.
+
+Anything may have changed between two steps. A decision that needs a consistent state is made between them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from kafka_share_proxy.loop.promise import Promise
+
+if TYPE_CHECKING:
+    from kafka_share_proxy.loop.interfaces import Timers
+
+E = TypeVar("E")
+T = TypeVar("T")
+
+SLICE_S = 0.003
+"""Seconds for which a request may block the loop in one iteration."""
+STEPS_UNLOOKED = 16
+"""Number of steps between two readings of the clock."""
+STEP_BYTES = 1024
+"""Bytes that count as one step. Larger elements count as several."""
+
+
+class Slices:
+    """Requests that wait for their next slice. One instance per process."""
+
+    __slots__ = ("_timers", "_waiting")
+
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
+        self._waiting: deque[Promise[None]] = deque()
+
+    def turn(self) -> Promise[None]:
+        """Return a promise that is settled in a later loop iteration, in which no other request continues."""
+        promise: Promise[None] = Promise()
+        self._waiting.append(promise)
+        if len(self._waiting) == 1:
+            self._plan()
+        return promise
+
+    def now(self) -> float:
+        """Return monotonic seconds."""
+        return self._timers.now()
+
+    def _plan(self) -> None:
+        self._timers.call_at(self._timers.now(), self._let_go_on)
+
+    def _let_go_on(self) -> None:
+        promise = self._waiting.popleft()
+        if self._waiting:
+            self._plan()
+        promise.set(None)
+
+
+class Work:
+    """Work for one request. Without `slices` it is never interrupted."""
+
+    __slots__ = ("_slices", "_steps", "_until")
+
+    def __init__(self, slices: Slices | None = None) -> None:
+        self._slices = slices
+        self._steps = 0
+        self._until = 0.0 if slices is None else slices.now() + SLICE_S
+
+    async def step(self, size: int = 0) -> None:
+        """Let other requests run if the slice is used up. Called between two elements, the last of `size` bytes."""
+        self._steps += 1 + size // STEP_BYTES
+        if self._steps >= STEPS_UNLOOKED:
+            self._steps = 0
+            await self.pause()
+
+    async def pause(self) -> None:
+        """Let other requests run if the slice is used up. Reads the clock each time, for work in larger pieces."""
+        slices = self._slices
+        if slices is not None and slices.now() >= self._until:
+            await slices.turn()
+            self._until = slices.now() + SLICE_S
+
+    async def map(self, make: Callable[[E], T], elements: Iterable[E]) -> list[T]:
+        """Return the results of `make` for each element, in order. Each is a step."""
+        made = []
+        for element in elements:
+            made.append(make(element))
+            await self.step()
+        return made
+
+    async def select(self, is_wanted: Callable[[E], object], elements: Iterable[E]) -> list[E]:
+        """Return the elements for which `is_wanted` is true, in order; each is a step."""
+        wanted = []
+        for element in elements:
+            if is_wanted(element):
+                wanted.append(element)
+            await self.step()
+        return wanted
+
+    async def in_order(self, asked: Iterable[E], found: Sequence[T], about: Callable[[T], E]) -> list[T]:
+        """Return `found` in the order of `asked`, others last. `about` returns the element of `asked` for an entry."""
+        order: dict[E, int] = {}
+        for index, one in enumerate(asked):
+            order.setdefault(one, index)
+            await self.step()
+        places = await self.map(lambda entry: order.get(about(entry), len(order)), found)
+        return [found[index] for index in sorted(range(len(found)), key=places.__getitem__)]
+
+    async def drive(self, pieces: Generator[None, None, T]) -> T:
+        """Run a generator to its end, with a pause at each of its yields. Returns its result."""
+        while True:
+            try:
+                next(pieces)
+            except StopIteration as stop:
+                return stop.value  # type: ignore[no-any-return]  # what such a generator returns
+            await self.pause()
+
+
+AT_ONCE = Work()
+"""Work for a request that is served in one go."""

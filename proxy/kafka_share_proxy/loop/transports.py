@@ -1,0 +1,489 @@
+"""A socket of the loop, in plain text or TLS, with one interface: `recv_into`, `send`, `want`, `close`.
+
+The plain transport's `recv_into` and `send` are the socket's own methods, so it costs nothing. The TLS one runs
+OpenSSL over two memory buffers in the same loop. Its `send` reports bytes as sent only when all of their ciphertext is
+in the kernel: as with OpenSSL itself, the caller repeats the same bytes until then. "Sent" therefore means the same on
+both, and waiting bytes are counted once.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+from kafka_share_proxy.loop.polling import ERROR, HANGUP, PEER_LEFT, READ, WRITE
+from kafka_share_proxy.loop.reactor import Reactor, ReactorTimer
+from kafka_share_proxy.loop.tls_memory import CHUNK_BYTES, ESTABLISHED_BYTES, HANDSHAKE_BYTES, TlsMemory, buffer_bytes
+from kafka_share_proxy.wire.errors import RemoteProtocolError
+
+HANDSHAKE_FEED_BYTES = 16 * 1024
+"""Maximum bytes of ciphertext read in one step during a handshake, because OpenSSL's buffers keep their maximum size.
+"""
+
+RECORDS_PER_READ = 64
+"""Maximum number of TLS records decrypted by one `recv_into`. The rest waits for later loop iterations."""
+
+LEFT_IN_HANDSHAKE = "the peer left during the TLS handshake"
+TOO_SLOW = "TLS handshake timed out"
+
+_CIPHERTEXT = memoryview(bytearray(CHUNK_BYTES))
+"""Buffer shared by all transports."""
+_UNLIMITED = TlsMemory()
+"""Account of connections to brokers and other proxies."""
+
+
+Data = bytes | bytearray | memoryview
+
+
+class Transport(Protocol):
+    """Interface of a socket that a connection needs."""
+
+    @property
+    def recv_into(self) -> Callable[[memoryview], int]:
+        """Function: return the bytes read, 0 at the end of the stream. Raises BlockingIOError if there is no byte."""
+
+    @property
+    def send(self) -> Callable[[Data], int]:
+        """Function that returns the bytes accepted. Raises BlockingIOError if none can be."""
+
+    @property
+    def sendmsg(self) -> Callable[[Sequence[Data]], int] | None:
+        """Function like `send` for several pieces. None if they have to be joined first."""
+
+    def attach(self, ready: Callable[[int], None], mask: int) -> None:
+        """Call `ready(mask)` on the awaited events. `mask` are the first ones."""
+
+    def want(self, mask: int) -> None:
+        """Wait for READ, WRITE, PEER_LEFT; 0 for nothing at all (not even a reset is reported then)."""
+
+    def wait_for(self, count: int) -> None:
+        """Report READ once `count` bytes have arrived, or the end, if the kernel supports it. 1: for any byte."""
+
+    def part(self) -> None:
+        """Signal the end of the stream to the peer. Bytes that it still sends should only be dropped.
+
+        Raises:
+            OSError: the peer has gone.
+        """
+
+    def drop(self) -> bool:
+        """Discard bytes that the peer sent. Returns True when its stream has ended. Only allowed after `part`.
+
+        Raises:
+            OSError: the peer has gone.
+        """
+
+    def close(self) -> None:
+        """Close it. Does nothing if already closed."""
+
+
+class PlainTransport:
+    """Plain socket."""
+
+    __slots__ = ("_fd", "_mask", "_reactor", "_ready", "_socket", "recv_into", "send", "sendmsg")
+
+    def __init__(self, reactor: Reactor, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self._reactor = reactor
+        self._socket = sock
+        self._fd = sock.fileno()
+        self._mask = 0
+        self.recv_into: Callable[[memoryview], int] = sock.recv_into
+        self.send: Callable[[Data], int] = sock.send
+        self.sendmsg: Callable[[Sequence[Data]], int] | None = sock.sendmsg
+
+    @property
+    def fd(self) -> int:
+        """File descriptor. Negative once it is closed."""
+        return self._fd
+
+    def attach(self, ready: Callable[[int], None], mask: int) -> None:
+        """See Transport."""
+        self._ready = ready
+        self.want(mask)
+
+    def want(self, mask: int) -> None:
+        """See Transport. With mask 0 the socket is not registered: epoll would report a reset again and again."""
+        if mask == self._mask or self._fd < 0:
+            return
+        if not self._mask:
+            self._reactor.register(self._fd, mask, self._ready)
+        elif mask:
+            self._reactor.modify(self._fd, mask)
+        else:
+            self._reactor.unregister(self._fd)
+        self._mask = mask
+
+    def wait_for(self, count: int) -> None:
+        """See Transport. Linux limits the count to the size of its buffers, and reports earlier if memory is short."""
+        if sys.platform == "linux":
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
+
+    def part(self) -> None:
+        """See Transport."""
+        self._socket.shutdown(socket.SHUT_WR)
+
+    def drop(self) -> bool:
+        """See Transport. One receive: remaining bytes are reported again."""
+        try:
+            return not self.recv_into(self._reactor.buffer)
+        except BlockingIOError:
+            return False
+
+    def peek(self, buffer: memoryview) -> int:
+        """Copy the first received bytes without consuming them, and return how many. Raises as `recv_into`."""
+        return self._socket.recv_into(buffer, 0, socket.MSG_PEEK)
+
+    def close(self) -> None:
+        """See Transport. Drops the callback, which refers to the owner: closed connections leave no cycle."""
+        if self._fd >= 0:
+            self.want(0)
+            self._fd = -1
+            self._reactor.close(self._socket)
+            self._ready = _ignore
+
+
+def _ignore(_mask: int) -> None:
+    """Replace the callback of a closed socket."""
+
+
+class TlsTransport:
+    """TLS over a socket, through memory buffers. The owner sees only clear text.
+
+    As client it performs the handshake by itself. As server it is driven by `handshakes.Handshakes` until then.
+    """
+
+    sendmsg = None
+
+    __slots__ = (
+        "_ahead",
+        "_alarm",
+        "_closed",
+        "_continues",
+        "_ended",
+        "_held",
+        "_incoming",
+        "_incoming_peak",
+        "_mask",
+        "_memory",
+        "_more",
+        "_object",
+        "_outgoing",
+        "_outgoing_peak",
+        "_parted",
+        "_plain",
+        "_queued",
+        "_reactor",
+        "_ready",
+        "_shaken",
+        "_starts",
+        "_unsent",
+    )
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        sock: socket.socket | PlainTransport,
+        context: ssl.SSLContext,
+        *,
+        server_side: bool,
+        server_hostname: str | None,
+        handshake_timeout_s: float | None,
+        memory: TlsMemory = _UNLIMITED,
+    ) -> None:
+        """`handshake_timeout_s` is None if the caller checks the time. `memory` is the account for this connection."""
+        self._reactor = reactor
+        self._plain = sock if isinstance(sock, PlainTransport) else PlainTransport(reactor, sock)
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._object = context.wrap_bio(
+            self._incoming, self._outgoing, server_side=server_side, server_hostname=server_hostname
+        )
+        self._memory = memory
+        self._held = HANDSHAKE_BYTES
+        self._incoming_peak = self._outgoing_peak = 0
+        """Maximum bytes in the memory buffers since the handshake."""
+        memory.used += HANDSHAKE_BYTES
+        self._mask = 0
+        self._unsent = b""
+        self._ahead = 0
+        self._ended = False
+        self._shaken = False
+        self._parted = False
+        self._closed = False
+        self._queued = False
+        """True while a handshake step waits for a later loop iteration."""
+        self._continues = False
+        """True while received records wait for a later loop iteration. The socket is not read then."""
+        self._more = True
+        """True unless the last `recv_into` decrypted all whole records. The kernel reports only later bytes."""
+        self._starts = not server_side
+        self._alarm: ReactorTimer | None = None
+        if handshake_timeout_s is not None:
+            self._alarm = reactor.call_at(reactor.now() + handshake_timeout_s, self._too_slow)
+
+    def describe(self) -> dict[str, object]:
+        """Return the owner's description."""
+        describe = getattr(getattr(getattr(self, "_ready", None), "__self__", None), "describe", dict)
+        return dict(describe())
+
+    def attach(self, ready: Callable[[int], None], mask: int) -> None:
+        """See Transport. The first call starts a client's handshake."""
+        self._ready = ready
+        self._mask = mask
+        self._plain.attach(self._on_event, READ)
+        if self._shaken:
+            self._watch()
+        elif self._starts:
+            self._queue()
+
+    def want(self, mask: int) -> None:
+        """See Transport."""
+        resumes = mask & READ and not self._mask & READ
+        self._mask = mask
+        self._watch()
+        if resumes and self._shaken and (self._object.pending() or self._incoming.pending):
+            self._reactor.call_soon(self, self._read_on)
+
+    def recv_into(self, buffer: memoryview) -> int:
+        """See Transport. At most RECORDS_PER_READ records."""
+        if not self._shaken:
+            raise BlockingIOError
+        filled = 0
+        fed = False
+        records = 0
+        self._more = True
+        while filled < len(buffer) and records < RECORDS_PER_READ:
+            try:
+                count = self._object.read(len(buffer) - filled, buffer[filled:])
+            except ssl.SSLWantReadError:
+                if self._ended or fed or not self._feed():
+                    self._more = False
+                    break
+                fed = True
+                continue
+            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+                self._ended = True
+                break
+            if not count:
+                self._ended = True
+                break
+            filled += int(count)
+            records += 1
+        self._push()
+        if filled or self._ended:
+            return filled
+        raise BlockingIOError
+
+    def send(self, data: Data) -> int:
+        """See Transport. After BlockingIOError the next call must begin with the same bytes."""
+        if not self._shaken:
+            raise BlockingIOError
+        if not self._ahead:
+            self._ahead = self._object.write(data[: self._memory.chunk_bytes])
+        if not self._push():
+            raise BlockingIOError
+        taken, self._ahead = self._ahead, 0
+        return taken
+
+    def wait_for(self, count: int) -> None:
+        """See Transport. Not supported, because the clear-text length is known only after decryption."""
+
+    def part(self) -> None:
+        """See Transport. Sends the TLS close notification if the kernel accepts it immediately."""
+        self._say_farewell()
+        self._parted = True
+        self._plain.part()
+
+    def drop(self) -> bool:
+        """See Transport. Ciphertext is not decrypted."""
+        return self._plain.drop()
+
+    def close(self) -> None:
+        """See Transport. Sends the TLS close notification if the kernel accepts it immediately."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        self._say_farewell()
+        self._plain.close()
+        self._reactor.call_soon(self, self._forget)
+
+    def proceed(self) -> None:
+        """Continue a server's handshake with what was received.
+
+        Raises:
+            OSError, RemoteProtocolError: the handshake cannot succeed.
+        """
+        self._feed()
+        self._proceed()
+
+    @property
+    def waits_for_peer(self) -> bool:
+        """False while a handshake step waits for a later loop iteration here."""
+        return not self._queued
+
+    def failed(self, error: Exception) -> None:
+        """Let the owner of the connection end it, because a callback raised."""
+        owner = getattr(self._ready, "__self__", None)
+        if owner is not None:
+            owner.failed(error)
+
+    def _forget(self) -> None:
+        """Drop OpenSSL's objects and the callback, at the end of the loop iteration: until then it may still raise.
+
+        A closed connection leaves no reference cycle and no TLS buffers to the garbage collector.
+        """
+        self._hold(-self._held)
+        del self._object, self._incoming, self._outgoing
+        self._ready, self._unsent = _ignore, b""
+
+    def _say_farewell(self) -> None:
+        if self._shaken and not self._unsent and not self._ahead:
+            with suppress(OSError, ValueError):  # the peer's own close notification is not awaited
+                self._object.unwrap()
+            with suppress(OSError):  # the peer has gone
+                self._push()
+        self._shaken = False
+
+    def _on_event(self, mask: int) -> None:
+        if self._parted:
+            self._ready(mask)
+            return
+        if not self._shaken:
+            self._handshake(mask)
+            return
+        if mask & WRITE and self._unsent and not self._ahead:
+            self._push()  # only TLS's own messages were waiting
+            self._watch()
+        wanted = mask & (self._mask | ERROR | HANGUP)
+        if wanted:
+            self._ready(wanted)
+        self._read_on()
+
+    def _read_on(self) -> None:
+        """Plan another read if OpenSSL holds whole records, which the kernel does not report again.
+
+        The connections alternate with one `recv_into` each: a client may have sent thousands of records of one byte.
+        """
+        if self._continues or not (self._shaken and self._more and self._mask & READ):
+            return
+        if self._object.pending() or self._incoming.pending:
+            self._continues = True
+            self._watch()
+            self._reactor.call_in_turn(self, self._continue)
+
+    def _continue(self) -> None:
+        self._continues = False
+        if self._closed:
+            return
+        if self._shaken and self._mask & READ:
+            before = (self._object.pending(), self._incoming.pending)
+            self._ready(READ)
+            if self._shaken and before != (self._object.pending(), self._incoming.pending):
+                self._read_on()
+        if not self._continues:
+            self._watch()
+
+    def _handshake(self, mask: int) -> None:
+        if self._queued and not mask & ERROR:  # the peer sent its last bytes, which wait for a later iteration
+            self._plain.want(0)
+        elif mask & READ:
+            self._feed()
+            if self._ended and not self._incoming.pending:
+                raise ConnectionResetError(LEFT_IN_HANDSHAKE)
+            self._queue()
+        elif mask & (ERROR | HANGUP | PEER_LEFT):
+            raise ConnectionResetError(LEFT_IN_HANDSHAKE)
+        else:
+            self._proceed()
+
+    def _queue(self) -> None:
+        """Run the next handshake step in a later loop iteration, because it takes up to a millisecond.
+
+        Meanwhile only a reset ends the handshake.
+        """
+        self._queued = True
+        self._plain.want(PEER_LEFT)
+        self._reactor.call_in_turn(self, self._proceed)
+
+    def _proceed(self) -> None:
+        self._queued = False
+        if self._shaken or self._closed:
+            return
+        try:
+            self._object.do_handshake()
+        except ssl.SSLWantReadError:
+            if self._ended:
+                raise ConnectionResetError(LEFT_IN_HANDSHAKE) from None
+            self._push()
+            self._watch()
+            return
+        except ssl.SSLError as error:
+            self._push_farewell()
+            raise RemoteProtocolError(f"TLS handshake failed: {error.reason or error}") from error
+        self._shaken = True
+        self._hold(ESTABLISHED_BYTES - HANDSHAKE_BYTES)
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._push()
+        self._watch()
+        if self._mask & WRITE:
+            self._ready(WRITE)
+        self._read_on()
+
+    def _feed(self) -> bool:
+        """Read ciphertext from the kernel. Returns False if there is none. Raises OSError if the peer reset."""
+        try:
+            most = self._memory.chunk_bytes if self._shaken else HANDSHAKE_FEED_BYTES
+            count = self._plain.recv_into(_CIPHERTEXT[:most])
+        except BlockingIOError:
+            return False
+        if count:
+            self._incoming.write(_CIPHERTEXT[:count])
+            if self._incoming.pending > self._incoming_peak and self._shaken:
+                self._hold(buffer_bytes(self._incoming.pending) - buffer_bytes(self._incoming_peak))
+                self._incoming_peak = self._incoming.pending
+        else:
+            self._ended = True
+            self._incoming.write_eof()
+        return True
+
+    def _push(self) -> bool:
+        """Write ciphertext to the kernel. Returns True if none is left."""
+        if self._outgoing.pending:
+            if self._outgoing.pending > self._outgoing_peak and self._shaken:
+                self._hold(buffer_bytes(self._outgoing.pending) - buffer_bytes(self._outgoing_peak))
+                self._outgoing_peak = self._outgoing.pending
+            self._unsent += self._outgoing.read()
+        if not self._unsent:
+            return True
+        with suppress(BlockingIOError):
+            self._unsent = self._unsent[self._plain.send(self._unsent) :]
+        if self._unsent:
+            self._watch()
+        return not self._unsent
+
+    def _hold(self, change: int) -> None:
+        self._held += change
+        self._memory.used += change
+
+    def _push_farewell(self) -> None:
+        with suppress(OSError):
+            self._push()  # the alert that contains the reason for the peer
+
+    def _watch(self) -> None:
+        mask = self._mask if self._shaken else PEER_LEFT if self._queued else READ
+        if self._continues:
+            mask = mask & ~READ or PEER_LEFT
+        self._plain.want(mask | WRITE if self._unsent else mask)
+
+    def _too_slow(self) -> None:
+        if not self._shaken:
+            self.failed(TimeoutError(TOO_SLOW))

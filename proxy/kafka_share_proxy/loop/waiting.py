@@ -1,0 +1,70 @@
+"""Waits with a deadline, on the reactor's own clock."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from kafka_share_proxy.loop.interfaces import Timers
+from kafka_share_proxy.loop.promise import Promise
+
+
+async def first_until(timers: Timers, deadline: float, *promises: Promise[Any]) -> None:
+    """Wait until any of the promises is settled or the deadline has passed. The promises stay in progress."""
+    for promise in promises:
+        if promise.done:
+            return
+    over: Promise[None] = Promise()
+
+    def wake() -> None:
+        over.set(None)
+
+    timer = timers.call_at(deadline, wake)
+    try:
+        for promise in promises:
+            promise.on_settled(wake)
+        await over
+    finally:
+        timer.cancel()
+        for promise in promises:
+            promise.forget(wake)
+
+
+async def settled_within(timers: Timers, seconds: float, promise: Promise[Any]) -> bool:
+    """Wait until the promise is settled. Returns False if it takes longer."""
+    return await settled_by(timers, timers.now() + seconds, promise)
+
+
+async def settled_by(timers: Timers, deadline: float, promise: Promise[Any]) -> bool:
+    """Wait until the promise is settled. Returns False if it is not settled by the deadline."""
+    if not promise.done:
+        await first_until(timers, deadline, promise)
+    return promise.done
+
+
+class SlicedWork:
+    """Queue for long work in the loop that is cut into slices: one slice runs in each loop iteration."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Promise[None]] = deque()
+
+    def next(self, timers: Timers) -> Promise[None]:
+        """Return a promise that is settled in a later loop iteration, when this slice may run."""
+        mine: Promise[None] = Promise()
+        self._waiting.append(mine)
+        if len(self._waiting) == 1:
+            timers.call_at(timers.now(), lambda: self._run_first(timers))
+        return mine
+
+    def _run_first(self, timers: Timers) -> None:
+        try:
+            self._waiting[0].set(None)  # it is still the first entry: requests during this call queue up after it
+        finally:
+            self._waiting.popleft()
+            if self._waiting:
+                timers.call_at(timers.now(), lambda: self._run_first(timers))
+
+
+async def wait_until(timers: Timers, deadline: float) -> None:
+    """Wait until the deadline."""
+    await first_until(timers, deadline)

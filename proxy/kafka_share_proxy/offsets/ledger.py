@@ -1,0 +1,284 @@
+"""Done records of one partition, as one consumer knows them: delivered in order, done in any order.
+
+    ledger = OffsetLedger.from_committed(offset, metadata)  # as the broker returned them
+    if ledger.delivered(record.offset):                     # False: done before the restart, to be skipped
+        ...                                                 # process it, then
+        ledger.done(record.offset)
+    commit(ledger.mark, ledger.text())
+
+Each offset between two delivered records belongs to the later one: transaction markers and records removed by
+compaction are never delivered, and would block the committed offset for ever (offsets/README.md rule 13). In this
+module, `mark` is the offset to commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from kafka_share_proxy.offsets.commit_text import (
+    RANGES_MAX,
+    CommitText,
+    commit_text_version,
+    fit_commit_text,
+    parse_commit_text,
+)
+from kafka_share_proxy.offsets.ranges import OffsetRanges, OffsetSpan
+
+OUTSTANDING_MAX = 100_000
+"""Default of the maximum number of records that are delivered and not done (about 20 MiB)."""
+BROKER_METADATA_MAX = 4096
+"""Maximum size of metadata that a broker accepts by default (offset.metadata.max.bytes), in characters."""
+
+
+class LedgerSnapshot(NamedTuple):
+    """State of a ledger at one moment."""
+
+    mark: int | None
+    """Offset to commit: everything below is done. None if nothing was committed or delivered."""
+    ranges: tuple[OffsetSpan, ...]
+    """Done ranges above `mark`, half open, ascending."""
+
+
+class OffsetLedger:
+    """Delivered and done records of one partition. Not thread-safe (offsets/README.md rule 16)."""
+
+    def __init__(
+        self,
+        mark: int | None = None,
+        ranges: Iterable[tuple[int, int]] = (),
+        *,
+        outstanding_max: int = OUTSTANDING_MAX,
+    ) -> None:
+        """Begin at the committed state of the group.
+
+        Args:
+            mark: the committed offset. None if nothing is committed: then the ledger begins at the first record.
+            ranges: done ranges above `mark`, half open, in any order.
+            outstanding_max: maximum number of records that are delivered and not done.
+
+        Raises ValueError for a negative mark or an invalid range.
+        """
+        if mark is not None and mark < 0:
+            raise ValueError(f"mark {mark} is negative: give None where nothing is committed")
+        self._done = OffsetRanges(ranges)
+        self._outstanding: dict[int, int] = {}
+        """Offset of each record that is delivered and not done -> first offset that belongs to it."""
+        self._outstanding_max = outstanding_max
+        self._mark = mark if mark is None else self._done.absorb(mark)[0]
+        self._main = LedgerFlow(self, self._mark)
+        self.catch_up: tuple[OffsetSpan, ...] = ()
+        """Ranges that a second flow is reading. The text contains them (`pr`)."""
+        self.user_text: str | None = None
+        """The user's own metadata. The text contains it (`u`)."""
+
+    @classmethod
+    def from_committed(
+        cls,
+        offset: int | None,
+        metadata: str | None,
+        *,
+        ranges_max: int = RANGES_MAX,
+        outstanding_max: int = OUTSTANDING_MAX,
+    ) -> OffsetLedger:
+        """Begin with the result of `committed()` of a client.
+
+        Args:
+            offset: the committed offset; None or negative if nothing is committed, as clients return it.
+            metadata: a text of ranges. Any other text is kept as the user's own.
+            ranges_max: maximum number of ranges in the text.
+            outstanding_max: maximum number of records that are delivered and not done.
+
+        Raises CommitTextError for an invalid text of ranges.
+        """
+        mark = None if offset is None or offset < 0 else offset
+        if commit_text_version(metadata) is None:
+            ledger = cls(mark, outstanding_max=outstanding_max)
+            ledger.user_text = metadata or None
+            return ledger
+        text = parse_commit_text(metadata or "", ranges_max)
+        ledger = cls(mark, text.ranges, outstanding_max=outstanding_max)
+        ledger.catch_up, ledger.user_text = text.catch_up, text.user_text
+        return ledger
+
+    # Deliveries and completions
+
+    def delivered(self, offset: int) -> bool:
+        """Add the next delivered record. Return True if it must be processed, False if it was done before.
+
+        All offsets since the previous record belong to this one, and are done with it. Raises ValueError, without any
+        change, if this offset or a later one was delivered already, or if too many records are not done yet.
+        """
+        return self._main.delivered(offset)
+
+    def position_moved(self, to: int) -> None:
+        """Set the position of the consumer: no record before this offset will be delivered any longer.
+
+        Offsets since the last record are done immediately, for example markers at the end of the log. Call this with
+        the client's position after all records of a poll were added. Raises ValueError if the position decreased.
+        """
+        self._main.position_moved(to)
+
+    def done(self, offset: int) -> None:
+        """Report a delivered record as done, in any order. Raises ValueError if it was not delivered or is done."""
+        begin = self._outstanding.pop(offset, None)
+        if begin is None:
+            why = "is done already" if self.is_done(offset) else "was not delivered"
+            raise ValueError(f"offset {offset} {why}: say done once for each record that was delivered")
+        self._finish(begin, offset + 1)
+
+    def jump(self, to: int) -> tuple[OffsetSpan, ...]:
+        """Continue delivering at a later offset, and leave earlier offsets that are not done to other flows (KIP-333).
+
+        Returns the ranges that are left. Call `flow` for each: the committed offset waits for it. Raises ValueError if
+        nothing is committed, because the ranges are then unknown, or if the position is beyond this offset already.
+        """
+        position = self._main.position
+        if position is None or to < position:
+            raise ValueError(f"offset {to} cannot be jumped to from position {position}: begin a new ledger")
+        self._main.position = to
+        return tuple(self._done.gaps(max(position, self._mark or 0), to))
+
+    def flow(self, left: OffsetSpan) -> LedgerFlow:
+        """Return the flow of a range that `jump` has left.
+
+        Raises ValueError if the main flow has not passed the range.
+        """
+        if self._main.position is None or left.end > self._main.position:
+            raise ValueError(f"{left} is not behind the position {self._main.position}: jump first")
+        return LedgerFlow(self, left.start, left.end)
+
+    def _owned(self, offset: int, begin: int) -> bool:
+        """Add a delivered record that owns the offsets since `begin`. Return True if it must be processed."""
+        if self.is_done(offset):
+            self._finish(begin, offset + 1)
+            return False
+        if offset in self._outstanding:
+            raise ValueError(f"offset {offset} was delivered already, by another flow")
+        if self.full:
+            raise ValueError(
+                f"offset {offset} is one too many: {len(self._outstanding)} records are delivered and not done; "
+                "pause the partition until some are"
+            )
+        self._outstanding[offset] = begin
+        return True
+
+    def _begin_at(self, offset: int) -> None:
+        """Set the start of the group to this offset if nothing is committed."""
+        if self._mark is None:
+            self._mark = self._done.absorb(offset)[0]
+
+    def _after(self, position: int) -> int:
+        """Return the first offset from a position on that is not done."""
+        position = max(position, self._mark or 0)
+        found = self._done.range_at(position)
+        return found.end if found else position
+
+    def _finish(self, start: int, end: int) -> None:
+        """Add a range that is done. If it touches the offset to commit, it moves that instead of becoming a range."""
+        if self._mark is not None and start <= self._mark:
+            self._mark = self._done.absorb(max(end, self._mark))[0]
+        else:
+            self._done.merge(start, end)
+
+    # State
+
+    @property
+    def mark(self) -> int | None:
+        """Offset to commit: everything below is done. None if nothing was committed or delivered."""
+        return self._mark
+
+    @property
+    def position(self) -> int | None:
+        """Offset after the last delivered one. None before the first record if nothing is committed."""
+        return self._main.position
+
+    @property
+    def next_to_fetch(self) -> int | None:
+        """Offset of the next useful fetch: the position, or the end of the done range there."""
+        return self._main.next_to_fetch
+
+    @property
+    def outstanding(self) -> int:
+        """Number of records that are delivered and not done."""
+        return len(self._outstanding)
+
+    @property
+    def full(self) -> bool:
+        """True if no record may be delivered until another one is done."""
+        return len(self._outstanding) >= self._outstanding_max
+
+    def is_done(self, offset: int) -> bool:
+        """Return True if an offset is done, or belongs to a record that is done."""
+        return (self._mark is not None and offset < self._mark) or offset in self._done
+
+    def snapshot(self) -> LedgerSnapshot:
+        """Return the current offset to commit and the done ranges above it."""
+        return LedgerSnapshot(self._mark, tuple(self._done))
+
+    def text(self, characters_max: int | None = None) -> str:
+        """Return the metadata to commit along with `mark`.
+
+        Args:
+            characters_max: `BROKER_METADATA_MAX` if brokers store the text directly. The widest ranges that fit are
+                written. Records of the others are delivered again after a restart. None for all ranges.
+
+        Raises ValueError if even a text without ranges is too long.
+        """
+        text = CommitText(self._done, self.catch_up, self.user_text)
+        return str(text) if characters_max is None else fit_commit_text(text, characters_max)[0]
+
+
+class LedgerFlow:
+    """Records of one ledger that are delivered in ascending order, up to an end. Returned by `OffsetLedger.flow`."""
+
+    def __init__(self, ledger: OffsetLedger, position: int | None, end: int | None = None) -> None:
+        """Prepare a flow. Only the ledger calls this. `end` is None for the main flow."""
+        self._ledger = ledger
+        self.position = position
+        """Next offset to be delivered. All earlier ones are delivered, done, or can never be delivered."""
+        self.end = end
+        """End of the range of this flow."""
+
+    def delivered(self, offset: int) -> bool:
+        """Add a record as `OffsetLedger.delivered` does. Raises ValueError for an offset beyond the end as well."""
+        begin = offset if self.position is None else self.position
+        if offset < begin or offset < 0:
+            raise ValueError(
+                f"offset {offset} was delivered after the position came to {begin}: "
+                "offsets ascend; after a seek backwards begin a new ledger"
+            )
+        if self.end is not None and offset >= self.end:
+            raise ValueError(f"offset {offset} is behind the end of this flow, {self.end}: the main flow has it")
+        wanted = self._ledger._owned(offset, begin)
+        self.position = offset + 1
+        self._ledger._begin_at(offset)
+        return wanted
+
+    def position_moved(self, to: int) -> None:
+        """Set the position as `OffsetLedger.position_moved` does, limited to the end of the flow."""
+        if to < (self.position or 0):
+            raise ValueError(
+                f"offset {to} is before the position {self.position or 0}: after a seek begin a new ledger"
+            )
+        to = to if self.end is None else min(to, self.end)
+        begin, self.position = self.position, to
+        self._ledger._begin_at(to)
+        if begin is not None and to > begin:
+            self._ledger._finish(begin, to)
+
+    @property
+    def next_to_fetch(self) -> int | None:
+        """Offset of the next useful fetch: the position, or the end of the done range there.
+
+        None at the end of the flow.
+        """
+        if self.position is None or self.finished:
+            return None
+        found = self._ledger._after(self.position)
+        return found if self.end is None or found < self.end else None
+
+    @property
+    def finished(self) -> bool:
+        """True if everything up to the end was delivered. It may not be done yet."""
+        return self.end is not None and self.position is not None and self._ledger._after(self.position) >= self.end

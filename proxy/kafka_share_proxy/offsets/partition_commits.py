@@ -1,0 +1,79 @@
+"""Effect of a commit on one partition of a group: committed offset, stored ranges, and obsolete ranges.
+
+In the code, `mark` is Kafka's committed offset, the next one to read: everything below it is done. The ranges above it
+are done as well (offsets/README.md rule 2). These functions change nothing: the caller commits the offset, stores the
+change, and then applies it (`OffsetRanges.apply`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from kafka_share_proxy.offsets.ranges import OffsetRanges, RangeChange
+
+
+class CommitOutcome(NamedTuple):
+    """Result of a commit."""
+
+    mark: int | None
+    """Offset to commit. None if nothing was committed yet and the commit has no offset to begin at."""
+    change: RangeChange
+    """Ranges to put and tombstones to write, in one append, after the offset is committed."""
+
+    @property
+    def must_be_stored(self) -> bool:
+        """True if ranges change.
+
+        The committed offset may move without that, and a commit without news changes neither.
+        """
+        return bool(self.change)
+
+
+def after_individual_commit(
+    mark: int | None, ranges: OffsetRanges, offset: int | None, done: Iterable[tuple[int, int]]
+) -> CommitOutcome:
+    """Return the result of a commit in which a member reports done ranges.
+
+    Args:
+        mark: the committed offset, None for nothing. It never decreases here (offsets/README.md rule 5).
+        ranges: the stored ranges, which are not modified.
+        offset: the offset that the member commits as the next to read, or None.
+        done: half-open ranges, in any order.
+
+    Raises ValueError for a negative offset or an invalid range.
+    """
+    merged = ranges.merging(done)
+    _check(offset)
+    begin = offset if mark is None or (offset is not None and offset > mark) else mark
+    if begin is None:
+        return CommitOutcome(None, merged)
+    moved, below = ranges.absorbing(begin)
+    for put in merged.put:  # ascending, and only one of them can touch the committed offset
+        if put.start > begin:
+            break
+        moved = max(moved, put.end) if put.end >= begin else moved
+    if moved == begin and not below and (not merged.put or merged.put[0].start > begin):
+        return CommitOutcome(moved, merged)  # all ranges are above the committed offset, as in most commits
+    below = ranges.absorbing(moved)[1]
+    above = [put for put in merged.put if put.start > moved]
+    gone = [span for span in merged.removed if span.start > moved]
+    return CommitOutcome(moved, RangeChange(tuple(above), (*below, *gone)))
+
+
+def after_plain_commit(mark: int | None, ranges: OffsetRanges, offset: int) -> CommitOutcome:
+    """Return the result of a commit of an offset without ranges by a member, or of a reset by a tool.
+
+    Forward, the committed offset moves over a range that it touches. Backward, all ranges are removed, because the
+    caller wants to read again (offsets/README.md rule 6). Raises ValueError for a negative offset.
+    """
+    _check(offset)
+    if mark is not None and offset < mark:
+        return CommitOutcome(offset, RangeChange((), tuple(ranges)))
+    moved, below = ranges.absorbing(offset)
+    return CommitOutcome(moved, RangeChange((), below))
+
+
+def _check(offset: int | None) -> None:
+    if offset is not None and offset < 0:
+        raise ValueError(f"{offset} cannot be committed: offsets begin at 0")

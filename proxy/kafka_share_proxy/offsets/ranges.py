@@ -1,0 +1,365 @@
+"""Set of offsets of one partition, stored as ranges, with merging, gaps, and absorption by the committed offset.
+
+Ranges are half open in memory, `[start, end)`, and written `first-last` for people and other programs
+(offsets/README.md rule 1). No two ranges of a set overlap or touch, so both their starts and their ends ascend. They
+are stored in two arrays of int64, 16 bytes for each range. In this module, `mark` is the committed offset.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from operator import lt
+from typing import NamedTuple
+
+OFFSET_MAX = 2**63 - 2
+"""Largest offset that a range may contain: its end must be an int64 as well."""
+REBUILD_FROM = 64
+"""Number of changed ranges from which the arrays are rebuilt: each insertion moves all later elements."""
+
+
+class OffsetSpan(NamedTuple):
+    """A range: the offsets from `start` to before `end`."""
+
+    start: int
+    end: int
+
+    @property
+    def last(self) -> int:
+        """Last offset in the range."""
+        return self.end - 1
+
+    def __str__(self) -> str:
+        return f"{self.start}-{self.end - 1}"
+
+
+class RangeChange(NamedTuple):
+    """Change of stored ranges, for a topic with a record for each range: puts and tombstones."""
+
+    put: tuple[OffsetSpan, ...] = ()
+    """Ranges that the set contains afterwards and did not contain before, ascending."""
+    removed: tuple[OffsetSpan, ...] = ()
+    """Ranges that the set contained before and does not contain afterwards, ascending."""
+
+    def __bool__(self) -> bool:
+        return bool(self.put or self.removed)
+
+
+NO_CHANGE = RangeChange()
+
+
+def checked(start: int, end: int) -> None:
+    """Raise ValueError unless `[start, end)` has at least one offset, and only valid ones."""
+    if not 0 <= start < end:
+        raise ValueError(f"[{start}, {end}) is no range of offsets: it must begin at 0 or later and hold an offset")
+    if end > OFFSET_MAX + 1:
+        raise ValueError(f"[{start}, {end}) is no range of offsets: the largest is {OFFSET_MAX}")
+
+
+def ascending(ranges: Iterable[tuple[int, int]]) -> list[OffsetSpan]:
+    """Return the same offsets, each once, as few ranges in order. Raises ValueError for an invalid range."""
+    found: list[OffsetSpan] = []
+    start = end = -1
+    for begin, stop in sorted(ranges):
+        checked(begin, stop)
+        if begin > end:
+            if start >= 0:
+                found.append(OffsetSpan(start, end))
+            start, end = begin, stop
+        elif stop > end:
+            end = stop
+    if start >= 0:
+        found.append(OffsetSpan(start, end))
+    return found
+
+
+class OffsetRanges:
+    """A set of offsets as ranges that neither overlap nor touch. Not thread-safe."""
+
+    __slots__ = ("_ends", "_starts")
+
+    def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
+        """Build the set from half-open ranges in any order. Raises ValueError for an invalid range."""
+        found = ascending(ranges)
+        self._starts = array("q", [start for start, _ in found])
+        self._ends = array("q", [end for _, end in found])
+
+    @classmethod
+    def from_bounds(cls, starts: Sequence[int], ends: Sequence[int]) -> OffsetRanges:
+        """Return the set of starts and their ends, in any order; fast if they ascend.
+
+        Raises ValueError for an invalid range.
+        """
+        in_order = starts and starts[0] >= 0 and ends[-1] <= OFFSET_MAX + 1
+        if not (in_order and all(map(lt, starts, ends)) and all(map(lt, ends, starts[1:]))):
+            return cls(zip(starts, ends, strict=True))
+        return _of_arrays(array("q", starts), array("q", ends))
+
+    @classmethod
+    def of_one(cls, start: int, end: int) -> OffsetRanges:
+        """Return the set of one range. Raises ValueError if it is invalid."""
+        checked(start, end)
+        return _of_arrays(array("q", (start,)), array("q", (end,)))
+
+    # Content
+
+    def __len__(self) -> int:
+        """Return the number of ranges."""
+        return len(self._starts)
+
+    def __iter__(self) -> Iterator[OffsetSpan]:
+        """Iterate over the ranges, ascending."""
+        return map(OffsetSpan, self._starts, self._ends)
+
+    def __contains__(self, offset: object) -> bool:
+        return isinstance(offset, int) and self.range_at(offset) is not None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OffsetRanges) and self._starts == other._starts and self._ends == other._ends
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        """Return inclusive ranges, as in `43-45,48-49`."""
+        return ",".join([f"{start}-{end - 1}" for start, end in zip(self._starts, self._ends, strict=True)])
+
+    def __repr__(self) -> str:
+        shown = str(OffsetRanges(list(self)[:10]))
+        return f"<OffsetRanges {shown}{',...' if len(self) > 10 else ''}>"
+
+    @property
+    def offsets(self) -> int:
+        """Number of offsets in the set."""
+        return sum(self._ends) - sum(self._starts)
+
+    @property
+    def start(self) -> int:
+        """Start of the first range; beyond all offsets if the set is empty."""
+        return self._starts[0] if self._starts else OFFSET_MAX + 1
+
+    @property
+    def end(self) -> int:
+        """End of the last range; 0 if the set is empty."""
+        return self._ends[-1] if self._ends else 0
+
+    def copy(self) -> OffsetRanges:
+        """Return another set with the same ranges."""
+        return _of_arrays(self._starts[:], self._ends[:])
+
+    def range_at(self, offset: int) -> OffsetSpan | None:
+        """Return the range that contains the offset, or None."""
+        at = bisect_right(self._starts, offset) - 1
+        return self._at(at) if at >= 0 and offset < self._ends[at] else None
+
+    def covers(self, start: int, end: int) -> bool:
+        """Return True if the set contains all of `[start, end)`."""
+        at = bisect_right(self._starts, start) - 1
+        return start >= end or (at >= 0 and end <= self._ends[at])
+
+    def gaps(self, start: int, end: int) -> Iterator[OffsetSpan]:
+        """Yield the parts of `[start, end)` that are not in the set, ascending."""
+        for at in range(bisect_right(self._ends, start), len(self._starts)):
+            if start >= end:
+                return
+            if start < self._starts[at]:
+                yield OffsetSpan(start, min(end, self._starts[at]))
+            start = self._ends[at]
+        if start < end:
+            yield OffsetSpan(start, end)
+
+    def _at(self, at: int) -> OffsetSpan:
+        return OffsetSpan(self._starts[at], self._ends[at])
+
+    def _between(self, low: int, high: int) -> tuple[OffsetSpan, ...]:
+        if high - low < 2:
+            return (self._at(low),) if high > low else ()
+        return tuple(map(OffsetSpan, self._starts[low:high], self._ends[low:high]))
+
+    # Merging
+
+    def merge(self, start: int, end: int) -> RangeChange:
+        """Merge one range.
+
+        The change is one put and the ranges that it replaces, or nothing if the set contained it.
+
+        Ranges that touch become one (offsets/README.md rule 3). Raises ValueError for an invalid range.
+        """
+        checked(start, end)
+        starts, ends = self._starts, self._ends
+        low, high, change = self._merging_one(start, end)
+        if not change.put:
+            return change
+        start, end = change.put[0]
+        if low == high:
+            starts.insert(low, start)
+            ends.insert(low, end)
+        else:
+            starts[low], ends[high - 1] = start, end
+            del starts[low + 1 : high], ends[low : high - 1]
+        return change
+
+    def count_merged(self, start: int, end: int) -> int:
+        """Return the number of ranges after merging one more."""
+        low, high = self._touched(start, end)
+        return len(self._starts) + 1 - (high - low)
+
+    def _touched(self, start: int, end: int) -> tuple[int, int]:
+        """Return the indices [low, high) of the stored ranges that a range overlaps or touches."""
+        low = bisect_left(self._ends, start)
+        return low, bisect_right(self._starts, end, low)
+
+    def _merging_one(self, start: int, end: int) -> tuple[int, int, RangeChange]:
+        """Return the indices [low, high) of the stored ranges that one range replaces, and the change."""
+        starts, ends = self._starts, self._ends
+        low, high = self._touched(start, end)
+        if low == high:
+            return low, high, RangeChange((OffsetSpan(start, end),))
+        first, last = starts[low], ends[high - 1]
+        if high - low == 1 and first <= start and end <= last:
+            return low, high, NO_CHANGE
+        put = OffsetSpan(min(start, first), max(end, last))
+        return low, high, RangeChange((put,), self._between(low, high))
+
+    def merge_all(self, ranges: Iterable[tuple[int, int]]) -> RangeChange:
+        """Merge several ranges, in any order, and return the total change."""
+        change = self.merging(ranges)
+        self.apply(change)
+        return change
+
+    def merging(self, ranges: Iterable[tuple[int, int]]) -> RangeChange:
+        """Return the change that `merge_all` would make, without making it."""
+        if isinstance(ranges, OffsetRanges) and len(ranges._starts) == 1:  # as in nearly all commits
+            return self._merging_one(ranges._starts[0], ranges._ends[0])[2]
+        starts, ends, count = self._starts, self._ends, len(self._starts)
+        made: list[tuple[int, int, int, int]] = []
+        low = high = 0  # the stored ranges from low to before high become part of [begin, stop)
+        begin = stop = -1
+        for start, end in ranges if isinstance(ranges, OffsetRanges) else ascending(ranges):
+            if start > stop:
+                made.append((begin, stop, low, high))
+                low = high if high < count and ends[high] >= start else bisect_left(ends, start, high)
+                high = low
+                begin = starts[low] if low < count and starts[low] < start else start
+                stop = end
+            elif end > stop:
+                stop = end
+            if high < count and starts[high] <= stop:
+                high = bisect_right(starts, stop, high)
+                stop = max(stop, ends[high - 1])
+        made.append((begin, stop, low, high))
+        return self._changed(made[1:])
+
+    def _changed(self, made: list[tuple[int, int, int, int]]) -> RangeChange:
+        """Return the change for merged ranges (begin, stop, low, high) that replace the stored ones at [low, high)."""
+        starts, ends = self._starts, self._ends
+        put: list[OffsetSpan] = []
+        removed: list[OffsetSpan] = []
+        for begin, stop, low, high in made:
+            if low == high:
+                put.append(OffsetSpan(begin, stop))
+            elif high - low > 1 or starts[low] != begin or ends[low] != stop:
+                put.append(OffsetSpan(begin, stop))
+                removed += map(OffsetSpan, starts[low:high], ends[low:high])
+        return RangeChange(tuple(put), tuple(removed))
+
+    def union(self, other: OffsetRanges) -> OffsetRanges:
+        """Return a new set with the offsets of both."""
+        both = self.copy()
+        both.merge_all(other)
+        return both
+
+    def apply(self, change: RangeChange) -> None:
+        """Apply a change that was computed for this set.
+
+        Raises ValueError if it does not match, or no longer matches.
+        """
+        if len(change.put) + len(change.removed) >= REBUILD_FROM:
+            self._rebuild(change)
+            return
+        if len(change.put) == len(change.removed) == 1 and _holds(change.put[0], change.removed[0]):
+            at = self._place_of(change.removed[0])  # one range became longer, as most do
+            self._starts[at], self._ends[at] = change.put[0]
+            return
+        for at in reversed([self._place_of(gone) for gone in change.removed]):
+            del self._starts[at], self._ends[at]
+        for put in change.put:
+            at = bisect_left(self._starts, put.start)
+            self._starts.insert(at, put.start)
+            self._ends.insert(at, put.end)
+
+    def _place_of(self, gone: OffsetSpan) -> int:
+        at = bisect_left(self._starts, gone.start)
+        if at == len(self._starts) or self._starts[at] != gone.start or self._ends[at] != gone.end:
+            raise _does_not_fit(gone)
+        return at
+
+    def _rebuild(self, change: RangeChange) -> None:
+        """Apply a large change. Starts and ends can be sorted separately, because ranges do not overlap."""
+        starts, ends = set(self._starts), set(self._ends)
+        for gone in change.removed:
+            if gone.start not in starts or gone.end not in ends:
+                raise _does_not_fit(gone)
+        starts.difference_update([gone.start for gone in change.removed])
+        ends.difference_update([gone.end for gone in change.removed])
+        self._starts = array("q", sorted(starts.union([put.start for put in change.put])))
+        self._ends = array("q", sorted(ends.union([put.end for put in change.put])))
+
+    # The committed offset
+
+    def absorbing(self, mark: int) -> tuple[int, tuple[OffsetSpan, ...]]:
+        """Return the committed offset after it moves over the range that touches it, and the ranges below it then.
+
+        The committed offset is the next one to read. A range that begins there, or contains it, moves it to its end.
+        """
+        at = bisect_right(self._starts, mark)
+        if at and self._ends[at - 1] >= mark:
+            mark = self._ends[at - 1]
+        return mark, self._between(0, at)
+
+    def absorb(self, mark: int) -> tuple[int, tuple[OffsetSpan, ...]]:
+        """Return the same as `absorbing`, and remove these ranges."""
+        mark, gone = self.absorbing(mark)
+        self._drop_first(len(gone))
+        return mark, gone
+
+    def drop_below(self, mark: int) -> tuple[OffsetSpan, ...]:
+        """Remove the ranges that end at the committed offset or before. One that extends beyond it stays whole."""
+        gone = self._between(0, bisect_right(self._ends, mark))
+        self._drop_first(len(gone))
+        return gone
+
+    def clear(self) -> tuple[OffsetSpan, ...]:
+        """Remove all ranges."""
+        gone = tuple(self)
+        self._drop_first(len(gone))
+        return gone
+
+    def _drop_first(self, count: int) -> None:
+        del self._starts[:count], self._ends[:count]
+
+
+def _holds(whole: OffsetSpan, part: OffsetSpan) -> bool:
+    return whole.start <= part.start and part.end <= whole.end
+
+
+def _does_not_fit(gone: OffsetSpan) -> ValueError:
+    return ValueError(f"{gone} is not one of the ranges: the change was worked out for other ones")
+
+
+def _of_arrays(starts: array[int], ends: array[int]) -> OffsetRanges:
+    """Return the set of arrays that ascend and do not touch. They are not copied."""
+    made = OffsetRanges.__new__(OffsetRanges)
+    made._starts, made._ends = starts, ends
+    return made
+
+
+def loaded(stored: Iterable[tuple[int, int]]) -> tuple[OffsetRanges, RangeChange]:
+    """Return the set of stored ranges, in any order, and the change to write if it differs from them.
+
+    The change is empty unless stored ranges overlap or touch. Those become one, as in a merge.
+    """
+    found = [OffsetSpan(*each) for each in stored]
+    ranges = OffsetRanges(found)
+    wanted, had = set(ranges), set(found)
+    return ranges, RangeChange(tuple(sorted(wanted - had)), tuple(sorted(had - wanted)))

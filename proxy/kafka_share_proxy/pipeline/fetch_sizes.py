@@ -1,0 +1,35 @@
+"""Sizes of Fetch requests, chosen so that few bytes arrive beyond the planned offsets (pipeline/README.md rule 10)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+UNKNOWN_BYTES, OFFSET_BYTES = 64 << 10, 1 << 10
+"""Bytes to request before the density of a split is known: at least UNKNOWN_BYTES, and OFFSET_BYTES per offset."""
+BATCH_BYTES, MARGIN = 4 << 10, 1.02
+"""Added to the expected bytes once the density is known: a batch and two per cent. A second Fetch costs more than
+these."""
+REMEMBERED_MAX = 1_000
+"""Maximum number of splits whose density is kept."""
+
+
+class FetchSizes:
+    """Bytes per offset, by split. The next micro-batch is about as dense as the last one."""
+
+    def __init__(self) -> None:
+        self._densities: dict[Hashable, float] = {}
+
+    def came(self, split: Hashable, offsets: int, size: int) -> None:
+        """Record that a response of `size` bytes covered about `offsets` offsets."""
+        if offsets <= 0:
+            return
+        if len(self._densities) >= REMEMBERED_MAX and split not in self._densities:
+            self._densities.clear()
+        self._densities[split] = size / offsets
+
+    def wanted(self, split: Hashable, offsets: int, most: int) -> int:
+        """Return the bytes to request for about `offsets` offsets, at most `most`."""
+        density = self._densities.get(split)
+        if density is None:
+            return min(most, max(UNKNOWN_BYTES, offsets * OFFSET_BYTES))
+        return min(most, BATCH_BYTES + int(offsets * density * MARGIN))

@@ -1,0 +1,216 @@
+"""Planner of key ranges: divides the space of key hashes so that the heaviest range is light.
+
+See pipeline/README.md rules 23 and 24.
+
+The planner is a pure function from weights of equal buckets to a plan. It searches the smallest feasible weight of the
+heaviest range. A limit is feasible if greedy cuts, each as late as the limit allows, need at most n ranges.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from math import ceil, sqrt
+from statistics import NormalDist
+from typing import Any
+
+from kafka_share_proxy.views.model import plans
+from kafka_share_proxy.views.model.names import SLOTS_MAX, SLOTS_MIN
+from kafka_share_proxy.wire.errors import ProxyError
+
+BUCKET_BITS = 16
+BUCKETS = 1 << BUCKET_BITS
+"""Number of buckets of the hash space. 2^12 buckets lose 0.2 % of the balance (measured)."""
+BUCKET_WIDTH = plans.HASH_SPACE // BUCKETS
+HOT_KEYS_MAX = 20
+"""Maximum number of hot keys in a plan."""
+CONFIDENCE = 0.95
+"""Probability with which the heaviest range is at most as heavy as promised."""
+FEW_SAMPLES = 0.1
+"""Relative excess of the bound over the estimate that means too few samples."""
+
+
+class NothingToPlan(ProxyError):
+    """There was no load, or the number of ranges is invalid."""
+
+
+@dataclass(frozen=True)
+class RangePlan:
+    """Ranges of about equal weight."""
+
+    starts: tuple[int, ...]
+    weights: tuple[float, ...]
+    """Share of the load of each range; the sum is 1."""
+    hottest_bucket: float
+    """Share of the heaviest bucket, which no plan can divide."""
+    hot_keys: tuple[tuple[str, float], ...] = field(default=())
+    """Keys that alone have more than a fair range, as text, with their shares."""
+    share_at_most: float | None = None
+    """Upper bound of the share of every range, with CONFIDENCE. None if the sampling error is unknown."""
+
+    @property
+    def heaviest_to_mean(self) -> float:
+        """Weight of the heaviest range, relative to the mean; 1 if all are equal."""
+        return max(self.weights) * len(self.weights)
+
+    @property
+    def at_most(self) -> float:
+        """Upper bound of the real `heaviest_to_mean`, with CONFIDENCE: the promise of the plan."""
+        count = len(self.weights)
+        return self.heaviest_to_mean if self.share_at_most is None else min(self.share_at_most * count, count)
+
+    @property
+    def samples_wanted(self) -> float:
+        """Factor by which the sample must grow to bring the bound close to the estimate; at most 1 if it is close
+        already.
+        """
+        return ((self.at_most / self.heaviest_to_mean - 1) / FEW_SAMPLES) ** 2
+
+    @property
+    def bound(self) -> float:
+        """Lower bound of `heaviest_to_mean` for any plan of these buckets."""
+        return max(1.0, self.hottest_bucket * len(self.weights))
+
+
+def make_plan(
+    weights: Mapping[int, float],
+    count: int,
+    buckets: int = BUCKETS,
+    variances: Mapping[int, float] | None = None,
+    unseen: float = 0.0,
+) -> RangePlan:
+    """Return the best plan for the weights of buckets.
+
+    Args:
+        weights: bucket -> weight in any unit, at least 0; missing buckets weigh nothing.
+        count: number of ranges.
+        buckets: number of buckets of the hash space, at least `count`; a range begins where a bucket does.
+        variances: bucket -> variance of its weight, for weights that were estimated from a sample.
+        unseen: share of the load without sampled keys; it may belong entirely to one range.
+
+    Raises:
+        NothingToPlan: no weight at all, or a number of ranges that views do not have.
+    """
+    if not SLOTS_MIN <= count <= SLOTS_MAX:
+        raise NothingToPlan(f"a plan has {SLOTS_MIN} to {SLOTS_MAX} ranges, not {count}")
+    listed = [float(weights.get(bucket, 0)) for bucket in range(buckets)]
+    total = sum(listed)
+    if total <= 0 or min(listed) < 0:
+        raise NothingToPlan("no load was seen: nothing says where to cut")
+    sums = [0.0, *accumulate(listed)]
+    ends = _cuts(sums, _lightest(sums, max(listed), count), count)
+    cuts = _spread([0, *ends], count, buckets)
+    shares = [(sums[end] - sums[start]) / total for start, end in zip(cuts, (*cuts[1:], buckets), strict=True)]
+    width = plans.HASH_SPACE // buckets
+    at_most = None
+    if variances is not None:
+        errors = [0.0, *accumulate(variances.get(bucket, 0) / total**2 for bucket in range(buckets))]
+        spread = [errors[end] - errors[start] for start, end in zip(cuts, (*cuts[1:], buckets), strict=True)]
+        at_most = _share_at_most(shares, spread) * (1 - unseen) + unseen
+    return RangePlan(tuple(cut * width for cut in cuts), tuple(shares), max(listed) / total, share_at_most=at_most)
+
+
+def _share_at_most(shares: Sequence[float], variances: Sequence[float]) -> float:
+    """Return the upper bound of the shares of all ranges together, with CONFIDENCE.
+
+    Each range has the upper limit of Wilson (1927) with its effective sample size (Kish, 1965; Brown, Cai and DasGupta,
+    2001), at a level that Bonferroni's inequality makes hold for all ranges at one time: the heaviest range of a plan
+    is one whose sample was low by chance.
+    """
+    total = sum(variances)
+    if total <= 0:
+        return max(shares)
+    z = NormalDist().inv_cdf(1 - (1 - CONFIDENCE) / len(shares))
+    return max(
+        upper_limit(share, share / variance if variance > 0 else 1 / total, z)
+        for share, variance in zip(shares, variances, strict=True)
+    )
+
+
+def upper_limit(share: float, size: float, z: float) -> float:
+    """Return Wilson's upper limit of a share.
+
+    Args:
+        share: share in the sample.
+        size: effective size of the sample.
+        z: quantile of the normal distribution.
+    """
+    share = min(share, 1.0)
+    spread = z * sqrt(share * (1 - share) / size + z * z / (4 * size * size))
+    return min((share + z * z / (2 * size) + spread) / (1 + z * z / size), 1.0)
+
+
+def _lightest(sums: Sequence[float], heaviest: float, count: int) -> float:
+    """Return the smallest feasible limit, to a ten-millionth of the whole."""
+    low, high = max(heaviest, sums[-1] / count), heaviest + sums[-1] / count
+    while high - low > sums[-1] * 1e-7:
+        middle = (low + high) / 2
+        if len(_cuts(sums, middle, count + 1)) < count:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _cuts(sums: Sequence[float], limit: float, most: int) -> list[int]:
+    """Return the starts of the ranges after the first, each as late as the limit allows, but at most `most` of them."""
+    cuts: list[int] = []
+    position = 0
+    while len(cuts) < most:
+        position = max(position + 1, bisect_right(sums, sums[position] + limit) - 1)
+        if position >= len(sums) - 1:
+            break
+        cuts.append(position)
+    return cuts
+
+
+def _spread(cuts: list[int], count: int, buckets: int) -> list[int]:
+    """Return exactly `count` ranges: if fewer were needed, the widest are halved."""
+    while len(cuts) < count:
+        widths = [end - start for start, end in zip(cuts, (*cuts[1:], buckets), strict=True)]
+        widest = max(range(len(cuts)), key=widths.__getitem__)
+        cuts.insert(widest + 1, cuts[widest] + widths[widest] // 2)
+    return cuts
+
+
+def balance_of(starts: Sequence[int], weights: Mapping[int, float]) -> float:
+    """Return the heaviest-to-mean ratio of other ranges.
+
+    A bucket that is cut counts to the range with its first hash.
+    """
+    shares = [0.0] * len(starts)
+    for bucket, weight in weights.items():
+        shares[bisect_right(starts, bucket * BUCKET_WIDTH) - 1] += weight
+    return max(shares) * len(starts) / sum(shares)
+
+
+def written(plan: RangePlan, topic: str, made_from: Mapping[str, Any]) -> str:
+    """Return the text of the plan file for `views plan`, after validating it.
+
+    Raises BadPlan, which is a planner bug.
+    """
+    ranges = [
+        [low, high, round(weight, 6)]
+        for low, high, weight in zip(plan.starts, (*plan.starts[1:], plans.HASH_SPACE), plan.weights, strict=True)
+    ]
+    document = {
+        "version": plans.VERSION,
+        "topic": topic,
+        "hash": plans.HASH,
+        "n": len(ranges),
+        "ranges": ranges,
+        "bound": {
+            "heaviest_to_mean": round(plan.heaviest_to_mean, 4),
+            "at_most": ceil(plan.at_most * 10_000) / 10_000,
+            "confidence": CONFIDENCE,
+            "hottest_bucket": round(plan.hottest_bucket, 6),
+            "hot_keys": [[key, round(share, 6)] for key, share in plan.hot_keys[:HOT_KEYS_MAX]],
+        },
+        "made_from": dict(made_from),
+    }
+    text = json.dumps(document, indent=1)
+    plans.read("file", text)
+    return text + "\n"

@@ -1,0 +1,243 @@
+"""Cache of chunks: record batches just read from brokers, kept for the clients that fetch them next.
+
+One upstream Fetch reads more than one client needs. The rest is kept here, as whole batches, byte for byte as the
+broker sent them. A chunk is the result of one Fetch for one partition. It belongs to one leader epoch and has an age
+limit. The oldest chunk is evicted when all together are too large. Features add their own data to a chunk, which is
+counted with it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Sequence, Sized
+from dataclasses import dataclass, field
+from math import inf
+from operator import attrgetter
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+_last_offset = attrgetter("last_offset")
+
+
+class BatchSpan(Protocol):
+    """Header fields of `wire.batches.Batch` that a cache needs."""
+
+    @property
+    def base_offset(self) -> int:
+        """Offset of the first record."""
+
+    @property
+    def last_offset(self) -> int:
+        """Last offset, also when its record was compacted away."""
+
+    @property
+    def leader_epoch(self) -> int:
+        """Epoch of the leader that appended it."""
+
+    @property
+    def position(self) -> int:
+        """Position of the batch in the bytes of its chunk."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+
+
+class ReadKey(NamedTuple):
+    """Partition and isolation level of a read. With read_committed, responses end at the last stable offset."""
+
+    topic_id: bytes
+    partition: int
+    read_committed: bool
+    holder: int = 0
+    """Id of the proxy that holds the bytes (`far_records`). 0 for this one."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Chunk:
+    """Whole batches of one partition from one Fetch response."""
+
+    key: ReadKey
+    fetch_offset: int
+    """First offset of the read. `batches` holds everything in the log from here to `next_offset`, holes included."""
+    batches: Sequence[BatchSpan]
+    """Batches in ascending order, at least one."""
+    records: Sized
+    """Bytes to which the batches' positions refer."""
+    leader_epoch: int
+    """Leader epoch in which the leader was queried."""
+    asked_epoch: int = -1
+    """LastFetchedEpoch of the request, or -1. The log before `fetch_offset` ends in this epoch."""
+    read_at: float
+    next_offset: int = field(init=False)
+    """Offset after the last batch."""
+
+    def __post_init__(self) -> None:
+        """Set `next_offset` from the last batch."""
+        self.next_offset = self.batches[-1].last_offset + 1
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of memory used by the records."""
+        return len(self.records)
+
+    def holds(self, offset: int) -> bool:
+        """Return True if the chunk contains what the log has from this offset on."""
+        return self.fetch_offset <= offset < self.next_offset
+
+    def index_of(self, offset: int) -> int:
+        """Return the index of the first batch that ends at or after the offset."""
+        return bisect_left(self.batches, offset, key=_last_offset)
+
+    def bytes_from(self, index: int) -> int:
+        """Return the bytes from that batch to the end."""
+        last = self.batches[-1]
+        return last.position + last.size - self.batches[index].position
+
+    def continues(self, offset: int, last_fetched_epoch: int) -> bool:
+        """Return True if a reader whose log ends in that epoch before `offset` can continue here.
+
+        This follows the broker's own check: epoch and offset together identify one history of a log (KIP-595). -1: the
+        reader does not send an epoch.
+        """
+        if last_fetched_epoch in (-1, self.leader_epoch):
+            return True
+        index = self.index_of(offset)
+        batch = self.batches[index]
+        before = batch if batch.base_offset < offset else self.batches[index - 1] if index else None
+        epoch = self.asked_epoch if before is None else before.leader_epoch
+        return last_fetched_epoch == epoch
+
+    def shrink(self) -> None:
+        """Release data that can be made again, because this chunk alone is larger than the cache limit."""
+
+    def dropped(self) -> None:
+        """Handle the eviction of the chunk from the cache."""
+
+
+C = TypeVar("C", bound=Chunk)
+
+
+@dataclass(frozen=True, slots=True)
+class CacheLimits:
+    """Limits of a cache."""
+
+    bytes: int
+    """Maximum bytes of all chunks together. A single chunk may be larger."""
+    age_s: float
+    """Age in seconds from which a chunk is read again, so that deleted records and topics do not stay available here.
+    """
+    chunks_per_partition: int
+    """Maximum number of chunks per partition and isolation level.
+
+    As many readers at different offsets of one log can be served from the cache.
+    """
+
+
+class ChunkCache(Generic[C]):
+    """Chunks by partition and isolation level, bounded in bytes and age. The oldest is evicted first."""
+
+    def __init__(self, limits: CacheLimits) -> None:
+        self.limits = limits
+        self.bytes = 0
+        self.hits = 0
+        self.misses = 0
+        self._chunks: dict[ReadKey, list[C]] = {}
+        self._oldest: OrderedDict[C, int] = OrderedDict()
+        """Bytes of each chunk as counted."""
+        self._holders: dict[int, None] = {0: None}
+
+    def add(self, chunk: C) -> None:
+        """Add a chunk just read. Evicts chunks of the partition that it covers, and the oldest beyond the limits."""
+        self.drop_aged(chunk.read_at)
+        for other in tuple(self._chunks.get(chunk.key, ())):
+            stale = other.leader_epoch != chunk.leader_epoch
+            if stale or (chunk.fetch_offset <= other.fetch_offset and other.next_offset <= chunk.next_offset):
+                self._drop(other)
+        kept = self._chunks.setdefault(chunk.key, [])
+        kept.append(chunk)
+        self._holders[chunk.key.holder] = None
+        self._oldest[chunk] = 0
+        if len(kept) > self.limits.chunks_per_partition:
+            self._drop(kept[0])
+        self.recount(chunk)
+
+    def recount(self, chunk: C) -> None:
+        """Update the memory count of a chunk, and evict the oldest chunks beyond the limit."""
+        if chunk not in self._oldest:
+            return
+        self._count(chunk)
+        while self.bytes > self.limits.bytes and len(self._oldest) > 1:
+            self._drop(next(iter(self._oldest)))
+        if self.bytes > self.limits.bytes and chunk in self._oldest:
+            chunk.shrink()
+            self._count(chunk)
+
+    def find(self, key: ReadKey, offset: int, leader_epoch: int, now: float, last_fetched_epoch: int = -1) -> C | None:
+        """Return the newest chunk, read under this leader epoch, from which a reader in that state can continue."""
+        for chunk in reversed(self._chunks.get(key, ())):
+            if chunk.leader_epoch != leader_epoch or now >= chunk.read_at + self.limits.age_s:
+                continue
+            if chunk.holds(offset) and (last_fetched_epoch == -1 or chunk.continues(offset, last_fetched_epoch)):
+                self.hits += 1
+                return chunk
+        self.misses += 1
+        return None
+
+    def find_anywhere(self, key: ReadKey, offset: int, leader_epoch: int, now: float) -> bool:
+        """Return True if any proxy holds the log's data from this offset on. Only clients of that proxy can use it."""
+        return any(
+            self.find(key if not holder else key._replace(holder=holder), offset, leader_epoch, now) is not None
+            for holder in self._holders
+        )
+
+    def newest(self, key: ReadKey, now: float) -> C | None:
+        """Return the chunk of a partition that was read last."""
+        kept = self._chunks.get(key)
+        return kept[-1] if kept and now < kept[-1].read_at + self.limits.age_s else None
+
+    def drop_holder(self, holder: int) -> None:
+        """Evict every chunk whose bytes are held by that proxy."""
+        self._holders.pop(holder, None)
+        for chunk in [chunk for chunk in self._oldest if chunk.key.holder == holder]:
+            self._drop(chunk)
+
+    def drop_below(self, key: ReadKey, offset: int) -> None:
+        """Evict chunks that are wholly below the offset."""
+        for chunk in tuple(self._chunks.get(key, ())):
+            if chunk.next_offset <= offset:
+                self._drop(chunk)
+
+    def drop_partition(self, topic_id: bytes, partition: int) -> None:
+        """Evict all chunks of a partition, because its leader or log start has changed, or it was deleted."""
+        for isolation in (False, True):
+            for holder in self._holders:
+                for chunk in tuple(self._chunks.get(ReadKey(topic_id, partition, isolation, holder), ())):
+                    self._drop(chunk)
+
+    def drop_aged(self, now: float) -> float:
+        """Evict chunks beyond their age. Returns when the next one is due, inf if none is left."""
+        while self._oldest:
+            due = next(iter(self._oldest)).read_at + self.limits.age_s
+            if now < due:
+                return due
+            self._drop(next(iter(self._oldest)))
+        return inf
+
+    @property
+    def chunks(self) -> int:
+        """Number of chunks."""
+        return len(self._oldest)
+
+    def _count(self, chunk: C) -> None:
+        size = chunk.bytes
+        self.bytes += size - self._oldest[chunk]
+        self._oldest[chunk] = size
+
+    def _drop(self, chunk: C) -> None:
+        self.bytes -= self._oldest.pop(chunk)
+        kept = self._chunks[chunk.key]
+        kept.remove(chunk)
+        if not kept:
+            del self._chunks[chunk.key]
+        chunk.dropped()

@@ -1,0 +1,160 @@
+"""Records that stay at the proxy that read them: the references of a group's owner, and the bytes at the edge.
+
+The edge proxy of a client sends the Fetch to the broker when the owner requests it. It keeps the received records
+(`HeldRecords`), and forwards the Fetch response with the batch headers and a name for the bytes in place of the
+records. For the owner this is a chunk of its cache like any other, except that its bytes are `FarRecords`: a slice of
+them is a reference, which the edge of the same client replaces by the bytes. A chunk serves only members connected to
+the edge that holds it. The edge releases bytes that the owner no longer refers to. If it had to release them earlier,
+the response cannot be sent, and the member's session ends.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from itertools import count
+from typing import TypeAlias
+
+from kafka_share_proxy.brokers.connection_slots import HasSlots, OptionalSlot
+from kafka_share_proxy.wire import messages, registry
+from kafka_share_proxy.wire.batches import BatchTable, split_complete
+from kafka_share_proxy.wire.primitives import Buffer
+
+VERSION = 0
+
+
+class FarSlice:
+    """Some whole batches that another proxy holds."""
+
+    __slots__ = ("_chunk", "_end", "_start")
+
+    def __init__(self, chunk: int, start: int, end: int) -> None:
+        self._chunk, self._start, self._end = chunk, start, end
+
+    def __len__(self) -> int:
+        return self._end - self._start
+
+    def reference(self) -> bytes:
+        """Return the reference to these bytes in a response."""
+        message = messages.PeerRecords(chunk=self._chunk, start=self._start, end=self._end)
+        return registry.codec_of(messages.PeerRecords, VERSION).encode(message)
+
+
+class FarRecords:
+    """Bytes of one chunk, held by another proxy."""
+
+    __slots__ = ("_chunk", "_forget", "_size")
+
+    def __init__(self, chunk: int, size: int, forget: Callable[[int], None]) -> None:
+        self._chunk, self._size, self._forget = chunk, size, forget
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, part: slice) -> FarSlice:
+        return FarSlice(self._chunk, part.start, part.stop)
+
+    def forget(self) -> None:
+        """Notify the holder that the bytes are no longer referred to."""
+        self._forget(self._chunk)
+
+
+Records = memoryview | FarRecords
+RecordsSlice = memoryview | bytes | FarSlice
+
+
+def on_the_wire(part: RecordsSlice) -> memoryview | bytes:
+    """Return the bytes or the reference for these records in a response."""
+    return part.reference() if isinstance(part, FarSlice) else part
+
+
+class Elsewhere:
+    """Data of a connection whose client is connected to another proxy, which keeps the records it reads."""
+
+    def __init__(self, holder: int, forget: Callable[[int], None]) -> None:
+        self.holder = holder
+        """Id of the link to that proxy. Never 0."""
+        self._forget = forget
+
+    def batches(self, data: Buffer, fetch_offset: int) -> tuple[BatchTable, FarRecords]:
+        """Decode the records field of the Fetch response; see `taken_in`."""
+        told = registry.codec_of(messages.PeerBatches, VERSION).decode(data)
+        batches = BatchTable(bytes(told.rows)).widened(fetch_offset)
+        return batches, FarRecords(told.chunk, batches[-1].end if batches else 0, self._forget)
+
+
+ELSEWHERE = OptionalSlot[Elsewhere]()
+"""Set for connections whose client is connected to another proxy."""
+
+
+def holder_of(connection: HasSlots) -> int:
+    """Return the id of the proxy that keeps the records read on this connection. 0 for this one."""
+    elsewhere = ELSEWHERE.of(connection)
+    return 0 if elsewhere is None else elsewhere.holder
+
+
+def taken_in(connection: HasSlots, data: Buffer, fetch_offset: int, copied_below: int) -> tuple[BatchTable, Records]:
+    """Return the whole batches in the records field of a Fetch response, and their bytes. Raises RemoteProtocolError.
+
+    `fetch_offset`: offset of the request (`batches.split_complete`). Fewer bytes than `copied_below` are copied, so
+    that they do not keep the whole response in memory.
+    """
+    elsewhere = ELSEWHERE.of(connection)
+    if elsewhere is not None and len(data):
+        return elsewhere.batches(data, fetch_offset)
+    batches, size = split_complete(memoryview(data), fetch_offset)
+    return batches, _by_itself(memoryview(data)[:size], copied_below)
+
+
+def _by_itself(data: memoryview, copied_below: int) -> memoryview:
+    return memoryview(bytes(data)) if len(data) < copied_below else data
+
+
+Seen: TypeAlias = "Callable[[messages.FetchResponse.FetchableTopicResponse, int, BatchTable, memoryview], None]"
+"""Function of topic, partition, its whole batches and their bytes."""
+
+
+class HeldRecords:
+    """Bytes of Fetch responses that owners refer to, kept at the edge. Bounded; the oldest are evicted first."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.bytes = 0
+        self._limit_bytes = limit_bytes
+        self._chunks: OrderedDict[int, memoryview] = OrderedDict()
+        self._names = count(1)
+
+    def hold(self, answer: messages.FetchResponse, copied_below: int, seen: Seen | None = None) -> None:
+        """Keep the records of a decoded Fetch response, and replace them by references in the response.
+
+        `copied_below` as in `taken_in`. `seen` is called with the bytes of each partition.
+        """
+        for topic in answer.responses or ():
+            for partition in topic.partitions or ():
+                if partition.records is not None and len(partition.records):
+                    data = memoryview(partition.records)
+                    batches, size = split_complete(data)
+                    if seen is not None and batches:
+                        seen(topic, partition.partition_index, batches, data)
+                    partition.records = self._hold(batches, data[:size], copied_below)
+
+    def _hold(self, batches: BatchTable, data: memoryview, copied_below: int) -> bytes:
+        if not batches:
+            return b""
+        name = next(self._names)
+        self._chunks[name] = kept = _by_itself(data, copied_below)
+        self.bytes += len(kept)
+        while self.bytes > self._limit_bytes and len(self._chunks) > 1:
+            self.bytes -= len(self._chunks.popitem(last=False)[1])
+        message = messages.PeerBatches(chunk=name, rows=batches.rows)
+        return registry.codec_of(messages.PeerBatches, VERSION).encode(message)
+
+    def records_of(self, reference: Buffer) -> memoryview | None:
+        """Return the bytes of a reference. None if they were released. Raises RemoteProtocolError."""
+        told = registry.codec_of(messages.PeerRecords, VERSION).decode(reference)
+        chunk = self._chunks.get(told.chunk)
+        return None if chunk is None else chunk[told.start : told.end]
+
+    def forget(self, names: Iterable[int]) -> None:
+        """Release chunks that are no longer referred to."""
+        for name in names:
+            self.bytes -= len(self._chunks.pop(name, b""))

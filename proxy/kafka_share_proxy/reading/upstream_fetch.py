@@ -1,0 +1,251 @@
+"""One Fetch on a client's own upstream connection: its request, and the processing of its response.
+
+The response is processed by a separate callback, not by the client request that caused it. That request may have got a
+response from the cache meanwhile, or its client may be gone. The result of each partition goes to the feature, then
+the waiters here continue (`done`), and only then are other readers notified. If the connection ends first, they are
+notified the same way and one of them reads again. Sessions of the Fetch protocol are not used (id 0, epoch -1),
+because partitions change with every request. Every partition has a leader epoch, so that a broker that is no longer
+the leader, or not yet, returns an error. From v11 on a follower would serve a consumer, so only the leader may be
+queried (`brokers.topic_leaders`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
+
+from kafka_share_proxy.brokers.connection_slots import OptionalSlot
+from kafka_share_proxy.brokers.interfaces import Connection
+from kafka_share_proxy.brokers.rights import Right, rights_of
+from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions
+from kafka_share_proxy.forwarding.services import Services
+from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.reading.chunk_cache import ReadKey
+from kafka_share_proxy.reading.far_records import Records, taken_in
+from kafka_share_proxy.wire import messages, registry
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.batches import BatchTable
+from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
+
+FETCH_VERSION_MAX = 17
+"""Highest version used. v18 adds nothing for a consumer."""
+FETCH_VERSION_WITH_IDS = 13
+"""First version that names topics by id (KIP-516)."""
+LAST_FETCHED_EPOCH_SINCE = 12
+
+SMALL_PART = 2
+"""A chunk smaller than 1/SMALL_PART of its response is copied, so that it does not keep the rest in memory."""
+
+PartitionAnswer: TypeAlias = "messages.FetchResponse.PartitionData"
+"""Partition entry of a Fetch response."""
+
+VIEW_IS_OLD = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+"""Error codes that show that the broker has newer data about a topic than `brokers.cluster_view`."""
+
+
+class PartitionRead(NamedTuple):
+    """Partition to be read."""
+
+    key: ReadKey
+    name: str
+    """Topic name. Empty if it is not known."""
+    offset: int
+    leader_epoch: int
+    """CurrentLeaderEpoch of the request."""
+    max_bytes: int
+    last_fetched_epoch: int = -1
+
+
+class AskedPartition(NamedTuple):
+    """Partition as a Fetch request lists it."""
+
+    topic: bytes | str
+    """Topic id, or name if the version uses names."""
+    entry: messages.FetchRequest.FetchPartition
+
+
+def fetch_version(versions: EffectiveVersions) -> int:
+    """Return the highest version of Fetch that every broker supports and that is of use here."""
+    return min(FETCH_VERSION_MAX, versions.upstream.get(ApiKey.FETCH, (0, FETCH_VERSION_WITH_IDS))[1])
+
+
+class UpstreamFetch(ABC):
+    """Fetch in flight. A connection has at most one of each subclass: `of(connection)`."""
+
+    _UNDER_WAY: ClassVar[OptionalSlot[Any]]
+    """Slot in which a connection stores it. Each subclass has its own."""
+
+    def __init_subclass__(cls) -> None:
+        """Create the slot of the subclass."""
+        super().__init_subclass__()
+        cls._UNDER_WAY = OptionalSlot()
+
+    def __init__(
+        self, connection: Connection, services: Services, reads: Sequence[PartitionRead], version: int | None = None
+    ) -> None:
+        """`version`: that of the client's request if its partitions are forwarded by name. `send` starts the Fetch."""
+        self.done: Promise[None] = Promise()
+        """Settled when the response was processed, or cannot arrive any longer."""
+        self.failure: ProxyError | None = None
+        """Error if the connection ended or the broker's response cannot be decoded. Otherwise None."""
+        self.error_code = 0
+        """Error code of the whole response."""
+        self.throttle_time_ms = 0
+        self._connection = connection
+        self._upstream = services
+        named = version is not None and version < FETCH_VERSION_WITH_IDS
+        self._version = version if named and version is not None else fetch_version(services.versions)
+        self._by_place = {(self._topic(read), read.key.partition): read for read in reads}
+
+    @classmethod
+    def of(cls, connection: Connection) -> Self | None:
+        """Return the Fetch in flight on this connection. None if there is none."""
+        return cls._UNDER_WAY.of(connection)
+
+    def asked(self) -> list[AskedPartition]:
+        """Return the partitions to be read, as the request lists them."""
+        with_epoch = self._version >= LAST_FETCHED_EPOCH_SINCE
+        entry = messages.FetchRequest.FetchPartition
+        return [
+            AskedPartition(
+                topic,
+                entry(
+                    partition=partition,
+                    current_leader_epoch=read.leader_epoch,
+                    fetch_offset=read.offset,
+                    last_fetched_epoch=read.last_fetched_epoch if with_epoch else -1,
+                    partition_max_bytes=read.max_bytes,
+                ),
+            )
+            for (topic, partition), read in self._by_place.items()
+        ]
+
+    def send(
+        self,
+        asked: Iterable[AskedPartition],
+        *,
+        wait_s: float,
+        min_bytes: int,
+        max_bytes: int,
+        read_committed: bool,
+        session_id: int = 0,
+    ) -> None:
+        """Send the Fetch for these partitions, in this order. `session_id`: session of the client to close with it."""
+        message = messages.FetchRequest
+        topics: dict[bytes | str, list[messages.FetchRequest.FetchPartition]] = {}
+        for topic, entry in asked:
+            topics.setdefault(topic, []).append(entry)
+        request = message(
+            max_wait_ms=max(round(wait_s * 1000), 0),
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            isolation_level=int(read_committed),
+            session_id=session_id,
+            session_epoch=-1,
+            topics=[_topic_entry(topic, each) for topic, each in topics.items()],
+        )
+        self._UNDER_WAY.put(self._connection, self)
+        try:
+            body = registry.request(ApiKey.FETCH, self._version).encode(request)
+            self._answer = self._connection.ask(ApiKey.FETCH, self._version, body)
+        except Exception:
+            self._over()  # otherwise other readers would wait for a request that was never sent
+            raise
+        self._answer.on_settled(self._arrived)
+
+    @property
+    def _by_id(self) -> bool:
+        return self._version >= FETCH_VERSION_WITH_IDS
+
+    def _topic(self, read: PartitionRead) -> bytes | str:
+        return read.key.topic_id if self._by_id else read.name
+
+    def _arrived(self) -> None:
+        try:
+            self._take_in(self._answer.result())
+        except ProxyError as failure:
+            self.failure = failure
+        finally:
+            self._over()
+
+    def _over(self) -> None:
+        """End the Fetch and notify its waiters, even after an error."""
+        if self._UNDER_WAY.of(self._connection) is self:
+            self._UNDER_WAY.forget(self._connection)
+        try:
+            self._taken_in()
+        finally:
+            self.done.set(None)  # the request that caused the Fetch continues first
+            self._ended()
+
+    def _take_in(self, answer: memoryview) -> None:
+        response = registry.codec_of(messages.FetchResponse, self._version).decode(answer)
+        self.throttle_time_ms = response.throttle_time_ms
+        self.error_code = response.error_code
+        for topic in response.responses:
+            name = bytes(topic.topic_id) if self._by_id else topic.topic
+            for partition in topic.partitions:
+                self._take_in_partition((name, partition.partition_index), partition, len(answer))
+
+    def _take_in_partition(self, place: tuple[bytes | str, int], partition: PartitionAnswer, answer_bytes: int) -> None:
+        read = self._by_place.get(place)
+        if read is None:
+            return
+        code, now = partition.error_code, self._upstream.timers.now()
+        rights = rights_of(self._connection)
+        if code != ErrorCode.NONE or partition.diverging_epoch.end_offset >= 0:
+            if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED and read.name:
+                rights.remember(Right.READ_TOPIC, read.name, False, now)
+            if code in VIEW_IS_OLD:
+                self._upstream.topology.mark_stale(read.name)
+            self._refused(read, partition)
+            return
+        if read.name:
+            rights.remember(Right.READ_TOPIC, read.name, True, now)
+        data = partition.records if partition.records is not None else b""
+        batches, records = taken_in(self._connection, data, read.offset, answer_bytes // SMALL_PART)
+        self._brought(read, partition, batches, records)
+
+    # To be implemented by the feature
+
+    @abstractmethod
+    def _refused(self, read: PartitionRead, partition: PartitionAnswer) -> None:
+        """Handle a FetchResponse.PartitionData with an error, or a diverging epoch."""
+
+    @abstractmethod
+    def _brought(
+        self,
+        read: PartitionRead,
+        partition: PartitionAnswer,
+        batches: BatchTable,
+        records: Records,
+    ) -> None:
+        """Handle a FetchResponse.PartitionData without error, and its whole batches (possibly empty)."""
+
+    @abstractmethod
+    def _taken_in(self) -> None:
+        """Handle the end of the processing, or of the connection (`failure`). The same data may be read again."""
+
+    @abstractmethod
+    def _ended(self) -> None:
+        """Notify other readers. The waiters of `done` have continued."""
+
+
+def _topic_entry(
+    topic: bytes | str, partitions: list[messages.FetchRequest.FetchPartition]
+) -> messages.FetchRequest.FetchTopic:
+    """Return the request entry of a topic, by id or by name."""
+    if isinstance(topic, bytes):
+        return messages.FetchRequest.FetchTopic(topic_id=topic, partitions=partitions)
+    return messages.FetchRequest.FetchTopic(topic=topic, partitions=partitions)

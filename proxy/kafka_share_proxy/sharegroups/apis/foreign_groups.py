@@ -1,0 +1,241 @@
+"""Requests of other group types for an id that is a share group here: an id has one type.
+
+Versions: all. The codes are those of Kafka 4.3.0 for a native share group (measured).
+
+Behaviour
+- JoinGroup: 23. ConsumerGroupHeartbeat, StreamsGroupHeartbeat: 69 "is not a ... group". Never sent upstream: a broker
+  that does not know the share group would create another group under its id.
+- OffsetCommit, TxnOffsetCommit: 69 per partition, but 3, 29, 30, 53 and the like if the broker returns them. The same
+  request is sent to the broker, but with a member id that cannot exist, so that nothing is written. TxnOffsetCommit
+  below v3 has no member id and would write. For it READ on the group is checked, and every partition gets 69. Ranges of
+  individual commits get 42 instead of 69 and a line in the log, so that no client believes that its metadata was lost
+  in transit.
+- OffsetDelete: 69. The request is sent to the broker without topics, which deletes nothing and shows whether DELETE is
+  allowed.
+- ConsumerGroupDescribe, StreamsGroupDescribe: 69 for the ids held here, the broker's own response for the rest.
+- Errors of a coordinator that moved, is loading or is down are forwarded (14, 15, 16): the client looks it up as usual.
+- Forwarded, since a broker's response for an unknown id is the same as for a share group: SyncGroup, Heartbeat,
+  LeaveGroup (25), OffsetFetch (0 with offset -1), AddOffsetsToTxn (0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol, TypeAlias, TypeVar
+
+from kafka_share_proxy.brokers.rights import PROBE_MEMBER, Right, ask_read_group, rights_of, tell_read_group
+from kafka_share_proxy.forwarding.ask_and_reply import ask_upstream, replied, reply
+from kafka_share_proxy.forwarding.commit_responses import CommitEntry, commit_response, refused
+from kafka_share_proxy.forwarding.declared_api import Away, DeclaredApi, Needs
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.sharegroups.apis import refusals
+from kafka_share_proxy.sharegroups.apis.held_groups import any_is_held, named_group_is_held, names_held
+from kafka_share_proxy.sharegroups.services import ShareHandler, ShareServices
+from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.messages import Message
+
+TXN_OFFSET_COMMIT_MEMBER_VERSION = 3
+"""Version from which TxnOffsetCommit contains a member id (KIP-447)."""
+JOIN_GROUP_NULL_PROTOCOL_VERSION = 7
+"""Version from which an error has a null protocol name. Earlier versions have an empty one."""
+
+NOT_A_MEMBER = frozenset(
+    {
+        ErrorCode.NONE,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.STALE_MEMBER_EPOCH,
+    }
+)
+"""Errors of a broker that does not know the member or group. Any other code is its judgement of the request."""
+
+COORDINATOR_TROUBLE = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+Api = DeclaredApi[ShareServices]
+
+_Described: TypeAlias = (
+    "messages.ConsumerGroupDescribeResponse.DescribedGroup | messages.StreamsGroupDescribeResponse.DescribedGroup"
+)
+
+
+Q = TypeVar("Q", "messages.OffsetCommitRequest", "messages.TxnOffsetCommitRequest")
+"""Class of a commit request."""
+
+
+class _NamesGroup(Protocol):
+    @property
+    def group_id(self) -> str: ...
+
+
+async def join_group(call: Call[messages.JoinGroupRequest], services: ShareServices) -> bytes:
+    """Serve JoinGroup (key 11)."""
+    code = await _code(call, services, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    nameless = None if call.version >= JOIN_GROUP_NULL_PROTOCOL_VERSION else ""
+    response = messages.JoinGroupResponse(
+        error_code=code, generation_id=-1, protocol_name=nameless, leader="", member_id="", members=[]
+    )
+    return reply(call, response)
+
+
+async def consumer_group_heartbeat(
+    call: Call[messages.ConsumerGroupHeartbeatRequest], services: ShareServices
+) -> bytes:
+    """Serve ConsumerGroupHeartbeat (key 68)."""
+    code, text = await _refusal(call, services, "consumer")
+    return reply(call, messages.ConsumerGroupHeartbeatResponse(error_code=code, error_message=text))
+
+
+async def streams_group_heartbeat(call: Call[messages.StreamsGroupHeartbeatRequest], services: ShareServices) -> bytes:
+    """Serve StreamsGroupHeartbeat (key 88)."""
+    code, text = await _refusal(call, services, "streams")
+    return reply(call, messages.StreamsGroupHeartbeatResponse(error_code=code, error_message=text))
+
+
+async def offset_commit(call: Call[messages.OffsetCommitRequest], services: ShareServices) -> bytes:
+    """Serve OffsetCommit (key 8)."""
+    return await _ask_as_nobody(call, services)
+
+
+async def txn_offset_commit(call: Call[messages.TxnOffsetCommitRequest], services: ShareServices) -> bytes:
+    """Serve TxnOffsetCommit (key 28)."""
+    if call.version >= TXN_OFFSET_COMMIT_MEMBER_VERSION:
+        return await _ask_as_nobody(call, services)
+    code = await _code(call, services, ErrorCode.GROUP_ID_NOT_FOUND)
+    if code != ErrorCode.GROUP_ID_NOT_FOUND:
+        return await replied(call, refused(call, call.message.topics, code))
+    group_id = call.message.group_id
+    answer = commit_response(call, call.message.topics, lambda entry: _not_found(services, group_id, entry))
+    return await replied(call, answer)
+
+
+async def offset_delete(call: Call[messages.OffsetDeleteRequest], _: ShareServices) -> bytes:
+    """Serve OffsetDelete (key 47)."""
+    request = messages.OffsetDeleteRequest(group_id=call.message.group_id, topics=[])
+    answer = await ask_upstream(call, request)
+    if answer.error_code in NOT_A_MEMBER:
+        answer.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+    answer.topics = []
+    return reply(call, answer)
+
+
+async def consumer_group_describe(call: Call[messages.ConsumerGroupDescribeRequest], services: ShareServices) -> bytes:
+    """Serve ConsumerGroupDescribe (key 69)."""
+    answer = await ask_upstream(call, call.message)
+    await _correct(call, services, answer.groups, "consumer")
+    return await replied(call, answer)
+
+
+async def streams_group_describe(call: Call[messages.StreamsGroupDescribeRequest], services: ShareServices) -> bytes:
+    """Serve StreamsGroupDescribe (key 89)."""
+    answer = await ask_upstream(call, call.message)
+    await _correct(call, services, answer.groups, "streams")
+    return await replied(call, answer)
+
+
+async def _code(call: Call[_NamesGroup], services: ShareServices, allowed: ErrorCode) -> ErrorCode:
+    """Return `allowed` if the principal may READ the group, else the broker's error."""
+    connection, group_id, now = call.connection, call.message.group_id, services.timers.now()
+    code = rights_of(connection).group_code(Right.READ_GROUP, group_id, now, services.options.rights_cache_s)
+    if code is None:
+        code = tell_read_group(connection, group_id, await ask_read_group(connection, group_id), now)
+    return allowed if code == ErrorCode.NONE else code
+
+
+async def _refusal(call: Call[_NamesGroup], services: ShareServices, kind: str) -> tuple[ErrorCode, str | None]:
+    """Return error code and text for a heartbeat of another group type."""
+    code = await _code(call, services, ErrorCode.GROUP_ID_NOT_FOUND)
+    return code, _not_a(kind, call.message.group_id) if code is ErrorCode.GROUP_ID_NOT_FOUND else None
+
+
+async def _ask_as_nobody(call: Call[Q], services: ShareServices) -> bytes:
+    """Send the request to the broker with a member id that cannot exist; replace its "no such member" by 69 or 42."""
+    request = call.message
+    request.generation_id_or_member_epoch, request.member_id, request.group_instance_id = 0, PROBE_MEMBER, None
+    codes: dict[tuple[str, bytes, int], ErrorCode] = {}
+    for asked in request.topics:
+        for entry in asked.partitions:
+            place = asked.name, bytes(asked.topic_id), entry.partition_index
+            codes[place] = _not_found(services, request.group_id, entry)
+            await call.work.step()
+    answer = await ask_upstream(call, request)
+    for topic in answer.topics:
+        for told in topic.partitions:
+            if told.error_code in NOT_A_MEMBER:
+                place = topic.name, bytes(topic.topic_id), told.partition_index
+                told.error_code = codes.get(place, ErrorCode.GROUP_ID_NOT_FOUND)
+            await call.work.step()
+    return await replied(call, answer)
+
+
+def _not_found(services: ShareServices, group_id: str, entry: CommitEntry) -> ErrorCode:
+    """Return the error of a commit to a share group. A commit of ranges gets another one, explained in the log."""
+    if not services.has_ranges(group_id, entry.committed_metadata):
+        return ErrorCode.GROUP_ID_NOT_FOUND
+    reason = "it is a share group, whose records are acknowledged one by one: commit ranges in another group"
+    services.notes("commit-refused", group=group_id, partition=entry.partition_index, reason=reason)
+    return ErrorCode.INVALID_REQUEST
+
+
+async def _correct(call: Call[Message], services: ShareServices, groups: Iterable[_Described], kind: str) -> None:
+    """Correct the broker's entries of groups that are held here."""
+    for group in groups:
+        if group.error_code in NOT_A_MEMBER and services.holds(group.group_id):
+            group.error_code, group.error_message = ErrorCode.GROUP_ID_NOT_FOUND, _not_a(kind, group.group_id)
+            group.members = []
+        await call.work.step()
+
+
+def _not_a(kind: str, group_id: str) -> str:
+    return f"Group {group_id} is not a {kind} group."
+
+
+async def _join_away(
+    _call: Call[messages.JoinGroupRequest], code: ErrorCode, _reason: str
+) -> messages.JoinGroupResponse:
+    response = messages.JoinGroupResponse
+    return response(error_code=code, generation_id=-1, protocol_name="", leader="", member_id="", members=[])
+
+
+async def _commit_away(call: Call[Q], code: ErrorCode, _reason: str) -> Message:
+    return refused(call, call.message.topics, code)
+
+
+def _makes(key: int, handle: ShareHandler, away: Away) -> Api:
+    """Declare an API that would create a group upstream. It waits until it is known which groups are share groups."""
+    wants = named_group_is_held(or_loading=True)
+    return DeclaredApi(key=key, handle=handle, wants=wants, needs=Needs.GROUP_LOADED, away=away)
+
+
+def _named(request: messages.ConsumerGroupDescribeRequest | messages.StreamsGroupDescribeRequest) -> list[str]:
+    return request.group_ids
+
+
+def _describes(key: int, handle: ShareHandler) -> Api:
+    return DeclaredApi(
+        key=key,
+        handle=handle,
+        wants=any_is_held(or_loading=False),
+        picks=names_held(_named, or_loading=False),
+    )
+
+
+APIS: tuple[Api, ...] = (
+    _makes(ApiKey.JOIN_GROUP, join_group, _join_away),
+    _makes(ApiKey.OFFSET_COMMIT, offset_commit, _commit_away),
+    DeclaredApi(key=ApiKey.OFFSET_DELETE, handle=offset_delete, wants=named_group_is_held(or_loading=False)),
+    _makes(ApiKey.TXN_OFFSET_COMMIT, txn_offset_commit, _commit_away),
+    _makes(ApiKey.CONSUMER_GROUP_HEARTBEAT, consumer_group_heartbeat, refusals.whole),
+    _makes(ApiKey.STREAMS_GROUP_HEARTBEAT, streams_group_heartbeat, refusals.whole),
+    _describes(ApiKey.CONSUMER_GROUP_DESCRIBE, consumer_group_describe),
+    _describes(ApiKey.STREAMS_GROUP_DESCRIBE, streams_group_describe),
+)

@@ -1,0 +1,129 @@
+"""GROUP resources in requests about configurations: which settings are ours, and the rights needed.
+
+Share groups are served here, so that their settings (`share.*`) are kept here. Settings of other group types on the
+same resource stay with the broker, if it supports such resources. Kafka 3.9 does not, and fails a whole request that
+contains one. GROUP resources are therefore never sent together with others.
+
+Rights. If the broker supports GROUP resources, a request about the resource itself is sent to it, and its refusal is
+returned. Otherwise the right on the cluster is required. A broker checks that right for the BROKER resource with the
+defaults of all brokers: reading one of its settings, or validating an empty change, has no effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from kafka_share_proxy.brokers.questions import Resource, about_settings
+from kafka_share_proxy.forwarding.ask_and_reply import ask, told
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.sharegroups.model.settings import GROUP_CONFIGS_BY_NAME
+from kafka_share_proxy.wire import messages, registry
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode, RemoteProtocolError
+from kafka_share_proxy.wire.messages import Message
+
+BROKER, GROUP = 4, 32
+"""Resource types (ConfigResource.Type)."""
+EVERY_BROKER = ""
+"""Name of the BROKER resource that holds the defaults of all brokers."""
+
+DESCRIBE_CONFIGS_VERSION = 1
+INCREMENTAL_ALTER_CONFIGS_VERSION = 0
+
+OURS_PREFIX = "share."
+SOME_BROKER_SETTING = "log.retention.ms"
+"""A setting that is requested only to check the right to describe."""
+
+VERSION = 0
+"""Version of written settings. A stored value begins with its version (int16)."""
+_VERSION_BYTES = 2
+
+Failure = tuple[ErrorCode, str | None]
+"""Error code and text for one resource."""
+
+FORBIDDEN: Failure = (
+    ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    "Not authorized: the cluster has no settings of groups, so those of share groups take the right on the cluster.",
+)
+
+NO_ANSWER: Failure = (ErrorCode.UNKNOWN_SERVER_ERROR, "The broker's answer says nothing of the resource asked about.")
+
+
+class NamesResource(Protocol):
+    """An entry of a request about configurations, or of its response."""
+
+    resource_type: int
+    resource_name: str
+
+
+class _Outcome(Protocol):
+    error_code: int
+    error_message: str | None
+
+
+def is_ours(name: str) -> bool:
+    """Return True if a setting of a GROUP resource is kept here: any name with our prefix, known or not."""
+    return name in GROUP_CONFIGS_BY_NAME or name.startswith(OURS_PREFIX)
+
+
+def is_group_resource(resource: NamesResource) -> bool:
+    """Return True if a resource in a request about configurations is a GROUP."""
+    return bool(resource.resource_type == GROUP)
+
+
+def is_unknown_resource(code: int) -> bool:
+    """Return True if this is a broker's error for a resource type that it does not support."""
+    return code in (ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED_VERSION)
+
+
+def stored_value(settings: Mapping[str, str]) -> bytes | None:
+    """Encode a group's settings for the journal; None if there are none."""
+    if not settings:
+        return None
+    message = messages.ShareGroupSettingsValue
+    entries = [message.Setting(name=name, value=value) for name, value in sorted(settings.items())]
+    body = registry.codec_of(message, VERSION).encode(message(settings=entries))
+    return VERSION.to_bytes(_VERSION_BYTES, "big") + body
+
+
+def settings_of(value: bytes) -> dict[str, str]:
+    """Decode stored settings. Raises RemoteProtocolError, also for an unknown version."""
+    version = int.from_bytes(value[:_VERSION_BYTES], "big", signed=True)
+    if version != VERSION or len(value) < _VERSION_BYTES:
+        raise RemoteProtocolError(f"settings of a share group of version {version} are not known here")
+    stored = registry.codec_of(messages.ShareGroupSettingsValue, VERSION).decode(value, _VERSION_BYTES)
+    return {entry.name: entry.value for entry in stored.settings}
+
+
+async def refusal_to_describe(call: Call[Message]) -> Failure | None:
+    """Return the error that refuses DESCRIBE_CONFIGS on the cluster; None = allowed."""
+    request = about_settings(Resource.BROKER, EVERY_BROKER, [SOME_BROKER_SETTING])
+    question = ask(call.connection, ApiKey.DESCRIBE_CONFIGS, DESCRIBE_CONFIGS_VERSION, request)
+    answer = told(messages.DescribeConfigsResponse, DESCRIBE_CONFIGS_VERSION, await question)
+    return _cluster_refusal(answer.results)
+
+
+async def refusal_to_alter(call: Call[Message]) -> Failure | None:
+    """Return the error that refuses ALTER_CONFIGS on the cluster; None = allowed."""
+    message = messages.IncrementalAlterConfigsRequest
+    resource = message.AlterConfigsResource(resource_type=BROKER, resource_name=EVERY_BROKER, configs=[])
+    request = message(resources=[resource], validate_only=True)
+    question = ask(call.connection, ApiKey.INCREMENTAL_ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS_VERSION, request)
+    answer = told(messages.IncrementalAlterConfigsResponse, INCREMENTAL_ALTER_CONFIGS_VERSION, await question)
+    return _cluster_refusal(answer.responses)
+
+
+def _cluster_refusal(results: Sequence[_Outcome]) -> Failure | None:
+    """Return the refusal in the results. Only code 0 for the one resource grants; an authorizer refuses with 31."""
+    if len(results) != 1:
+        return NO_ANSWER
+    code = ErrorCode.of(results[0].error_code)
+    if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        return FORBIDDEN
+    return None if code == ErrorCode.NONE else (code, results[0].error_message)
+
+
+def name_of(entry: NamesResource) -> tuple[int, str]:
+    """Return the resource that an entry of a request or of a response is about."""
+    return entry.resource_type, entry.resource_name

@@ -1,0 +1,271 @@
+"""IncrementalAlterConfigs (key 44) and AlterConfigs (key 33): the settings of share groups held here.
+
+Versions: all. The handlers receive only requests that name a GROUP resource.
+
+Behaviour (KIP-932, KIP-1240; measured on Kafka 4.3.0)
+- `share.*` settings of a GROUP resource are stored here, for any id: settings exist independently of the group. They
+  hold from the next lock, fetch or heartbeat on. Other settings of the resource, and other resources, go to the broker.
+- A resource is changed as a whole or not at all. The resulting settings are checked first, then the request is sent to
+  the broker, and its refusals are returned. validate_only stops before the change.
+- IncrementalAlterConfigs: SET and DELETE (back to the default; also of unknown names). AlterConfigs replaces all.
+- 40: unknown name (all but `share.*` if the brokers do not support GROUP resources), value of the wrong type or out of
+  bounds, session not longer than the heartbeat interval, APPEND or SUBTRACT (no setting is a list).
+- 42: null value, a name or resource twice, empty group id, unknown operation.
+- 7, as from a controller that gave up waiting, if the journal does not confirm the change in time. The change may be in
+  force, or may be later. Until that is known, the next change of the group waits.
+- Rights: see `group_configs`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+from kafka_share_proxy.durable.interfaces import ANSWER_MAX_S, JournalRefused
+from kafka_share_proxy.forwarding.ask_and_reply import ask_upstream
+from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.loop.waiting import settled_by
+from kafka_share_proxy.sharegroups.apis.group_configs import (
+    GROUP,
+    NO_ANSWER,
+    Failure,
+    is_ours,
+    is_unknown_resource,
+    name_of,
+    refusal_to_alter,
+    stored_value,
+)
+from kafka_share_proxy.sharegroups.apis.group_resources import GROUPS_MAX, by_group_resource, names_group_resource
+from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits, check_stored
+from kafka_share_proxy.sharegroups.services import ShareServices
+from kafka_share_proxy.sharegroups.state_writes import client_code
+from kafka_share_proxy.wire import messages, registry
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.message_classes import copied
+
+_Request: TypeAlias = "messages.IncrementalAlterConfigsRequest | messages.AlterConfigsRequest"
+_Response: TypeAlias = "messages.IncrementalAlterConfigsResponse"
+"""Or AlterConfigsResponse, which has the same fields."""
+_Result: TypeAlias = "messages.IncrementalAlterConfigsResponse.AlterConfigsResourceResponse"
+_Changed: TypeAlias = "messages.IncrementalAlterConfigsRequest.AlterConfigsResource"
+_Replaced: TypeAlias = "messages.AlterConfigsRequest.AlterConfigsResource"
+_Change: TypeAlias = (
+    "messages.IncrementalAlterConfigsRequest.AlterableConfig | messages.AlterConfigsRequest.AlterableConfig"
+)
+
+KEY = ApiKey.INCREMENTAL_ALTER_CONFIGS
+
+SET, DELETE = 0, 1
+NOT_LISTS = {2: "APPEND to", 3: "SUBTRACT from"}
+"""Operations (AlterConfigOp.OpType) for settings that are lists."""
+
+Result = tuple[dict[str, str], Failure | None]
+"""Resulting settings of a group, and the error that refuses them."""
+
+NOT_KNOWN: Failure = (ErrorCode.REQUEST_TIMED_OUT, "It is not known yet whether a change of this group is stored.")
+
+NO_OTHERS = " (the brokers of this cluster have no settings of groups; the proxy keeps those of share groups)"
+
+Judge = Callable[[Any, Mapping[str, str], BrokerShareLimits], Result]
+"""Checks the resources of its own request: `incremental` or `replacing`."""
+
+
+async def handle(call: Call[messages.IncrementalAlterConfigsRequest], services: ShareServices) -> _Response:
+    """Serve one IncrementalAlterConfigs request."""
+    return await _alter(call, services, incremental)
+
+
+async def handle_alter_configs(call: Call[messages.AlterConfigsRequest], services: ShareServices) -> _Response:
+    """Serve one AlterConfigs request."""
+    return await _alter(call, services, replacing)
+
+
+def incremental(resource: _Changed, stored: Mapping[str, str], limits: BrokerShareLimits) -> Result:
+    """Return the settings that result from SET and DELETE, and the error, if any."""
+    after = dict(stored)
+    for change in (change for change in resource.configs if is_ours(change.name)):
+        if change.config_operation == DELETE:
+            after.pop(change.name, None)
+            continue
+        failure = _operation_mistake(change)
+        if failure is not None or change.value is None:
+            return after, failure or _null_mistake(change.name)
+        after[change.name] = change.value
+    return after, _refused(resource, after, limits)
+
+
+def replacing(resource: _Replaced, _: Mapping[str, str], limits: BrokerShareLimits) -> Result:
+    """Return the settings that result from AlterConfigs, which are exactly those named, and the error, if any."""
+    ours = [change for change in resource.configs if is_ours(change.name)]
+    failure = next((_null_mistake(change.name) for change in ours if change.value is None), None)
+    after = {change.name: change.value for change in ours if change.value is not None}
+    return after, failure or _refused(resource, after, limits)
+
+
+async def _alter(call: Call[_Request], services: ShareServices, judge: Judge) -> _Response:
+    resources = call.message.resources
+    others = [resource for resource in resources if resource.resource_type != GROUP]
+    answer = await _ask_about(call, others, call.message.validate_only) if others else _response(call)(responses=[])
+    counts = Counter(resource.resource_name for resource in resources if resource.resource_type == GROUP)
+    for resource in (resource for resource in resources if resource.resource_type == GROUP):
+        failure = (
+            (ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            if counts[resource.resource_name] > 1
+            else await _alter_group(call, services, resource, judge)
+        )
+        answer.responses.append(_result(call, resource.resource_name, failure))
+        await call.work.step()
+    answer.responses = await call.work.in_order(map(name_of, resources), answer.responses, name_of)
+    return answer
+
+
+async def _alter_group(
+    call: Call[_Request], services: ShareServices, resource: _Changed | _Replaced, judge: Judge
+) -> Failure | None:
+    """Check, send the broker its part, check again (other requests may have changed the settings meanwhile), store."""
+    coordinator, group_id = services.coordinator, resource.resource_name
+    if not group_id:
+        return ErrorCode.INVALID_REQUEST, "Default group resources are not allowed."
+    failure = judge(resource, coordinator.stored_settings(group_id), coordinator.limits)[1]
+    failure = failure or await _ask_broker(call, resource)
+    if failure is not None:
+        return failure
+    deadline = services.timers.now() + ANSWER_MAX_S
+    while (other := services.changes.settings.get(group_id)) is not None:
+        if not await settled_by(services.timers, deadline, other):
+            return NOT_KNOWN
+    before = coordinator.stored_settings(group_id)
+    after, failure = judge(resource, before, coordinator.limits)
+    if failure is not None or call.message.validate_only or after == before:
+        return failure
+    in_force = partial(_in_force, services, group_id, after)
+    stored = services.changes.store_settings(group_id, after, stored_value(after), in_force)
+    if not await settled_by(services.timers, deadline, stored):
+        return NOT_KNOWN
+    try:
+        stored.result()
+    except JournalRefused as refusal:
+        return client_code(refusal.code), str(refusal)
+    return None
+
+
+def _in_force(services: ShareServices, group_id: str, after: dict[str, str]) -> None:
+    """Wake the requests that wait for records, since more or fewer may be available."""
+    services.notes("share-group-settings-changed", group=group_id, settings=sorted(after))
+    for key, _ in services.coordinator.loaded_of(group_id):
+        services.reads.wake(key)
+
+
+async def _ask_broker(call: Call[_Request], resource: _Changed | _Replaced) -> Failure | None:
+    """Send the broker the settings that are not ours; if there are none, only check the principal's right to alter."""
+    rest = [change for change in resource.configs if not is_ours(change.name)]
+    only_ours = not rest and call.key == KEY
+    failure = await _tried(call, resource.resource_name, rest, call.message.validate_only or only_ours)
+    if failure is None or not is_unknown_resource(failure[0]):
+        return failure
+    if rest:
+        known = await _tried(call, resource.resource_name, [], validate_only=True)
+        if known is None or not is_unknown_resource(known[0]):
+            return failure  # it refuses the settings in the request, not the resource type
+    return await refusal_to_alter(call) or _unknown_setting(rest)
+
+
+async def _ask_about(call: Call[_Request], resources: Sequence[_Changed | _Replaced], validate_only: bool) -> _Response:
+    """Send the client's request with these resources to the broker, and return its response."""
+    request: Any = copied(call.message)  # one of two classes; the copy gets its own resources
+    request.resources, request.validate_only = resources, validate_only
+    response: _Response = await ask_upstream(call, request)
+    return response
+
+
+def _response(call: Call[_Request]) -> type[_Response]:
+    made: type[_Response] = registry.message(f"{registry.API_KEYS[call.key]}Response")
+    return made
+
+
+async def _tried(
+    call: Call[_Request], group_id: str, configs: Sequence[_Change], validate_only: bool
+) -> Failure | None:
+    """Send these changes of a GROUP to the broker, and return its error."""
+    kind: type[Any] = type(call.message.resources[0])
+    resource = kind(resource_type=GROUP, resource_name=group_id, configs=configs)
+    answer = await _ask_about(call, [resource], validate_only)
+    result = next(iter(answer.responses), None)
+    if result is None:
+        return NO_ANSWER
+    if result.error_code == ErrorCode.NONE:
+        return None
+    return ErrorCode.of(result.error_code), result.error_message
+
+
+def _unknown_setting(configs: Sequence[_Change]) -> Failure | None:
+    """Return the error of a broker that supports GROUP resources for unknown names. Deleting one is not an error."""
+    for change in configs:
+        mistake = None if change.value is not None else _null_mistake(change.name)
+        if isinstance(change, messages.IncrementalAlterConfigsRequest.AlterableConfig):
+            if change.config_operation == DELETE:
+                continue
+            mistake = _operation_mistake(change)
+        return mistake or (ErrorCode.INVALID_CONFIG, f"Unknown group config name: {change.name}{NO_OTHERS}")
+    return None
+
+
+def _operation_mistake(change: messages.IncrementalAlterConfigsRequest.AlterableConfig) -> Failure | None:
+    operation, name = change.config_operation, change.name
+    if operation in NOT_LISTS:
+        return ErrorCode.INVALID_CONFIG, f"Can't {NOT_LISTS[operation]} key {name} because its type is not LIST."
+    if operation != SET:
+        return ErrorCode.INVALID_REQUEST, f"Unknown operation {operation} for {name}"
+    return _null_mistake(name) if change.value is None else None
+
+
+def _null_mistake(name: str) -> Failure:
+    return ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}"
+
+
+def _refused(resource: _Changed | _Replaced, after: Mapping[str, str], limits: BrokerShareLimits) -> Failure | None:
+    names = [change.name for change in resource.configs]
+    if len(names) != len(set(names)):
+        return ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys"
+    mistake = check_stored(after, limits)
+    return None if mistake is None else (ErrorCode.INVALID_CONFIG, mistake)
+
+
+def _result(call: Call[_Request], name: str, failure: Failure | None) -> _Result:
+    entry = _response(call).AlterConfigsResourceResponse
+    code, text = failure or (ErrorCode.NONE, None)
+    return entry(error_code=code, error_message=text, resource_type=GROUP, resource_name=name)
+
+
+async def _away(call: Call[_Request], code: ErrorCode, reason: str) -> _Response:
+    """Return an error for every resource of this part, including those that are not groups."""
+    message = _response(call)
+
+    def entry(resource: _Changed | _Replaced) -> _Result:
+        return message.AlterConfigsResourceResponse(
+            error_code=code,
+            error_message=reason or None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+
+    resources: Sequence[_Changed | _Replaced] = call.message.resources
+    return message(responses=await call.work.map(entry, resources))
+
+
+APIS = tuple(
+    DeclaredApi(
+        key=key,
+        handle=handler,
+        picks=names_group_resource,
+        needs=Needs.OWNER,
+        away=_away,
+        splits=by_group_resource("responses"),
+        groups_max=GROUPS_MAX,
+    )
+    for key, handler in ((KEY, handle), (ApiKey.ALTER_CONFIGS, handle_alter_configs))
+)

@@ -1,0 +1,114 @@
+"""ListConfigResources (key 74): adds the groups that have settings here to the list.
+
+Versions: all. The handler receives requests with resource types (v1, KIP-1142) if groups are among them, or if the
+brokers support only v0, which lists client metrics and nothing else.
+
+Behaviour
+- The broker checks the right (DESCRIBE_CONFIGS on the cluster). Its refusal is forwarded.
+- Groups with `share.*` settings kept here follow, unless the broker has settings of other types for the same group and
+  lists it already. Admin tools then describe each (key 32).
+- If the brokers support only v0, brokers and topics are listed from Metadata on the client's connection: every topic
+  that it may see. A type that does not exist is refused (35), as by a broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kafka_share_proxy.brokers.questions import about_all_topics, about_topics
+from kafka_share_proxy.brokers.topic_leaders import METADATA_VERSION
+from kafka_share_proxy.forwarding.ask_and_reply import ask, ask_upstream, replied, reply, told
+from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs
+from kafka_share_proxy.forwarding.early_looks import FromVersion
+from kafka_share_proxy.forwarding.hidden_topics import is_hidden
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.sharegroups.apis.fleet_lists import held_elsewhere
+from kafka_share_proxy.sharegroups.apis.group_configs import GROUP
+from kafka_share_proxy.sharegroups.services import ShareServices
+from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode
+
+KEY = ApiKey.LIST_CONFIG_RESOURCES
+RESOURCE_TYPES_VERSION = 1
+"""Version from which requests name resource types. Earlier ones list client metrics only."""
+
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS = 2, 4, 8, 16
+TYPES = (GROUP, CLIENT_METRICS, BROKER_LOGGER, BROKER, TOPIC)
+"""Resource types that may be listed (ConfigResource.Type), in the order of a broker's response."""
+
+
+async def handle(call: Call[messages.ListConfigResourcesRequest], services: ShareServices) -> bytes | None:
+    """Merge the broker's list with the groups that have settings here."""
+    wanted = call.message.resource_types
+    if services.versions.upstream.get(KEY, (0, 0))[1] < RESOURCE_TYPES_VERSION:
+        answer = await _list(call, wanted or TYPES)
+    elif wanted and GROUP not in wanted:
+        return None
+    else:
+        answer = await ask_upstream(call, call.message)
+    if answer.error_code == ErrorCode.NONE and (not wanted or GROUP in wanted):
+        elsewhere = await held_elsewhere(services)
+        if elsewhere is None:
+            message = messages.ListConfigResourcesResponse
+            return reply(call, message(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, config_resources=[]))
+        named = {entry.resource_name for entry in answer.config_resources if entry.resource_type == GROUP}
+        ours = {name for holdings in elsewhere for name in holdings.with_settings}
+        await call.work.pause()
+        ours.update(services.coordinator.groups_with_settings())
+        resource = messages.ListConfigResourcesResponse.ConfigResource
+        missing = await call.work.map(
+            lambda name: resource(resource_name=name, resource_type=GROUP), sorted(ours - named)
+        )
+        answer.config_resources = missing + answer.config_resources
+    return await replied(call, answer)
+
+
+def _resources(kind: int, names: Iterable[str]) -> list[messages.ListConfigResourcesResponse.ConfigResource]:
+    resource = messages.ListConfigResourcesResponse.ConfigResource
+    return [resource(resource_name=name, resource_type=kind) for name in names]
+
+
+async def _list(
+    call: Call[messages.ListConfigResourcesRequest], wanted: Iterable[int]
+) -> messages.ListConfigResourcesResponse:
+    """List what a broker that supports v1 would list, except groups."""
+    message = messages.ListConfigResourcesResponse
+    kinds = set(wanted)
+    if not kinds <= set(TYPES):
+        return message(error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[])
+    metrics = ask(call.connection, KEY, 0, messages.ListConfigResourcesRequest())
+    cluster = None
+    if kinds & {BROKER, BROKER_LOGGER, TOPIC}:
+        question = about_all_topics() if TOPIC in kinds else about_topics()
+        cluster = ask(call.connection, ApiKey.METADATA, METADATA_VERSION, question)
+    answer = told(messages.ListConfigResourcesResponse, 0, await metrics)
+    if answer.error_code != ErrorCode.NONE:
+        return answer
+    found = _resources(CLIENT_METRICS, [each.resource_name for each in answer.config_resources])
+    answer.config_resources = found if CLIENT_METRICS in kinds else []
+    if cluster is not None:
+        metadata = told(messages.MetadataResponse, METADATA_VERSION, await cluster)
+        nodes = [str(broker.node_id) for broker in metadata.brokers]
+        for kind in (BROKER_LOGGER, BROKER):
+            answer.config_resources += _resources(kind, nodes if kind in kinds else [])
+        shown = [topic.name for topic in metadata.topics if not topic.error_code and not is_hidden(topic.name)]
+        answer.config_resources += _resources(TOPIC, filter(None, shown))
+    return answer
+
+
+async def _away(
+    _call: Call[messages.ListConfigResourcesRequest], code: ErrorCode, _reason: str
+) -> messages.ListConfigResourcesResponse:
+    return messages.ListConfigResourcesResponse(error_code=code, config_resources=[])
+
+
+API = DeclaredApi(
+    key=KEY,
+    handle=handle,
+    raised_to=RESOURCE_TYPES_VERSION,
+    wants=lambda _: FromVersion(RESOURCE_TYPES_VERSION),
+    needs=Needs.ALL_LOADED,
+    away=_away,
+)
+"""v1 lists groups that have settings (KIP-1142), which are kept here; older brokers know only client metrics (v0)."""

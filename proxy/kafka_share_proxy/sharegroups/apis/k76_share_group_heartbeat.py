@@ -1,0 +1,171 @@
+"""ShareGroupHeartbeat v1 (KIP-932), served here.
+
+- Checks in the order of sharegroups/README.md rule 5: READ on the group (30), member id (42), DESCRIBE on the topics
+  named (29), the request's shape (42), the group, the member.
+- Subscribed topics are looked up on the member's own connection if the view of them is outdated, so that a topic that
+  is created or grows reaches the members with a later heartbeat.
+- If the group is not held here, a member with an epoch receives 25, not 69: state may have been lost with a restart,
+  and 69 ends most clients for good.
+- The id of a new group is first looked up on the brokers: one id, one type (69).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from kafka_share_proxy.brokers.rights import Right, ask_read_group, rights_of, tell_read_group
+from kafka_share_proxy.brokers.topic_leaders import ask_topics, describe_refusal, names_to_ask, tell_topics
+from kafka_share_proxy.durable.interfaces import ANSWER_MAX_S, JournalRefused
+from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.loop.waiting import settled_within
+from kafka_share_proxy.sharegroups.apis import refusals
+from kafka_share_proxy.sharegroups.group_changes import BEING_DELETED
+from kafka_share_proxy.sharegroups.model.group import (
+    JOIN_EPOCH,
+    Heartbeat,
+    HeartbeatReply,
+    ShareGroup,
+    TopicInfo,
+    member_id_mistake,
+    request_mistake,
+    unknown_group,
+)
+from kafka_share_proxy.sharegroups.new_groups import GroupRefused, hold_group
+from kafka_share_proxy.sharegroups.services import ShareServices
+from kafka_share_proxy.sharegroups.state_writes import client_code
+from kafka_share_proxy.wire import frames, messages
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import ZERO_UUID
+
+KEY = ApiKey.SHARE_GROUP_HEARTBEAT
+VERSIONS = (1, 1)
+
+
+async def handle(call: Call[messages.ShareGroupHeartbeatRequest], services: ShareServices) -> bytes:
+    """Serve one ShareGroupHeartbeat request."""
+    reply = await _judge(call, services)
+    return _answer(call, call.message.member_id, reply)
+
+
+async def _judge(call: Call[messages.ShareGroupHeartbeatRequest], services: ShareServices) -> HeartbeatReply:
+    request, group_id = call.message, call.message.group_id
+    beat = Heartbeat(
+        member_id=request.member_id,
+        member_epoch=request.member_epoch,
+        rack_id=request.rack_id,
+        topics=None if request.subscribed_topic_names is None else tuple(request.subscribed_topic_names),
+        client_id=call.client_id or "",
+        client_host=f"/{call.connection.client_host}",
+    )
+    mistake = member_id_mistake(beat.member_id)
+    names = () if mistake is not None else _topics_of(services, group_id, beat)
+    code = await _read_refusal(call, services, group_id, names)
+    if code != ErrorCode.NONE:
+        return HeartbeatReply(error=code)
+    if mistake is not None:
+        return HeartbeatReply(error=ErrorCode.INVALID_REQUEST, message=mistake)
+    for name in beat.topics or ():
+        code = describe_refusal(call.connection, services, name)
+        if code != ErrorCode.NONE:
+            return HeartbeatReply(error=code)
+    mistake = request_mistake(group_id, beat)
+    if mistake is not None:
+        return HeartbeatReply(error=ErrorCode.INVALID_REQUEST, message=mistake)
+    group = services.coordinator.group(group_id)
+    if group is None:
+        if beat.member_epoch != JOIN_EPOCH:
+            return unknown_group(group_id, beat, lost_state_possible=True)
+        created = await hold_group(call.connection, services, group_id)
+        if isinstance(created, GroupRefused):
+            return HeartbeatReply(error=created.code, message=created.message)
+        group = created
+    if group.deleting:
+        return HeartbeatReply(error=ErrorCode.COORDINATOR_NOT_AVAILABLE, message=BEING_DELETED)
+    return await _told_when_stored(services, group, _beat(services, group, beat))
+
+
+def _topics_of(services: ShareServices, group_id: str, beat: Heartbeat) -> tuple[str, ...]:
+    """Return the topics of the heartbeat, or else those that the member is subscribed to."""
+    if beat.topics is not None:
+        return beat.topics
+    group = services.coordinator.group(group_id)
+    member = None if group is None else group.members.get(beat.member_id)
+    return () if member is None else tuple(sorted(member.topics))
+
+
+async def _read_refusal(
+    call: Call[messages.ShareGroupHeartbeatRequest], services: ShareServices, group_id: str, names: Iterable[str]
+) -> ErrorCode:
+    """Return the error that refuses READ on the group, or NONE; look up the topics in the same round trip."""
+    connection, now = call.connection, services.timers.now()
+    code = rights_of(connection).group_code(Right.READ_GROUP, group_id, now, services.options.rights_cache_s)
+    group_answer = ask_read_group(connection, group_id) if code is None else None
+    asked = names_to_ask(connection, services, dict.fromkeys(names), Right.DESCRIBE_TOPIC)
+    topics_answer = ask_topics(connection, asked) if asked else None
+    if group_answer is not None:
+        code = tell_read_group(connection, group_id, await group_answer, now)
+    if topics_answer is not None:
+        tell_topics(connection, services, await topics_answer)
+    return ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code
+
+
+def _beat(services: ShareServices, group: ShareGroup, beat: Heartbeat) -> HeartbeatReply:
+    topics = _shapes(services, group.subscribed_topics() | set(beat.topics or ()))
+    coordinator = services.coordinator
+    settings, now = coordinator.settings(group.group_id), services.timers.now()
+    reply = group.heartbeat(beat, topics, settings, coordinator.limits, now, coordinator.holds)
+    services.clock.not_later_than(group.next_deadline())
+    return reply
+
+
+async def _told_when_stored(services: ShareServices, group: ShareGroup, reply: HeartbeatReply) -> HeartbeatReply:
+    """Store a new group epoch before the member receives it, so that it never goes back, not even after a crash."""
+    if group.epoch == group.stored_epoch:
+        return reply
+    try:
+        stored = services.changes.store_epoch(group)
+        if not await settled_within(services.timers, ANSWER_MAX_S, stored):
+            return HeartbeatReply(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        stored.result()
+    except JournalRefused as refusal:
+        return HeartbeatReply(error=client_code(refusal.code), message=str(refusal))
+    return reply
+
+
+def _shapes(services: ShareServices, names: Iterable[str]) -> dict[str, TopicInfo]:
+    """Return id and partition count of the known topics."""
+    found = {}
+    for name in names:
+        topic = services.topology.topic(name)
+        if topic is not None and topic.topic_id != ZERO_UUID:
+            found[name] = TopicInfo(topic.topic_id, topic.partitions)
+    return found
+
+
+def _answer(call: Call[messages.ShareGroupHeartbeatRequest], member_id: str | None, reply: HeartbeatReply) -> bytes:
+    message = messages.ShareGroupHeartbeatResponse
+    if reply.error != ErrorCode.NONE:
+        answer = message(error_code=reply.error, error_message=reply.message)
+    else:
+        answer = message(
+            member_id=member_id,
+            member_epoch=reply.member_epoch,
+            heartbeat_interval_ms=round(reply.heartbeat_interval_s * 1000),
+            assignment=None if reply.assignment is None else _assignment(reply.assignment),
+        )
+    return frames.response(KEY, call.version, call.correlation_id, answer)
+
+
+def _assignment(assignment: Mapping[bytes, Iterable[int]]) -> messages.ShareGroupHeartbeatResponse.Assignment:
+    message = messages.ShareGroupHeartbeatResponse
+    return message.Assignment(
+        topic_partitions=[
+            message.TopicPartitions(topic_id=topic_id, partitions=list(partitions))
+            for topic_id, partitions in sorted(assignment.items())
+        ]
+    )
+
+
+API = DeclaredApi(key=KEY, handle=handle, versions=VERSIONS, needs=Needs.OWNER, away=refusals.whole, asks_again=True)

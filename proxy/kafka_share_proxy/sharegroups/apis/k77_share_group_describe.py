@@ -1,0 +1,165 @@
+"""ShareGroupDescribe v1 (KIP-932), served here.
+
+- Per group: empty id 24, DESCRIBE denied 30, not held here 69; a subscribed topic without DESCRIBE 29 and no members.
+- Authorized operations on request only, from DescribeGroups v5 on this connection. If this broker is not the group's
+  coordinator, its error 16 is forwarded (sharegroups/README.md rule 68).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from kafka_share_proxy.brokers.rights import (
+    NO_BITS,
+    Right,
+    ask_describe_groups,
+    ask_group_bits,
+    group_bits,
+    rights_of,
+    tell_describe_groups,
+)
+from kafka_share_proxy.brokers.topic_leaders import ask_many_topics, describe_refusal, names_to_ask, tell_many_topics
+from kafka_share_proxy.forwarding.ask_and_reply import replied
+from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.split_requests import Splits
+from kafka_share_proxy.sharegroups.model.group import GroupDescription, MemberDescription
+from kafka_share_proxy.sharegroups.services import ShareServices
+from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode
+
+_Described: TypeAlias = "messages.ShareGroupDescribeResponse.DescribedGroup"
+
+KEY = ApiKey.SHARE_GROUP_DESCRIBE
+VERSIONS = (1, 1)
+
+NOT_TO_BE_DESCRIBED = "The group has described topic(s) that the client is not authorized to describe."
+
+
+async def handle(call: Call[messages.ShareGroupDescribeRequest], services: ShareServices) -> bytes:
+    """Serve one ShareGroupDescribe request."""
+    request = call.message
+    group_ids = list(dict.fromkeys(request.group_ids or ()))
+    looked = await _look(call, services, group_ids, request.include_authorized_operations)
+    groups = []
+    for group_id in group_ids:
+        groups.append(_described(call, services, group_id, looked))
+        await call.work.pause()
+    return await replied(call, messages.ShareGroupDescribeResponse(groups=groups))
+
+
+class _Looked(NamedTuple):
+    """Rights of the client on the groups in the request."""
+
+    refusals: Mapping[str, ErrorCode | None]
+    """Error of DESCRIBE by group; NONE = allowed."""
+    bits: Mapping[str, tuple[int, int]] | None
+    """Error and authorized operations by group; None if they are not requested."""
+
+
+async def _look(
+    call: Call[messages.ShareGroupDescribeRequest], services: ShareServices, group_ids: Sequence[str], with_bits: bool
+) -> _Looked:
+    """Look up unknown rights, and the authorized operations if requested, all in one round trip."""
+    connection, now = call.connection, services.timers.now()
+    rights, cache_s = rights_of(connection), services.options.rights_cache_s
+    named = [group_id for group_id in group_ids if group_id]
+    refusals = {i: rights.group_code(Right.DESCRIBE_GROUP, i, now, cache_s) for i in named}
+    unknown = [i for i, code in refusals.items() if code is None]
+    topics = {name for i in named if (g := services.coordinator.group(i)) is not None for name in g.subscribed_topics()}
+    asked = names_to_ask(connection, services, sorted(topics), Right.DESCRIBE_TOPIC)
+    groups_answers = ask_describe_groups(connection, unknown)
+    bits_answer = ask_group_bits(connection, named) if with_bits and named else None
+    topics_answers = ask_many_topics(connection, asked)
+    for groups_answer in groups_answers:
+        refusals |= tell_describe_groups(connection, await groups_answer, now)
+        await call.work.pause()
+    bits = None if bits_answer is None else group_bits(await bits_answer)
+    await tell_many_topics(connection, services, topics_answers, call.work)
+    return _Looked(refusals, bits)
+
+
+def _described(
+    call: Call[messages.ShareGroupDescribeRequest],
+    services: ShareServices,
+    group_id: str,
+    looked: _Looked,
+) -> _Described:
+    if not group_id:
+        return _refused(group_id, ErrorCode.INVALID_GROUP_ID)
+    refusal = looked.refusals[group_id]
+    if refusal != ErrorCode.NONE:
+        return _refused(group_id, ErrorCode.UNKNOWN_SERVER_ERROR if refusal is None else refusal)
+    group = services.coordinator.group(group_id)
+    if group is None:
+        return _refused(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+    code, operations = (looked.bits or {}).get(group_id, (ErrorCode.NONE, NO_BITS))
+    if code != ErrorCode.NONE:
+        return _refused(group_id, ErrorCode.of(code))
+    for name in group.subscribed_topics():
+        code = describe_refusal(call.connection, services, name)
+        if code != ErrorCode.NONE:
+            return _refused(group_id, code, NOT_TO_BE_DESCRIBED)
+    return _entry(services, group.describe(), operations)
+
+
+def _refused(group_id: str, code: ErrorCode, text: str | None = None) -> _Described:
+    return messages.ShareGroupDescribeResponse.DescribedGroup(
+        error_code=code, error_message=text, group_id=group_id, group_state=""
+    )
+
+
+def _entry(services: ShareServices, described: GroupDescription, operations: int) -> _Described:
+    return messages.ShareGroupDescribeResponse.DescribedGroup(
+        group_id=described.group_id,
+        group_state=described.state,
+        group_epoch=described.epoch,
+        assignment_epoch=described.assignment_epoch,
+        assignor_name=described.assignor,
+        members=[_member(services, member) for member in described.members],
+        authorized_operations=operations,
+    )
+
+
+def _member(services: ShareServices, member: MemberDescription) -> messages.ShareGroupDescribeResponse.Member:
+    message, topics = messages.ShareGroupDescribeResponse, []
+    for topic_id, partitions in sorted(member.assignment.items()):
+        topic = services.topology.topic_by_id(topic_id)
+        name = "" if topic is None else topic.name
+        topics.append(message.TopicPartitions(topic_id=topic_id, topic_name=name, partitions=list(partitions)))
+    return message.Member(
+        member_id=member.member_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.topics),
+        assignment=message.Assignment(topic_partitions=topics),
+    )
+
+
+async def _away(
+    call: Call[messages.ShareGroupDescribeRequest], code: ErrorCode, reason: str
+) -> messages.ShareGroupDescribeResponse:
+    def entry(group_id: str) -> _Described:
+        return _refused(group_id, code, reason or None)
+
+    groups = await call.work.map(entry, dict.fromkeys(call.message.group_ids))
+    return messages.ShareGroupDescribeResponse(groups=groups)
+
+
+def _group_id(entry: _Described) -> str:
+    return entry.group_id
+
+
+API = DeclaredApi(
+    key=KEY,
+    handle=handle,
+    versions=VERSIONS,
+    needs=Needs.OWNER,
+    away=_away,
+    splits=Splits("group_ids", str, "groups", _group_id, str),
+    groups_max=10_000,
+)

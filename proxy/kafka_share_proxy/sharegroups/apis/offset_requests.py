@@ -1,0 +1,152 @@
+"""Common parts of the three share group offset APIs (90-92): topics by name, log ends, changes of state.
+
+Only the leader knows the end of a log. A client sends offset requests on its connection to the group's coordinator,
+which leads a part of the partitions. The proxy queries the other leaders under its own identity, after checking the
+client's right to DESCRIBE the topic on the client's connection. If the proxy has no identity that the brokers accept,
+those partitions carry an error, as on a broker that cannot reach the leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kafka_share_proxy.brokers.cluster_view import Topic
+from kafka_share_proxy.brokers.interfaces import Connection
+from kafka_share_proxy.brokers.rights import Right
+from kafka_share_proxy.brokers.topic_leaders import (
+    ask_many_topics,
+    names_to_ask,
+    tell_many_topics,
+    trouble_with,
+    verdict,
+)
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.loop.waiting import first_until
+from kafka_share_proxy.sharegroups.fetch.start_offsets import (
+    Found,
+    ask_offsets,
+    offsets_request,
+    tell_offsets,
+    told_offsets,
+)
+from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
+from kafka_share_proxy.sharegroups.model.settings import LATEST_TIMESTAMP
+from kafka_share_proxy.sharegroups.services import ShareServices
+from kafka_share_proxy.sharegroups.state_writes import Outcome
+from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
+from kafka_share_proxy.wire.messages import Message
+from kafka_share_proxy.wire.values import UNKNOWN_NODE, ZERO_UUID, TopicIdPartition
+
+STARTING_WAIT_S = 5.0
+"""Maximum seconds that a change waits for a member that is looking up the start offset of the same share partition."""
+
+
+async def know_topics(
+    call: Call[Message], services: ShareServices, names: Iterable[str], right: Right, ids: Iterable[bytes] = ()
+) -> None:
+    """Look up these topics and the client's right on them, as far as they are unknown or outdated."""
+    connection = call.connection
+    asked = names_to_ask(connection, services, dict.fromkeys(names), right)
+    await tell_many_topics(connection, services, ask_many_topics(connection, asked, list(ids)), call.work)
+
+
+def topic_of(connection: Connection, services: ShareServices, name: str, right: Right) -> Topic | ErrorCode:
+    """Return the topic, or the error that hides it: 29, 3 or the broker's. Call `know_topics` first."""
+    allowed = verdict(connection, services, right, name)
+    if allowed is False:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    topic = services.topology.topic(name)
+    if topic is None or not allowed or topic.topic_id == ZERO_UUID:
+        return trouble_with(connection, services, name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return topic
+
+
+async def log_ends(connection: Connection, services: ShareServices, places: Sequence[tuple[Topic, int]]) -> Found:
+    """Return the ends of the logs as the leaders report them. All leaders are queried concurrently."""
+    by_node: dict[int, list[tuple[Topic, int]]] = {}
+    for topic, partition in places:
+        by_node.setdefault(topic.leaders[partition].node_id, []).append((topic, partition))
+    asked = [(part, _Question(connection, services, node_id, part)) for node_id, part in by_node.items()]
+    found: Found = {}
+    for part, question in asked:
+        answered = await question.answer()
+        for topic, partition in part:
+            place = TopicIdPartition(topic.topic_id, partition)
+            found[place] = answered.get(place, (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1))
+    return found
+
+
+class _Question:
+    """ListOffsets to one leader, sent by the constructor."""
+
+    def __init__(
+        self, connection: Connection, services: ShareServices, node_id: int, places: Sequence[tuple[Topic, int]]
+    ) -> None:
+        self._services = services
+        self._places = places
+        self._here: Promise[memoryview] | None = None
+        self._elsewhere: Promise[messages.ListOffsetsResponse] | None = None
+        if node_id == UNKNOWN_NODE:
+            return
+        if node_id == connection.node_id:
+            self._here = ask_offsets(connection, services, places, LATEST_TIMESTAMP)
+        elif services.own is not None:
+            request = offsets_request(places, LATEST_TIMESTAMP)
+            self._elsewhere = services.own.ask(node_id, ApiKey.LIST_OFFSETS, request)
+
+    async def answer(self) -> Found:
+        topics = {topic.name: topic for topic, _ in self._places}
+        if self._here is not None:
+            return tell_offsets(self._services, topics, await self._here)
+        if self._elsewhere is None:
+            return self._all(ErrorCode.LEADER_NOT_AVAILABLE)
+        try:
+            return told_offsets(self._services, topics, await self._elsewhere)
+        except ProxyError as error:
+            self._services.notes("log-end-not-known", reason=str(error))
+            return self._all(ErrorCode.NETWORK_EXCEPTION)
+
+    def _all(self, code: ErrorCode) -> Found:
+        return {TopicIdPartition(topic.topic_id, partition): (code, -1) for topic, partition in self._places}
+
+
+def shares_of(services: ShareServices, group_id: str, topic_id: bytes | None = None) -> list[ShareKey]:
+    """Return the share partitions of a group that have state, of all topics or of one, sorted."""
+    return sorted(key for key in services.coordinator.keys_of(group_id) if topic_id is None or key.topic_id == topic_id)
+
+
+async def not_starting(services: ShareServices, keys: Sequence[ShareKey]) -> bool:
+    """Wait until no request looks up the start offsets of these share partitions. Return False on timeout."""
+    reads, deadline = services.reads, services.timers.now() + STARTING_WAIT_S
+    while busy := [key for key in keys if key in reads.starting]:
+        if services.timers.now() >= deadline:
+            return False
+        waiter = reads.wait(busy[:1])
+        try:
+            await first_until(services.timers, deadline, waiter.woken)
+        finally:
+            reads.stop_waiting(waiter)
+    return True
+
+
+def begin_at(services: ShareServices, key: ShareKey, offset: int) -> Promise[Outcome]:
+    """Replace the state of a share partition: it begins at this offset, without deliveries.
+
+    Until the new state is durable, no other request can start it. The caller has waited for `not_starting`.
+    """
+    share = services.coordinator.share(key)
+    epoch = 0 if share is None else share.partition.state_epoch + 1
+    leader = services.topology.leader(key.topic_id, key.partition)
+    node_id = UNKNOWN_NODE if leader is None else leader.node_id
+    services.reads.starting.add(key)
+    written = services.writes.create(key, services.coordinator.new_partition(key, offset, epoch), node_id)
+
+    def begun() -> None:
+        services.reads.starting.discard(key)
+        services.reads.wake(key)
+
+    written.on_settled(begun)
+    return written

@@ -1,0 +1,157 @@
+"""Common parts of ShareFetch and ShareAcknowledge: named partitions, rights, and leader hints in the response.
+
+The order of the checks is that of KafkaApis.handleShareFetchRequest and handleShareAcknowledgeRequest
+(sharegroups/README.md rule 13): group named, READ on the group, member id, then the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Sequence
+from typing import TypeAlias, TypeVar
+
+from kafka_share_proxy.brokers.connection_slots import OptionalSlot
+from kafka_share_proxy.brokers.interfaces import Connection
+from kafka_share_proxy.brokers.rights import Right, ask_read_group, rights_of, tell_read_group
+from kafka_share_proxy.brokers.topic_leaders import ask_many_topics, tell_many_topics, topics_to_ask
+from kafka_share_proxy.forwarding.address_book import MakesEndpoint, node_endpoints
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.loop.slices import AT_ONCE, Work
+from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
+from kafka_share_proxy.sharegroups.model.sessions import Session, SessionKey
+from kafka_share_proxy.sharegroups.services import ShareServices
+from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.messages import Message
+from kafka_share_proxy.wire.values import UNKNOWN_NODE, TopicIdPartition
+
+_Topic: TypeAlias = "messages.ShareFetchRequest.FetchTopic | messages.ShareAcknowledgeRequest.AcknowledgeTopic"
+E = TypeVar("E")
+"""Class of the entries in a list of the response."""
+
+AckBatches = list[tuple[int, int, Sequence[int]]]
+"""(first offset, last offset, types) as in the request."""
+
+NO_HINT = (UNKNOWN_NODE, -1)
+"""CurrentLeader without a hint. Never the schema's default 0/0, which clients take for a leader."""
+
+
+async def named(
+    topics: Iterable[_Topic] | None, work: Work = AT_ONCE
+) -> tuple[list[TopicIdPartition], dict[TopicIdPartition, AckBatches]]:
+    """Return the partitions of a request in order, each once, and their acknowledgement batches, if any.
+
+    librdkafka may name a topic or partition twice, for fetching and for acknowledging. The batches are joined.
+    """
+    places: dict[TopicIdPartition, None] = {}
+    batches: dict[TopicIdPartition, AckBatches] = {}
+    for topic in topics or ():
+        for partition in topic.partitions or ():
+            place = TopicIdPartition(topic.topic_id, partition.partition_index)
+            places[place] = None
+            if partition.acknowledgement_batches:
+                batches.setdefault(place, []).extend(
+                    (batch.first_offset, batch.last_offset, batch.acknowledge_types or ())
+                    for batch in partition.acknowledgement_batches
+                )
+            await work.step()
+    return list(places), batches
+
+
+async def without_outcome(
+    topics: Iterable[_Topic] | None, entry: Callable[[int], E], work: Work
+) -> dict[bytes, list[E]]:
+    """Return an entry for each partition with acknowledgements, by topic id.
+
+    `entry` makes it from the partition number. For requests whose outcome in the journal is unknown
+    (sharegroups/README.md rule 72).
+    """
+    _, batches = await named(topics, work)
+    entries: dict[bytes, list[E]] = {}
+    for place in batches:
+        entries.setdefault(place.topic_id, []).append(entry(place.partition))
+        await work.step()
+    return entries
+
+
+async def read_refusal(
+    call: Call[Message],
+    services: ShareServices,
+    group_id: str,
+    places: Iterable[TopicIdPartition],
+    acknowledged: Container[TopicIdPartition] = (),
+) -> ErrorCode:
+    """Return the error that refuses READ on the group, or NONE.
+
+    Unknown or outdated topics of the partitions are looked up in the same round trip.
+    """
+    connection, now = call.connection, services.timers.now()
+    code = rights_of(connection).group_code(Right.READ_GROUP, group_id, now, services.options.rights_cache_s)
+    group_answer = ask_read_group(connection, group_id) if code is None else None
+    names, ids = topics_to_ask(connection, services, places, acknowledged)
+    topics_answers = ask_many_topics(connection, names, ids)
+    if group_answer is not None:
+        code = tell_read_group(connection, group_id, await group_answer, now)
+    await tell_many_topics(connection, services, topics_answers, call.work)
+    return ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code
+
+
+async def refresh(connection: Connection, services: ShareServices, places: Iterable[TopicIdPartition]) -> None:
+    """Refresh the topics of these partitions, unless that was done just now."""
+    names, ids = topics_to_ask(connection, services, places)
+    await tell_many_topics(connection, services, ask_many_topics(connection, names, ids))
+
+
+def follow_leader(services: ShareServices, key: ShareKey) -> None:
+    """Release a share partition's locks if the view has another leader than the one they were granted at."""
+    leader = services.topology.leader(key.topic_id, key.partition)
+    if leader is None or leader.node_id == UNKNOWN_NODE:
+        return
+    change = services.coordinator.move_leader(key, leader.node_id)
+    if change is not None:
+        services.reads.cache.drop_partition(key.topic_id, key.partition)
+        services.writes.write([change])
+
+
+def end_session(services: ShareServices, key: SessionKey) -> None:
+    """Remove a session and release what its member holds at that node, without waiting for the write."""
+    session = services.coordinator.sessions.end(key)
+    if session is not None:
+        release(services, [session])
+
+
+def release(services: ShareServices, sessions: Iterable[Session]) -> None:
+    """Release the locks of sessions that have ended."""
+    for session in sessions:
+        services.writes.write(services.coordinator.release(session))
+
+
+_ENDS_SESSIONS = OptionalSlot[bool]()
+"""True if the end of the connection ends its share sessions."""
+
+
+def end_with_connection(connection: Connection, services: ShareServices) -> None:
+    """End the connection's sessions and reservations when it closes. Registered once per connection."""
+    if _ENDS_SESSIONS.of(connection):
+        return
+    _ENDS_SESSIONS.put(connection, True)
+    connection_id = connection.id
+
+    def closed() -> None:
+        release(services, services.coordinator.sessions.end_connection(connection_id))
+        services.reads.end_connection(connection_id)
+
+    connection.on_close(closed)
+
+
+def leader_hint(services: ShareServices, place: TopicIdPartition, code: ErrorCode) -> tuple[int, int]:
+    """Return (node id, leader epoch) for CurrentLeader. It contains a leader only if the error is that it moved."""
+    if code not in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
+        return NO_HINT
+    leader = services.topology.leader(place.topic_id, place.partition)
+    return NO_HINT if leader is None or leader.node_id == UNKNOWN_NODE else (leader.node_id, leader.epoch)
+
+
+def hint_endpoints(services: ShareServices, entry: MakesEndpoint[E], hints: Iterable[tuple[int, int]]) -> list[E]:
+    """Return the NodeEndpoints of the leader hints."""
+    nodes = (node_id for node_id, _ in hints if node_id != UNKNOWN_NODE)
+    return node_endpoints(services.book, services.topology, entry, nodes)

@@ -1,0 +1,232 @@
+"""Audit events of share group deliveries: one per range of offsets, never one per record.
+
+Code that delivers or settles records reports it here (audit/README.md). Settled means durable: the event is written
+when the change is applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal, NamedTuple, TypeAlias
+
+from kafka_share_proxy.audit.events import NOWHERE, PROXY, Place
+from kafka_share_proxy.audit.fetches import GivenRecords, Reader
+from kafka_share_proxy.audit.stream import Audit
+from kafka_share_proxy.loop.interfaces import Timers
+from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.reading.far_records import Records
+from kafka_share_proxy.sharegroups.model.acknowledging import ACCEPT, GAP, REJECT, RELEASE
+from kafka_share_proxy.sharegroups.model.coordinator import Share, ShareCoordinator, ShareKey
+from kafka_share_proxy.sharegroups.model.group import Member
+from kafka_share_proxy.sharegroups.model.offset_runs import GivenBack, OffsetRun
+from kafka_share_proxy.sharegroups.model.partition import Lock, SharePartition, Transition
+from kafka_share_proxy.wire.batches import BatchTable
+from kafka_share_proxy.wire.errors import ErrorCode
+
+Request = Literal["AlterShareGroupOffsets", "DeleteShareGroupOffsets"]
+
+OUTCOMES = {GAP: "gap", ACCEPT: "accept", RELEASE: "release", REJECT: "reject"}
+LOCK_TIMEOUT, SESSION_CLOSE, FORCED_RELEASE = "lock_timeout", "session_close", "forced_release"
+
+RENEWED_MAX = 100_000
+"""Maximum number of share partitions with renewed locks to track. Beyond it, only settles report renewals."""
+MARKS_MAX = 10_000
+"""Maximum number of renew events per interval. Share partitions that do not fit are the first in the next interval."""
+MEMBERS_MAX = 10_000
+"""Maximum number of members that are tracked as reported. Beyond it, all are reported again."""
+MEMBERS_EVERY_S = 3600.0
+"""Seconds after which members are reported again, so that each day's files contain them."""
+SUMS_MAX = 10_000
+"""Maximum number of share partitions that are summed up. Beyond it, the sums are added to the loads immediately."""
+
+
+class _ShareSums:
+    """Totals of one share partition since it was last added to the loads."""
+
+    __slots__ = ("bytes", "hold_ms", "place", "rows")
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.rows = self.bytes = 0
+        self.hold_ms = 0.0
+
+
+_Ending: TypeAlias = tuple[_ShareSums, int, float, float, int]
+"""Sums and start offset of a share partition, duration of its locks in seconds, and the time at which deliveries end:
+in seconds of the loop's clock, and in milliseconds since 1970."""
+
+
+class ShareAudit:
+    """Reports share group deliveries to the audit. One per process, if audit is on."""
+
+    def __init__(self, audit: Audit, timers: Timers, coordinator: ShareCoordinator) -> None:
+        self._audit = audit
+        self._timers = timers
+        self._coordinator = coordinator
+        self._renewed: dict[ShareKey, None] = {}
+        self._sums: dict[ShareKey, _ShareSums] = {}
+        self._members: dict[tuple[str, str], Member | None] = {}
+        """(group, member) -> client id and host of members that acquired records; None after they were reported."""
+        self._members_since = timers.now()
+        audit.on_interval.append(self._report_members)
+        audit.on_interval.append(self._mark_renewed)
+        audit.on_sums.append(self._add_sums)
+
+    def read(self, group_id: str, place: Place, batches: BatchTable, data: Records) -> None:
+        """Record that a Fetch read these whole batches. Another proxy may hold their bytes."""
+        self._audit.fetches.add(Reader("share", place, group_id), GivenRecords.all_of(batches))
+        if isinstance(data, memoryview):
+            self._audit.keys.read(place, batches, data)
+
+    def read_here(self, place: Place, batches: BatchTable, data: memoryview) -> None:
+        """Record that another proxy, the owner of a group, read these batches here, where their bytes stay."""
+        self._audit.keys.read(place, batches, data)
+
+    def acquired(
+        self, key: ShareKey, member_id: str, ranges: Iterable[tuple[int, int, int]], size: int, lock_s: float
+    ) -> None:
+        """Record ranges (first, last, delivery count) that a member acquired; `size`: bytes of the response."""
+        sums = self._sums.get(key) or self._begin(key)
+        sums.bytes += size
+        if (key.group_id, member_id) not in self._members:
+            self._note_member(key.group_id, member_id)
+        lock_ms, left = round(lock_s * 1000), size
+        for first, last, count in ranges:
+            values = (first, last, count, left, lock_ms, PROXY)
+            self._audit.offer("acquire", sums.place, key.group_id, member_id, values)
+            sums.rows += last - first + 1
+            left = 0
+
+    def settling(self, key: ShareKey, partition: SharePartition, transition: Transition, lock_s: float) -> None:
+        """Record a change that is about to be applied. Call it before `SharePartition.apply` clears the lock owners."""
+        ending = self._ending(key, partition, lock_s)
+        for given in transition.given_back:
+            self._settled(key, given, LOCK_TIMEOUT, ending)
+        kinds = transition.kinds
+        for index, run in enumerate(transition.runs):
+            if run.pending is transition and run.partition is partition:
+                outcome = OUTCOMES[kinds[index]] if kinds else SESSION_CLOSE
+                self._settled(key, run, FORCED_RELEASE if transition.is_forced else outcome, ending)
+
+    def reverted(self, key: ShareKey, partition: SharePartition, transition: Transition, lock_s: float) -> None:
+        """Record a change that the store refused: locks that expired in the meantime are free again."""
+        ending = self._ending(key, partition, lock_s)
+        for given in transition.given_back:
+            self._settled(key, given, LOCK_TIMEOUT, ending)
+
+    def renewed(self, key: ShareKey) -> None:
+        """Record that a member renewed locks of this share partition."""
+        if len(self._renewed) < RENEWED_MAX:
+            self._renewed[key] = None
+
+    def forced_release(self, key: ShareKey, member_id: str, transition: Transition) -> None:
+        """Record that an administrator releases what a member holds."""
+        records = sum(run.last - run.first + 1 for run in transition.runs)
+        self._audit.offer("forced_release", _place(key), key.group_id, member_id, (records, len(transition.runs)))
+
+    def replacing(self, request: Request, begins: Mapping[ShareKey, int | None]) -> Replacing:
+        """Prepare events for replaced state. `begins`: new start offset by share partition; None if it is deleted."""
+        shares = {key: self._coordinator.share(key) for key in begins}
+        before = {key: None if share is None else share.partition.start_offset for key, share in shares.items()}
+        return Replacing(self._audit, request, begins, before)
+
+    def _settled(self, key: ShareKey, ended: GivenBack | OffsetRun, outcome: str, ending: _Ending) -> None:
+        sums, start_offset, lock_s, now, wall_ms = ending
+        held_s = max(now - ended.acquired_at, 0.0)
+        renew_ms = round(max(held_s - lock_s, 0.0) * 1000) if ended.renewals else 0
+        held = (ended.first, ended.last, ended.count, wall_ms - round(held_s * 1000))
+        values = (*held, outcome, ended.renewals, renew_ms, start_offset, PROXY)
+        self._audit.offer("settle", sums.place, key.group_id, ended.owner, values)
+        sums.hold_ms += held_s * 1000 * (ended.last - ended.first + 1)
+
+    def _ending(self, key: ShareKey, partition: SharePartition, lock_s: float) -> _Ending:
+        sums = self._sums.get(key) or self._begin(key)
+        return sums, partition.start_offset, lock_s, self._timers.now(), self._timers.wall_ms()
+
+    def _begin(self, key: ShareKey) -> _ShareSums:
+        if len(self._sums) >= SUMS_MAX:
+            self._add_sums()
+        sums = self._sums[key] = _ShareSums(_place(key))
+        return sums
+
+    def _add_sums(self) -> None:
+        """Add the sums to the loads of the partitions, which are reported next."""
+        found, self._sums = self._sums, {}
+        for sums in found.values():
+            load = self._audit.loads.of(sums.place)
+            load.rows += sums.rows
+            load.bytes += sums.bytes
+            load.hold_ms += sums.hold_ms
+
+    def _note_member(self, group_id: str, member_id: str) -> None:
+        """Store the client id and host of a member, which may have left when the interval ends."""
+        group = self._coordinator.group(group_id)
+        member = None if group is None else group.members.get(member_id)
+        if len(self._members) >= MEMBERS_MAX:
+            self._report_members()
+            self._members.clear()
+        if member is not None:
+            self._members[group_id, member_id] = member
+
+    def _report_members(self) -> None:
+        """Write an event for each member that is new since the last interval."""
+        for (group_id, member_id), member in self._members.items():
+            if member is not None:
+                self._audit.offer("member", NOWHERE, group_id, member_id, (member.client_id, member.client_host))
+                self._members[group_id, member_id] = None
+        if self._timers.now() - self._members_since >= MEMBERS_EVERY_S:
+            self._members_since = self._timers.now()
+            self._members.clear()
+
+    def _mark_renewed(self) -> None:
+        """Write an event for every renewed lock that is still held."""
+        left = MARKS_MAX
+        for key in list(self._renewed):
+            del self._renewed[key]
+            share = self._coordinator.share(key)
+            locks = [] if share is None else [lock for lock in share.partition.locks() if lock.renewals]
+            if share is None or not locks:
+                continue
+            if left > 0:
+                self._mark(key, share, locks)
+                left -= len(locks)
+                self._renewed[key] = None
+            else:
+                self._renewed = {key: None} | self._renewed
+                break
+
+    def _mark(self, key: ShareKey, share: Share, locks: Iterable[Lock]) -> None:
+        now, lock_s = self._timers.now(), self._coordinator.settings(key.group_id).lock_duration_s
+        for lock in locks:
+            held_s = max(now - lock.acquired_at, 0.0)
+            values = (lock.first, lock.last, lock.delivery_count, self._wall_ms(held_s), lock.renewals)
+            renew_ms = round(max(held_s - lock_s, 0.0) * 1000)
+            place, start_offset = _place(key), share.partition.start_offset
+            self._audit.offer("renew", place, key.group_id, lock.member_id, (*values, renew_ms, start_offset))
+
+    def _wall_ms(self, ago_s: float) -> int:
+        return self._timers.wall_ms() - round(ago_s * 1000)
+
+
+class Replacing(NamedTuple):
+    """Reports the changes of one administrator request once they are stored, even if the client disconnects."""
+
+    audit: Audit
+    request: Request
+    begins: Mapping[ShareKey, int | None]
+    before: Mapping[ShareKey, int | None]
+
+    def follow(self, written: Promise[dict[ShareKey, ErrorCode]]) -> None:
+        """Write an event for each share partition whose write succeeds."""
+
+        def told() -> None:
+            for key, code in written.result().items():
+                if code == ErrorCode.NONE:
+                    values = (self.request, self.begins[key], self.before[key])
+                    self.audit.offer("offsets_altered", _place(key), key.group_id, None, values)
+
+        written.on_settled(told)
+
+
+def _place(key: ShareKey) -> Place:
+    return Place(key.topic_id, key.partition)

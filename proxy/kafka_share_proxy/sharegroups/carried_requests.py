@@ -1,0 +1,162 @@
+"""Share group requests between the proxies of a fleet: which proxy serves them, and records that stay at the edge.
+
+See `fleet.carried`. The owner receives only the batch headers of a Fetch. Its response refers to the record bytes, and
+this proxy inserts them. Addresses in a response are replaced by those of this proxy, which is the one the client knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import TypeAlias, TypeVar
+
+from kafka_share_proxy.audit.events import Place
+from kafka_share_proxy.fleet.carried import Prepared
+from kafka_share_proxy.fleet.group_owners import HeldGroup, Holdings
+from kafka_share_proxy.forwarding.address_book import MakesEndpoint, node_endpoints
+from kafka_share_proxy.forwarding.apis import k32_broker_addresses
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.routes import FramedHandler
+from kafka_share_proxy.reading.far_records import HeldRecords
+from kafka_share_proxy.reading.upstream_fetch import SMALL_PART
+from kafka_share_proxy.sharegroups.apis.held_groups import held_anywhere
+from kafka_share_proxy.sharegroups.services import FEATURE, ShareServices
+from kafka_share_proxy.wire import frames, messages, registry
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.batches import BatchTable
+from kafka_share_proxy.wire.message_classes import copied
+from kafka_share_proxy.wire.messages import Message
+from kafka_share_proxy.wire.primitives import Buffer
+from kafka_share_proxy.wire.values import ZERO_UUID
+
+_Completed: TypeAlias = (
+    "messages.ShareFetchResponse | messages.ShareAcknowledgeResponse | messages.DescribeConfigsResponse"
+)
+_NamesNode: TypeAlias = "messages.ShareFetchResponse.NodeEndpoint | messages.ShareAcknowledgeResponse.NodeEndpoint"
+E = TypeVar("E")
+
+
+class ShareEdge:
+    """See carried.EdgeOfLink."""
+
+    def __init__(self, services: ShareServices) -> None:
+        self.held = HeldRecords(services.limits.share_cache_bytes)
+        self._services = services
+
+    def prepared(self, call: Call[Message]) -> Prepared:
+        """Return the request to send to the owner.
+
+        If there is no room for records, it requests none, and the response is delayed until the end of the client's
+        wait (fleet/README.md rule 9).
+        """
+        request, answers, now = call.message, self._services.answers, self._services.timers.now()
+        if not isinstance(request, messages.ShareFetchRequest) or request.max_records <= 0:
+            return Prepared(request, now)
+        size = min(request.max_bytes, self._services.limits.local_answer_bytes)
+        if answers.has_room(size):
+            return Prepared(request, now)
+        answers.reserve(size)  # is refused, which counts the refusal
+        without_records = copied(request)
+        without_records.max_records = 0
+        return Prepared(without_records, now + max(request.max_wait_ms, 0) / 1000)
+
+    def completed(self, call: Call[Message], frame: Buffer) -> bytes | None:
+        """Return the response with records and addresses of this proxy; None if the records are no longer here."""
+        if call.key not in (ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE, ApiKey.DESCRIBE_CONFIGS):
+            return bytes(frame)
+        answer: _Completed
+        _, answer = frames.decode_response(call.key, call.version, memoryview(frame)[4:])
+        if isinstance(answer, messages.DescribeConfigsResponse):  # may also name brokers
+            k32_broker_addresses.hide(answer, self._services.book)
+            return frames.response(call.key, call.version, call.correlation_id, answer)
+        if isinstance(answer, messages.ShareFetchResponse):
+            if not self._put_in(answer):
+                return None
+            answer.node_endpoints = self._with_ours(answer.node_endpoints, messages.ShareFetchResponse.NodeEndpoint)
+        else:
+            entry = messages.ShareAcknowledgeResponse.NodeEndpoint
+            answer.node_endpoints = self._with_ours(answer.node_endpoints, entry)
+        return frames.response(call.key, call.version, call.correlation_id, answer)
+
+    def _with_ours(self, named: Iterable[_NamesNode], entry: MakesEndpoint[E]) -> list[E]:
+        """Return the addresses of this proxy for the brokers in the owner's response."""
+        services, nodes = self._services, [endpoint.node_id for endpoint in named]
+        return node_endpoints(services.book, services.topology, entry, nodes) if nodes else []
+
+    def _put_in(self, answer: messages.ShareFetchResponse) -> bool:
+        """Replace references by bytes. Return True if all of them are here."""
+        for topic in answer.responses or ():
+            for partition in topic.partitions:
+                if partition.records is not None and len(partition.records):
+                    partition.records = self.held.records_of(partition.records)
+                    if partition.records is None:
+                        return False
+        return True
+
+    def told(self, key: int, version: int, answer: memoryview) -> bytes | memoryview:
+        """See carried.EdgeOfLink. Records stay here."""
+        if key != ApiKey.FETCH:
+            return answer
+        codec = registry.codec_of(messages.FetchResponse, version)
+        decoded = codec.decode(answer)
+        self.held.hold(decoded, len(answer) // SMALL_PART, None if self._services.audit is None else self._seen)
+        return codec.encode(decoded)
+
+    def _seen(
+        self,
+        topic: messages.FetchResponse.FetchableTopicResponse,
+        partition: int,
+        batches: BatchTable,
+        data: memoryview,
+    ) -> None:
+        """Pass the record keys to the audit here, since the owner does not have them (audit/README.md rule 6)."""
+        named = self._services.topology.topic(topic.topic) if topic.topic else None
+        topic_id = bytes(topic.topic_id) if named is None else named.topic_id
+        if self._services.audit is not None and topic_id != ZERO_UUID:
+            self._services.audit.read_here(Place(topic_id, partition), batches, data)
+
+    def forget(self, chunks: Iterable[int]) -> None:
+        """See carried.EdgeOfLink."""
+        self.held.forget(chunks)
+
+
+class CarriedShareRequests:
+    """See carried.CarriedRequests and carried.HoldsGroups."""
+
+    feature = FEATURE
+
+    def __init__(self, services: ShareServices, handlers: Mapping[int, FramedHandler]) -> None:
+        self._services = services
+        self._handlers = handlers
+
+    @property
+    def handlers(self) -> Mapping[int, FramedHandler]:
+        """See carried.CarriedRequests."""
+        return self._handlers
+
+    @property
+    def groups(self) -> AbstractSet[str]:
+        """See carried.HoldsGroups."""
+        return self._services.coordinator.groups.keys()
+
+    def holdings(self) -> Holdings:
+        """See carried.HoldsGroups."""
+        coordinator = self._services.coordinator
+        groups = [HeldGroup(group_id, group.state) for group_id, group in sorted(coordinator.groups.items())]
+        return Holdings(groups, list(coordinator.groups_with_settings()))
+
+    def knows(self, group_id: str) -> bool:
+        """See carried.CarriedRequests."""
+        return group_id in held_anywhere(self._services)
+
+    def edge(self) -> ShareEdge:
+        """See carried.CarriedRequests."""
+        return ShareEdge(self._services)
+
+    def link_ended(self, number: int) -> None:
+        """See carried.CarriedRequests."""
+        self._services.reads.cache.drop_holder(number)
+
+    def links_changed(self) -> None:
+        """See carried.CarriedRequests. Requests that wait at the gate check it again."""
+        self._services.gate.look()

@@ -1,0 +1,113 @@
+"""Share group metrics by group, as a broker counts them (Kafka's ShareGroupMetrics, SharePartitionMetrics).
+
+Theory of operation. Code that acquires, acknowledges or waits adds to plain numbers. Names are formatted only when
+/metrics is requested (`app.metrics`). There may be thousands of groups. Therefore only a limited number are counted by
+name, first come, first served; all other groups are counted together as OTHERS. A deleted group makes room (`forget`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from kafka_share_proxy.loop.histogram import Histogram, seconds
+from kafka_share_proxy.sharegroups.model.acknowledging import ACCEPT, REJECT, RELEASE, RENEW
+
+OTHERS = "(others)"
+"""Label of all groups beyond the limit."""
+
+ACKNOWLEDGE_TYPES = {ACCEPT: "accept", RELEASE: "release", REJECT: "reject", RENEW: "renew"}
+"""Label by AcknowledgeType. Gaps, which clients acknowledge for offsets without a record, are not counted, as on a
+broker."""
+
+RATIOS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
+RECORDS = tuple(2.0**power for power in range(13))
+"""Upper bounds of histogram buckets, inclusive."""
+
+
+@dataclass(slots=True)
+class GroupFigures:
+    """The figures of one group, or of all OTHERS."""
+
+    acknowledged: list[int] = field(default_factory=lambda: [0] * (RENEW + 1))
+    """Records by acknowledge type."""
+    lock_timeouts: int = 0
+    """Number of records whose acquisition lock expired before they were acknowledged."""
+    acquire_s: Histogram = field(default_factory=seconds)
+    """Seconds from the arrival of a ShareFetch until it acquired records."""
+    fetch_ratio: Histogram = field(default_factory=lambda: Histogram(RATIOS))
+    """Fraction of the share partitions in a ShareFetch's session from which it acquired records."""
+    fetch_lock_s: Histogram = field(default_factory=seconds)
+    """Seconds that a share partition was reserved for one reader, including its wait for new records."""
+    batch_records: Histogram = field(default_factory=lambda: Histogram(RECORDS))
+    """Number of records in the in-flight batches created by first deliveries."""
+
+    def acknowledge(self, first: int, last: int, types: Sequence[int]) -> None:
+        """Count the acknowledgement of records first..last, with one type for all or one for each."""
+        if len(types) == 1:
+            self.acknowledged[types[0]] += last - first + 1
+            return
+        for acknowledge_type in range(RENEW + 1):
+            self.acknowledged[acknowledge_type] += types.count(acknowledge_type)
+
+    def acquire(self, ranges: Sequence[tuple[int, int, int]]) -> None:
+        """Count acquired ranges (first, last, delivery count)."""
+        if len(ranges) == 1:
+            first, last, count = ranges[0]
+            if count == 1:
+                self.batch_records.observe(last - first + 1)
+            return
+        # There may be as many ranges as records, but only of a few sizes.
+        for size, times in Counter([last - first + 1 for first, last, count in ranges if count == 1]).items():
+            self.batch_records.observe(size, times)
+
+
+class ShareFigures:
+    """All figures of share groups of this process."""
+
+    def __init__(self, groups_max: int) -> None:
+        self._groups_max = groups_max
+        self._groups: dict[str, GroupFigures] = {}
+        self._others = GroupFigures()
+        self.load_s = seconds()
+        """Seconds from the first ShareFetch of a share partition until its start offset was stored."""
+        self.state_write_s = seconds()
+        """Duration of the append of one change of share state, in seconds."""
+        self.served_s: dict[int, Histogram] = {}
+        """Seconds from the arrival of a request that is served here until its response, by API key."""
+
+    def of(self, group_id: str) -> GroupFigures:
+        """Return the figures that a group is counted in."""
+        return self._groups.get(group_id) or self._admit(group_id)
+
+    def label(self, group_id: str) -> str:
+        """Return the label of a group in the metrics."""
+        return OTHERS if self.of(group_id) is self._others else group_id
+
+    def _admit(self, group_id: str) -> GroupFigures:
+        if len(self._groups) >= self._groups_max or group_id == OTHERS:
+            return self._others
+        made = self._groups[group_id] = GroupFigures()
+        return made
+
+    def shown(self) -> Iterator[tuple[str, GroupFigures]]:
+        """Yield (label, figures): the groups by name, then all others."""
+        yield from self._groups.items()
+        yield OTHERS, self._others
+
+    def forget(self, is_gone: Callable[[str], bool]) -> None:
+        """Remove deleted groups from the metrics, which makes room for others."""
+        for group_id in [group_id for group_id in self._groups if is_gone(group_id)]:
+            del self._groups[group_id]
+
+    def lock_timed_out(self, group_id: str, changes: Iterable[tuple[int, int, int, int]]) -> None:
+        """Count the records whose locks expired, by ranges (first, last, state, delivery count)."""
+        self.of(group_id).lock_timeouts += sum(last - first + 1 for first, last, _, _ in changes)
+
+    def served(self, key: int, took_s: float) -> None:
+        """Count a request of this API that was served here."""
+        histogram = self.served_s.get(key)
+        if histogram is None:
+            histogram = self.served_s[key] = seconds()
+        histogram.observe(took_s)

@@ -1,0 +1,207 @@
+"""Reservations of heads to read, and the requests that wait for the records (sharegroups/README.md rule 20).
+
+Theory of operation. A ShareFetch that finds nothing in the cache reserves the head of each share partition it may read.
+While the reservation is active, no other request reads the same offset from a broker. Any other request without records
+parks as a waiter. A waiter is woken when the share partition may have records for it: batches were added to the cache,
+records became available again, a reservation ended, or the share partition was initialised. It then starts again:
+cache, free head, wait. Waiters are woken one at a time, and only while there is something left to acquire, so that one
+released record does not wake two hundred members.
+
+Waiters of other requests do not run inside the call that wakes them (`loop.promise`): the next one is woken when the
+previous one has run. All waiters of a share partition at the time of a wake, in order, are a *wave*. A further wake
+during a wave starts another wave after it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from kafka_share_proxy.loop.promise import CallbackOwner, Promise, running
+from kafka_share_proxy.reading.chunk_cache import ChunkCache
+from kafka_share_proxy.reading.reads_under_way import ReadsUnderWay
+from kafka_share_proxy.sharegroups.fetch.share_chunk import ShareChunk
+from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
+
+
+@dataclass(slots=True, eq=False)
+class Reservation:
+    """The right to read one share partition's head from the broker."""
+
+    id: int
+    key: ShareKey
+    connection_id: int
+    offset: int
+    deadline: float
+    """Time at which the reservation ends in any case."""
+    read_committed: bool
+
+    def stands_before(self, offset: int, read_committed: bool, now: float) -> bool:
+        """Return True if the reserved read will cover a read from this offset."""
+        return self.offset <= offset and self.read_committed == read_committed and now < self.deadline
+
+
+@dataclass(slots=True, eq=False)
+class Waiter:
+    """One ShareFetch without records. Single use: woken once, or withdrawn by `ShareReads.stop_waiting`."""
+
+    woken: Promise[None]
+    keys: tuple[ShareKey, ...]
+    owner: CallbackOwner
+    """Owner on whose behalf the waiting code runs."""
+
+
+@dataclass(slots=True, eq=False)
+class _Wave:
+    """The waiters of one share partition at the time of a wake."""
+
+    key: ShareKey
+    left: Iterator[Waiter]
+    is_repeated: bool = False
+    """True if the share partition was woken again during this wave."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShareHead:
+    """Head of a share partition."""
+
+    offset: int | None
+    """Next offset to acquire; None if nothing can be acquired now."""
+    cached: bool
+    """True if the offset is in the cache."""
+
+
+class ShareReads:
+    """Reservations and waiters of all share partitions, and the cache that reads fill and waiters acquire from."""
+
+    def __init__(self, cache: ChunkCache[ShareChunk], head: Callable[[ShareKey], ShareHead]) -> None:
+        self.cache = cache
+        self._head = head
+        self.starting: set[ShareKey] = set()
+        """Share partitions whose first offset a request is looking up."""
+        self._reservations: ReadsUnderWay[ShareKey, Reservation] = ReadsUnderWay()
+        """One at most per share partition."""
+        self._waiters: dict[ShareKey, dict[Waiter, None]] = {}
+        self._last_id = 0
+        self._waves: dict[ShareKey, _Wave] = {}
+        self._ready: deque[_Wave] = deque()
+        """Waves whose next waiter is due."""
+        self._is_waking = False
+
+    def reserve(
+        self, key: ShareKey, connection_id: int, offset: int, read_committed: bool, deadline: float, now: float
+    ) -> Reservation | None:
+        """Reserve the head, unless another reader has reserved the same or an earlier offset.
+
+        A reservation of a later offset (the end of the log, when records below became available) is replaced. Its read
+        still fills the cache.
+        """
+        standing = self._standing(key)
+        if standing is not None:
+            if standing.stands_before(offset, read_committed, now):
+                return None
+            self._reservations.end(key, standing)
+        self._last_id += 1
+        taken = Reservation(self._last_id, key, connection_id, offset, deadline, read_committed)
+        self._reservations.begin(key, taken)
+        return taken
+
+    def _standing(self, key: ShareKey) -> Reservation | None:
+        return next(iter(self._reservations.of(key)), None)
+
+    def holds(self, reservation: Reservation) -> bool:
+        """Return True if the reservation is still active."""
+        return self._standing(reservation.key) is reservation
+
+    def let_go(self, reservations: Iterable[Reservation]) -> list[ShareKey]:
+        """End these reservations, and return the keys of those that were active. The caller wakes their waiters."""
+        return [each.key for each in reservations if self._reservations.end(each.key, each)]
+
+    def end_connection(self, connection_id: int) -> None:
+        """Release the heads that a closed connection had reserved."""
+        mine = self._reservations.where(lambda held: held.connection_id == connection_id)
+        for key in self.let_go(mine):
+            self.wake(key)
+
+    def wait(self, keys: Iterable[ShareKey]) -> Waiter:
+        """Park until one of the share partitions may have records."""
+        waiter = Waiter(Promise(), tuple(keys), running())
+        for key in waiter.keys:
+            self._waiters.setdefault(key, {})[waiter] = None
+        return waiter
+
+    def stop_waiting(self, waiter: Waiter) -> None:
+        """Withdraw a waiter. Does nothing if it was woken already."""
+        for key in waiter.keys:
+            waiting = self._waiters.get(key)
+            if waiting is not None and waiting.pop(waiter, waiter) is None and not waiting:
+                del self._waiters[key]
+
+    def wake(self, key: ShareKey) -> None:
+        """Wake the waiter that has waited longest, and then the next while there is something left."""
+        waiting = self._waiters.get(key)
+        if waiting is None:
+            return
+        wave = self._waves.get(key)
+        if wave is None:
+            wave = self._waves[key] = _Wave(key, iter(tuple(waiting)))
+            self._go_on(wave)
+        else:
+            wave.is_repeated = True
+
+    def _go_on(self, wave: _Wave) -> None:
+        """Wake the next waiter of this wave. A waiter that runs synchronously re-enters here; the stack stays flat."""
+        self._ready.append(wave)
+        if self._is_waking:
+            return
+        self._is_waking = True
+        try:
+            while self._ready:
+                self._wake_next(self._ready.popleft())
+        finally:
+            self._is_waking = False
+
+    def _wake_next(self, wave: _Wave) -> None:
+        for waiter in wave.left:
+            if waiter in self._waiters.get(wave.key, ()):
+                self.stop_waiting(waiter)
+                waiter.woken.on_settled(partial(self._has_run, wave), waiter.owner)  # after its own callback
+                waiter.woken.set(None)
+                return
+        self._end(wave)
+
+    def _has_run(self, wave: _Wave) -> None:
+        """Continue or end the wave after the last woken waiter has run, or its request has ended."""
+        is_over = True  # also if the check fails: the next wake starts another wave
+        try:
+            is_over = self._nothing_left(wave.key)
+        finally:
+            if is_over:
+                self._end(wave)
+            else:
+                self._go_on(wave)
+
+    def _end(self, wave: _Wave) -> None:
+        del self._waves[wave.key]
+        if wave.is_repeated:
+            self.wake(wave.key)
+
+    def _nothing_left(self, key: ShareKey) -> bool:
+        """Return True if nothing can be acquired, and no head is free to be read."""
+        head = self._head(key)
+        if head.offset is None:
+            return True
+        standing = self._standing(key)
+        return not head.cached and standing is not None and standing.offset <= head.offset
+
+    @property
+    def reserved(self) -> int:
+        """Number of active reservations."""
+        return len(self._reservations)
+
+    @property
+    def waiting(self) -> int:
+        """Number of parked ShareFetches, counted once per share partition they wait for."""
+        return sum(map(len, self._waiters.values()))

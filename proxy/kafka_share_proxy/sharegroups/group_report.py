@@ -1,0 +1,215 @@
+"""Reports on share groups that no broker offers: locks with owners and deadlines, and what blocks the start offset.
+
+Plain values for JSON. Times are in seconds from or until now. Offset ranges are inclusive. Long lists are cut, and the
+report contains the number of entries left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from math import inf
+from typing import Any
+
+from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.sharegroups.model.acknowledging import RELEASE
+from kafka_share_proxy.sharegroups.model.coordinator import NOTHING_READ, Change, Share, ShareKey
+from kafka_share_proxy.sharegroups.model.group import MemberDescription, ShareGroup
+from kafka_share_proxy.sharegroups.model.partition import Lock, SharePartition
+from kafka_share_proxy.sharegroups.services import ShareServices
+from kafka_share_proxy.sharegroups.state_writes import Outcome
+from kafka_share_proxy.wire.errors import ErrorCode
+
+PARTITIONS_MAX = 1_000
+"""Maximum number of partitions in the report of one group; those blocked longest first."""
+LOCKS_MAX = 1_000
+"""Maximum number of locks in the report of one group; those held longest first."""
+
+STEP = 500
+"""Number of groups or share partitions per step."""
+
+View = dict[str, Any]
+
+
+def groups(services: ShareServices) -> Generator[None, None, View]:
+    """Return all share groups held here by id, one line each, working in steps.
+
+    Other requests may run between two steps. Their changes may or may not be in the result.
+    """
+    found: dict[str, View] = {}
+    for count, (group_id, group) in enumerate(sorted(services.coordinator.groups.items())):
+        if count % STEP == STEP - 1:
+            yield
+        found[group_id] = {"group": group_id, "state": group.state, "members": len(group.members), "partitions": 0}
+        found[group_id] |= {"acquired": 0, "renewed": 0, "oldest_blocked_s": None}
+    for count, (key, share) in enumerate(list(services.coordinator.shares())):
+        if count % STEP == STEP - 1:
+            yield
+        if key.group_id in found:
+            _add(found[key.group_id], share, services.timers.now())
+    return {"groups": list(found.values()), "resting_partitions": services.coordinator.resting}
+
+
+def _add(line: View, share: Share, now: float) -> None:
+    """Add one share partition to the line of its group."""
+    line["partitions"] += 1
+    for lock in share.partition.locks():
+        line["acquired"] += lock.last - lock.first + 1
+        line["renewed"] += lock.last - lock.first + 1 if lock.renewals else 0
+    share.note_oldest(now)
+    if share.oldest != NOTHING_READ:
+        blocked = round(now - share.oldest_since, 3)
+        line["oldest_blocked_s"] = max(blocked, line["oldest_blocked_s"] or 0.0)
+
+
+def group(services: ShareServices, group_id: str) -> View | None:
+    """Return one share group with its members, partitions and locks; None if it is not held here."""
+    held = services.coordinator.group(group_id)
+    if held is None:
+        return None
+    now = services.timers.now()
+    keys = sorted(services.coordinator.keys_of(group_id))
+    shares = [(key, share) for key in keys if (share := services.coordinator.share(key)) is not None]
+    partitions = [_partition(services, key, share, now) for key, share in shares]
+    partitions.sort(key=lambda each: -(each["oldest_blocked_s"] or 0.0))
+    locks = sorted(
+        ((lock, key) for key, share in shares for lock in share.partition.locks()), key=lambda pair: pair[0].acquired_at
+    )
+    taken: dict[str, tuple[int, int]] = {}
+    for lock, _ in locks:
+        records, renewals = taken.get(lock.member_id, (0, 0))
+        taken[lock.member_id] = records + lock.last - lock.first + 1, max(renewals, lock.renewals)
+    return {
+        "group": group_id,
+        "state": held.state,
+        "epoch": held.epoch,
+        "settings": _settings(services, group_id),
+        "members": [_member(services, held, member, taken, now) for member in held.describe().members],
+        "partitions": partitions[:PARTITIONS_MAX],
+        "partitions_left_out": max(len(partitions) - PARTITIONS_MAX, 0),
+        "locks": [_lock(services, key, lock, now) for lock, key in locks[:LOCKS_MAX]],
+        "locks_left_out": max(len(locks) - LOCKS_MAX, 0),
+    }
+
+
+def knows_member(services: ShareServices, group_id: str, member_id: str) -> bool:
+    """Return True if a member of that id is in the group, or holds records of it (a former member may)."""
+    held = services.coordinator.group(group_id)
+    if held is not None and member_id in held.members:
+        return True
+    loaded = services.coordinator.loaded_of(group_id)
+    return any(lock.member_id == member_id for _, share in loaded for lock in share.partition.locks())
+
+
+def release(services: ShareServices, group_id: str, member_id: str) -> tuple[int, Promise[Outcome]] | None:
+    """Release all records that a member holds. Return their number, and a promise of the durable outcome.
+
+    The records are available to the next fetch, and their delivery counts. The member stays in the group; its later
+    acknowledgements of these records are refused (121). None if the group is not held here.
+    """
+    coordinator = services.coordinator
+    if coordinator.group(group_id) is None:
+        return None
+    settings = coordinator.settings(group_id)
+    changes: list[Change] = []
+    for key, share in coordinator.loaded_of(group_id):
+        transition = share.partition.decide_release(member_id, settings)
+        if transition is not None:
+            transition.kinds = (RELEASE,) * len(transition.runs)
+            transition.is_forced = True
+            if services.audit is not None:
+                services.audit.forced_release(key, member_id, transition)
+            changes.append((key, transition))
+    records = sum(last - first + 1 for _, transition in changes for first, last, _, _ in transition.changes)
+    services.notes("share-locks-released", group=group_id, member=member_id, records=records)
+    return records, services.writes.write(changes)
+
+
+def refused(outcome: Outcome) -> list[str]:
+    """Return the reasons why a release is not durable; empty if all of it is."""
+    return sorted({code.name for code in outcome.values() if code != ErrorCode.NONE})
+
+
+def _settings(services: ShareServices, group_id: str) -> View:
+    settings = services.coordinator.settings(group_id)
+    return {
+        "lock_duration_s": settings.lock_duration_s,
+        "session_timeout_s": settings.session_timeout_s,
+        "delivery_count_limit": settings.delivery_count_limit,
+        "max_record_locks": settings.max_record_locks,
+        "renew_enabled": settings.renew_enabled,
+        "isolation_level": "read_committed" if settings.read_committed else "read_uncommitted",
+    }
+
+
+def _member(
+    services: ShareServices,
+    held: ShareGroup,
+    member: MemberDescription,
+    taken: Mapping[str, tuple[int, int]],
+    now: float,
+) -> View:
+    acquired, renewals_most = taken.get(member.member_id, (0, 0))
+    return {
+        "member": member.member_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host.removeprefix("/"),
+        "rack": member.rack_id,
+        "epoch": member.member_epoch,
+        "topics": list(member.topics),
+        "assigned": {
+            _topic_name(services, topic_id): list(parts) for topic_id, parts in sorted(member.assignment.items())
+        },
+        "session_ends_in_s": round(held.members[member.member_id].deadline - now, 3),
+        "acquired": acquired,
+        "renewals_most": renewals_most,
+    }
+
+
+def _partition(services: ShareServices, key: ShareKey, share: Share, now: float) -> View:
+    partition = share.partition
+    statistics = partition.statistics()
+    share.note_oldest(now)
+    return {
+        "topic": _topic_name(services, key.topic_id),
+        "partition": key.partition,
+        "leader": share.node_id,
+        "start_offset": partition.start_offset,
+        "end_offset": partition.end_offset,
+        "available": statistics.available,
+        "acquired": statistics.acquired,
+        "being_acknowledged": statistics.pending,
+        "settled_behind": statistics.delivery_complete,
+    } | _oldest(partition, share, now)
+
+
+def _oldest(partition: SharePartition, share: Share, now: float) -> View:
+    """Return the offset that blocks the start offset, since when, and which member holds it."""
+    if share.oldest == NOTHING_READ:
+        return {"oldest_unsettled": None, "oldest_blocked_s": None, "oldest_held_by": None, "oldest_renewals": None}
+    holder = next((lock for lock in partition.locks() if lock.first <= share.oldest <= lock.last), None)
+    return {
+        "oldest_unsettled": share.oldest,
+        "oldest_blocked_s": round(now - share.oldest_since, 3),
+        "oldest_held_by": None if holder is None else holder.member_id,
+        "oldest_renewals": None if holder is None else holder.renewals,
+    }
+
+
+def _lock(services: ShareServices, key: ShareKey, lock: Lock, now: float) -> View:
+    return {
+        "topic": _topic_name(services, key.topic_id),
+        "partition": key.partition,
+        "first": lock.first,
+        "last": lock.last,
+        "member": lock.member_id,
+        "delivery_count": lock.delivery_count,
+        "held_s": round(now - lock.acquired_at, 3),
+        "ends_in_s": None if lock.deadline == -inf else round(lock.deadline - now, 3),
+        "renewals": lock.renewals,
+    }
+
+
+def _topic_name(services: ShareServices, topic_id: bytes) -> str:
+    """Return the topic's name, or its id in hex if the name has not been looked up since the start."""
+    topic = services.topology.topic_by_id(topic_id)
+    return topic_id.hex() if topic is None else topic.name

@@ -1,0 +1,425 @@
+"""Choice of the offsets that a fetch acquires (Kafka 4.3 SharePartition.acquire; sharegroups/README.md rules 28-38).
+
+Theory of operation. The records read are processed from their first offset on. Tracked free offsets are acquired again,
+one in-flight batch after the other. Offsets that a reload left unread, and those beyond the window, are acquired for
+the first time, in whole log batches. MaxRecords is checked between in-flight batches only (batch_optimized) or exactly
+(record_limit). Near the delivery limit an in-flight batch is delivered in ever smaller parts, so that the one record
+that crashes its consumers is isolated without using up the deliveries of its neighbours (sharegroups/README.md rule
+38).
+
+It deliberately does less than Kafka 4.3 in one case: a log batch that is wider than the maximum window
+(`Window.offsets_max`) is acquired in parts, so that any resulting state of its records can be stored.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import attrgetter, itemgetter
+from typing import NamedTuple, Protocol
+
+from kafka_share_proxy.sharegroups.model import locks
+from kafka_share_proxy.sharegroups.model.offset_runs import (
+    ACQUIRED,
+    ARCHIVED,
+    AVAILABLE,
+    UNREAD,
+    OffsetRun,
+    Unit,
+    Window,
+)
+
+FEWEST_DELIVERIES_BEFORE_THROTTLING = 2
+"""A delivery limit of 2 isolates no record (sharegroups/README.md rule 38)."""
+
+CUTS_MAX = 2000
+"""Approximate maximum number of in-flight batches that one acquire creates of new records. Each costs time, and a
+client may request any BatchSize. It equals the number of records that a share partition locks by default."""
+
+_base_offset = attrgetter("base_offset")
+
+Ranges = list[tuple[int, int, int]]
+"""(first, last, delivery count), ascending."""
+
+
+class LogBatch(Protocol):
+    """The properties of a record batch that this module needs (wire.batches.Batch has them)."""
+
+    @property
+    def base_offset(self) -> int:
+        """Offset of the first record."""
+
+    @property
+    def last_offset(self) -> int:
+        """Last offset, even if its record was compacted away."""
+
+
+class PartitionSettings(Protocol):
+    """The part of settings.GroupSettings that this module needs. Pass the settings in force at the call."""
+
+    @property
+    def lock_duration_s(self) -> float:
+        """`share.record.lock.duration.ms`."""
+
+    @property
+    def delivery_count_limit(self) -> int:
+        """`share.delivery.count.limit`."""
+
+    @property
+    def max_record_locks(self) -> int:
+        """`share.partition.max.record.locks`."""
+
+    @property
+    def renew_enabled(self) -> bool:
+        """`share.renew.acknowledge.enable`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRecords:
+    """Records of one upstream Fetch (or the cache) for this partition, bounded by the group's isolation level.
+
+    They must include all records of the log from fetch_offset to the end of the last batch: offsets before the first
+    batch, and between batches, are taken to have no records.
+    """
+
+    fetch_offset: int
+    """Offset requested: next_fetch_offset() at that time."""
+    batches: Sequence[LogBatch]
+    """Whole log batches, ascending; the first may begin before fetch_offset. Empty = nothing new."""
+    aborted: Sequence[tuple[int, int]] = ()
+    """batches.BatchTable.aborted_ranges(...) under read_committed; () under read_uncommitted."""
+
+
+class Acquisition(NamedTuple):
+    """Result of an acquire, effective immediately. Nothing is stored for it."""
+
+    ranges: tuple[tuple[int, int, int], ...]
+    """(first, last, delivery count): AcquiredRecords, ascending, not overlapping. Empty = nothing acquired."""
+    acquired: int
+    """Number of offsets acquired, which counts against the request's MaxRecords."""
+    first_batch: int
+    """Index into read.batches of the first log batch to send; 0 if nothing was acquired."""
+    last_batch: int
+    """Index of the last log batch to send, included; -1 if nothing was acquired."""
+    lock_deadline: float
+
+
+NOTHING = Acquisition((), 0, 0, -1, 0.0)
+
+
+def throttle_from(delivery_count_limit: int) -> int:
+    """Return the number of deliveries from which on an in-flight batch is delivered in parts."""
+    return max(FEWEST_DELIVERIES_BEFORE_THROTTLING, (delivery_count_limit + 1) // 2)
+
+
+class Acquirer:
+    """One acquire on one window."""
+
+    __slots__ = (
+        "batch_size",
+        "budget",
+        "data_first",
+        "data_last",
+        "index",
+        "member_id",
+        "now",
+        "read",
+        "record_limit",
+        "settings",
+        "taken",
+        "window",
+    )
+
+    def __init__(
+        self,
+        window: Window,
+        index: locks.LockIndex,
+        member_id: str,
+        read: ReadRecords,
+        batch_size: int,
+        record_limit: bool,
+        settings: PartitionSettings,
+        now: float,
+    ) -> None:
+        self.window = window
+        self.index = index
+        self.member_id = member_id
+        self.read = read
+        self.batch_size = batch_size
+        self.record_limit = record_limit
+        self.settings = settings
+        self.now = now
+        self.budget = 0
+        """Number of offsets that may still be acquired; a soft limit in batch_optimized."""
+        self.data_first = 0
+        self.data_last = 0
+        """First and last offset that may be acquired."""
+        self.taken: Ranges = []
+
+    def acquire(self, max_records: int) -> Acquisition:
+        """Lock up to `max_records` offsets for the member."""
+        batches = self.read.batches
+        if max_records <= 0 or not batches or batches[-1].last_offset < self.window.start_offset:
+            return NOTHING
+        if self.read.fetch_offset < batches[0].base_offset:
+            self._forget_compacted(self.read.fetch_offset, batches[0].base_offset - 1)
+        if not self._set_bounds(max_records):
+            return NOTHING
+        self._walk()
+        if self.read.aborted and self.taken:
+            self._archive_aborted()
+        self.window.advance()
+        return self._answer()
+
+    def _set_bounds(self, max_records: int) -> bool:
+        """Set which offsets may be acquired and how many (sharegroups/README.md rule 28); False if none."""
+        window, batches = self.window, self.read.batches
+        self.data_first = max(batches[0].base_offset, window.start_offset)
+        self.data_last = min(batches[-1].last_offset, window.last_allowed(self.data_first))
+        self.budget = min(max_records, window.room(self.settings.max_record_locks))
+        if self.budget <= 0:
+            # The window is full: free offsets inside it may be delivered again, but it must not grow.
+            self.budget = min(max_records, window.end_offset - self.read.fetch_offset + 1)
+            self.data_last = min(self.data_last, window.end_offset)
+        return self.budget > 0
+
+    def _walk(self) -> None:
+        window = self.window
+        runs = window.runs
+        position = self.data_first
+        while self.budget > 0 and position <= window.end_offset:
+            index = window.index_from(position)
+            while index < len(runs) and runs[index].state > AVAILABLE and runs[index].first <= self.data_last:
+                position = runs[index].last + 1
+                index += 1
+            if index == len(runs) or runs[index].first > self.data_last:
+                break
+            run = runs[index]
+            if run.state == UNREAD:
+                position = run.last + 1
+                self._acquire_fresh(max(run.first, self.data_first), min(run.last, self.data_last), unread=True)
+            else:
+                position = (run.unit or run).last + 1
+                self._acquire_again(index)
+        if self.budget > 0 and position <= self.data_last:
+            last = self.data_last
+            if position <= window.end_offset:
+                index = bisect_right(window.firsts, position)
+                if index < len(runs):
+                    last = min(last, runs[index].first - 1)
+            self._acquire_fresh(position, last, unread=False)
+
+    # Tracked offsets that are free again.
+
+    def _acquire_again(self, index: int) -> None:
+        """Acquire the free offsets of the in-flight batch that contains the run at `index`."""
+        window = self.window
+        run = window.runs[index]
+        base_offset = self.read.batches[0].base_offset
+        throttled = throttle_from(self.settings.delivery_count_limit)
+        if run.unit is None:
+            count_max = run.count
+            whole = run.first >= base_offset and run.last <= self.data_last
+            if self.record_limit and run.last - run.first + 1 > self.budget:
+                whole = False
+        else:
+            free = self._free_parts(index)
+            if not free:
+                return
+            count_max = max([part.count for part in free])
+            whole = False
+        if count_max >= throttled and self.taken:
+            self.budget = 0
+            return
+        if whole and count_max < throttled:
+            self.budget -= run.last - run.first + 1
+            self._lock(run)
+            self.taken.append((run.first, run.last, run.count))
+            return
+        self._acquire_parts(window.explode(run), self._free_parts(index))
+        if count_max >= throttled:
+            self.budget = 0
+
+    def _free_parts(self, index: int) -> list[OffsetRun]:
+        """Return the AVAILABLE runs of one in-flight batch that overlap the data."""
+        runs = self.window.runs
+        unit = runs[index].unit
+        last = min(self.data_last, (unit or runs[index]).last)
+        parts = []
+        for position in range(index, len(runs)):
+            run = runs[position]
+            if run.first > last:
+                break
+            if run.state == AVAILABLE and run.unit is unit and run.last >= self.data_first:
+                parts.append(run)
+        return parts
+
+    def _acquire_parts(self, unit: Unit, free: list[OffsetRun]) -> None:
+        """Acquire offsets run by run, as delivery limit and budget allow (sharegroups/README.md rule 38)."""
+        limit = self.settings.delivery_count_limit
+        throttled = throttle_from(limit)
+        acquired = 0
+        cap = -1
+        ranges: Ranges = []
+        for part in free:
+            first, last = max(part.first, self.data_first), min(part.last, self.data_last)
+            take = last - first + 1
+            if limit > FEWEST_DELIVERIES_BEFORE_THROTTLING and part.count == limit - 1:
+                if acquired:
+                    break
+                take = 1
+            if part.count >= throttled and cap < 0:
+                cap = max(1, (unit.last - unit.first + 1) >> (part.count - throttled + 1))
+            if self.record_limit:
+                take = min(take, self.budget - acquired)
+            if cap > acquired:
+                take = min(take, cap - acquired)
+            # The cap ends the loop only if it is met exactly, as in Kafka: offsets delivered less often, acquired
+            # before the first throttled one, may already exceed it.
+            run = self.window.isolate(first, first + take - 1)
+            self._lock(run)
+            _extend(ranges, run)
+            acquired += take
+            if take < last - first + 1 or acquired == cap or (self.record_limit and acquired == self.budget):
+                break
+            if limit > FEWEST_DELIVERIES_BEFORE_THROTTLING and run.count == limit:
+                break
+        self.taken += ranges
+        self.budget -= acquired
+
+    # Offsets that are not tracked yet.
+
+    def _acquire_fresh(self, first: int, last: int, *, unread: bool) -> None:
+        """Acquire first..last, or whole log batches of it; `unread`: they are in a hole that a reload left."""
+        if self.budget < last - first + 1:
+            last = min(last, self._log_batch_end(first + self.budget - 1))
+        if unread:
+            self._fill_unread(first, last)
+        count = last - first + 1
+        if self.record_limit:
+            self._track(first, last, min(count, self.budget))
+        elif count <= self.batch_size:
+            self._track(first, last, count)
+        else:
+            for cut_first, cut_last in self._cuts(first, last):
+                self._track(cut_first, cut_last, cut_last - cut_first + 1)
+        self.budget -= count
+        if last > self.window.end_offset:
+            self.window.end_offset = last
+
+    def _log_batch_end(self, offset: int) -> int:
+        """Return the last offset of the log batch that contains `offset`; `offset` if none does."""
+        batches = self.read.batches
+        index = bisect_right(batches, offset, key=_base_offset) - 1
+        return max(batches[index].last_offset, offset) if index >= 0 else offset
+
+    def _cuts(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Return parts of at least BatchSize offsets, cut only where a log batch begins."""
+        parts = []
+        batches, index = self.read.batches, 0
+        least = max(self.batch_size, (last - first) // CUTS_MAX, 1)
+        while (index := _first_from(batches, first + least, index)) < len(batches):
+            base_offset = batches[index].base_offset
+            if base_offset > last:
+                break
+            parts.append((first, base_offset - 1))
+            first = base_offset
+        parts.append((first, last))
+        return parts
+
+    def _track(self, first: int, last: int, count: int) -> None:
+        """Add a new in-flight batch first..last, and acquire its first `count` offsets."""
+        window = self.window
+        # One int object for both ends of a single record: there may be a million of them.
+        run = OffsetRun(window, first, first if count == 1 else first + count - 1, ACQUIRED, 0)
+        self._lock(run)
+        window.insert(run)
+        self.taken.append((first, run.last, 1))
+        if run.last < last:
+            rest = OffsetRun(window, run.last + 1, last, AVAILABLE, 0)
+            run.unit = rest.unit = Unit(first, last)
+            window.insert(rest)
+            window.free_from = min(window.free_from, rest.first)
+
+    def _fill_unread(self, first: int, last: int) -> None:
+        """Remove first..last from an unread hole before they are tracked."""
+        window = self.window
+        window.isolate(first, last)
+        window.remove(window.index_from(first))
+
+    def _lock(self, run: OffsetRun) -> None:
+        run.state = ACQUIRED
+        run.count += 1
+        run.owner = self.member_id
+        run.acquired_at = self.now
+        self.index.add(run, self.settings.lock_duration_s, self.now)
+
+    # Offsets without deliverable records.
+
+    def _forget_compacted(self, first: int, last: int) -> None:
+        """Archive or drop offsets that the log no longer contains (sharegroups/README.md rule 33)."""
+        window = self.window
+        for run in [run for run in window.between(first, last) if run.state <= AVAILABLE]:
+            part = window.isolate(max(run.first, first), min(run.last, last))
+            if part.state == UNREAD:
+                window.remove(window.index_from(part.first))
+            else:
+                window.free(part, ARCHIVED)
+                window.join(part.first)
+        window.advance()
+
+    def _archive_aborted(self) -> None:
+        """Archive acquired records of aborted transactions, and cut them out (sharegroups/README.md rule 34)."""
+        kept: Ranges = []
+        aborted = self.read.aborted
+        at = bisect_left(aborted, self.taken[0][0], key=itemgetter(1))
+        for first, last, count in self.taken:
+            while at < len(aborted) and aborted[at][0] <= last:
+                low, high = max(first, aborted[at][0]), min(last, aborted[at][1])
+                if low <= high:
+                    self._archive(low, high)
+                    if first < low:
+                        kept.append((first, low - 1, count))
+                    first = high + 1
+                if aborted[at][1] > last:
+                    break  # it extends into the next range
+                at += 1
+            if first <= last:
+                kept.append((first, last, count))
+        self.taken = kept
+
+    def _archive(self, first: int, last: int) -> None:
+        window = self.window
+        for run in list(window.between(first, last)):
+            window.free(window.isolate(max(run.first, first), min(run.last, last)), ARCHIVED)
+        window.join(first)
+
+    def _answer(self) -> Acquisition:
+        taken = self.taken
+        if not taken:
+            return NOTHING
+        batches = self.read.batches
+        first_offset, last_offset = taken[0][0], taken[-1][1]
+        first_batch = max(bisect_right(batches, first_offset, key=_base_offset) - 1, 0)
+        last_batch = max(bisect_right(batches, last_offset, lo=first_batch, key=_base_offset) - 1, first_batch)
+        count = len(taken)
+        for first, last, _ in taken:
+            count += last - first
+        return Acquisition(tuple(taken), count, first_batch, last_batch, self.now + self.settings.lock_duration_s)
+
+
+def _first_from(batches: Sequence[LogBatch], offset: int, low: int) -> int:
+    """Return the index of the first batch, from `low` on, that begins at or after the offset. It is usually near."""
+    step = 1
+    while low + step < len(batches) and batches[low + step].base_offset < offset:
+        low, step = low + step, 2 * step
+    return bisect_left(batches, offset, lo=low, hi=min(low + step, len(batches)), key=_base_offset)
+
+
+def _extend(ranges: Ranges, run: OffsetRun) -> None:
+    """Add a run to the ranges of one in-flight batch; adjacent runs with equal counts make one entry."""
+    if ranges and ranges[-1][1] + 1 == run.first and ranges[-1][2] == run.count:
+        ranges[-1] = (ranges[-1][0], run.last, run.count)
+    else:
+        ranges.append((run.first, run.last, run.count))

@@ -1,0 +1,364 @@
+"""All share groups served by this process: members, settings, sessions, share partitions. No I/O.
+
+Theory of operation. Handlers look up state here, let the state machines decide, write the decisions to the journal and
+apply them. A share partition's locks belong to sessions at one node, its leader. When the leader moves, they are
+released once, and a session that ends at the old node has no effect at the new one (sharegroups/README.md rule 23). An
+idle share partition rests as its stored bytes, and is decoded at its next use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import NamedTuple
+
+from kafka_share_proxy.sharegroups.model.deadlines import Deadlines
+from kafka_share_proxy.sharegroups.model.group import ShareGroup
+from kafka_share_proxy.sharegroups.model.locks import LockIndex
+from kafka_share_proxy.sharegroups.model.partition import SharePartition, Transition
+from kafka_share_proxy.sharegroups.model.resting import RestingShares
+from kafka_share_proxy.sharegroups.model.sessions import Session, ShareSessions
+from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits, GroupSettings, effective
+from kafka_share_proxy.sharegroups.model.snapshot import SNAPSHOT_BYTES_MAX, ShareSnapshot, offsets_in
+from kafka_share_proxy.wire.values import UNKNOWN_NODE, TopicIdPartition
+
+NOTHING_READ = -1
+"""Stands for no offset."""
+
+REST_STEP_S, REST_STEPS = 1.0, 60
+"""Seconds per step, and steps per round over all loaded share partitions. One not used for a whole round rests."""
+
+READ_BYTES_FIRST = 1 << 18
+READ_BYTES_MIN = 1 << 16
+"""Initial and minimum bytes of a read. A slow member must not cause megabytes to be read for every record."""
+
+RECORD_OVERHEAD = 128
+"""Bytes of a record batch with one snapshot in addition to the snapshot and the group id: its header, and the rest of
+the key."""
+
+
+class ShareKey(NamedTuple):
+    """One share partition: a topic partition within one group."""
+
+    group_id: str
+    topic_id: bytes
+    partition: int
+
+
+@dataclass(slots=True)
+class Share:
+    """A loaded share partition."""
+
+    partition: SharePartition
+    node_id: int
+    """Node id of the leader whose clients hold its locks."""
+    read_at: float = -inf
+    """Time of the last response to an upstream Fetch of its head."""
+    read_upto: int = NOTHING_READ
+    """Offset after the last record of that Fetch."""
+    used: bool = True
+    """True if it was used since the last check for idle share partitions."""
+    read_bytes: int = READ_BYTES_FIRST
+    """Bytes to request next. Doubled if members consume what was read, halved if they do not."""
+
+    oldest: int = NOTHING_READ
+    """The oldest offset in flight, which blocks the start offset."""
+    oldest_since: float = -inf
+
+    def note_oldest(self, now: float) -> None:
+        """Update since when the oldest offset in flight has been the oldest, after a change of the window."""
+        partition = self.partition
+        oldest = partition.start_offset if partition.end_offset >= partition.start_offset else NOTHING_READ
+        if oldest != self.oldest:
+            self.oldest, self.oldest_since = oldest, now
+
+    def size_read(self, offset: int, now: float, age_s: float, bytes_max: int) -> int:
+        """Return the bytes to request from this offset on. Records not acquired in time have to be read again."""
+        if self.read_upto != NOTHING_READ:
+            if offset < self.read_upto:
+                self.read_bytes = max(self.read_bytes // 2, READ_BYTES_MIN)
+            elif now - self.read_at < age_s:
+                self.read_bytes *= 2
+        self.read_bytes = min(self.read_bytes, bytes_max)
+        return self.read_bytes
+
+
+Change = tuple[ShareKey, Transition]
+"""A decided change of a share partition, to be written and then applied."""
+
+
+class ShareCoordinator:
+    """The only owner of share state in this process. All times are `now`, monotonic seconds."""
+
+    def __init__(self, limits: BrokerShareLimits) -> None:
+        self.limits = limits
+        self.sessions = ShareSessions(limits.group_share_max_share_sessions)
+        self._groups: dict[str, ShareGroup] = {}
+        self._stored: dict[str, dict[str, str]] = {}
+        self._settings: dict[str, GroupSettings] = {}
+        self._default = effective({}, limits)
+        self._locks = LockIndex()
+        self._deadlines = Deadlines()
+        """Earliest end of a member's session by group; without groups that have no members."""
+        self._ends_at = self._deadlines.not_later_than
+        """One bound method for all groups, of which there may be many."""
+        self._shares: dict[ShareKey, Share] = {}
+        self._loaded: dict[str, set[ShareKey]] = {}
+        """Keys of the loaded share partitions by group."""
+        self._resting = RestingShares()
+        self._record_bytes = SNAPSHOT_BYTES_MAX
+        self._rest_at = -inf
+        self._to_rest: list[ShareKey] = []
+        """Share partitions that the present round has not checked yet."""
+        self._rest_step = 1
+        self._groups_of: dict[TopicIdPartition, dict[str, Share]] = {}
+
+    # Groups and their settings
+
+    @property
+    def groups(self) -> Mapping[str, ShareGroup]:
+        """The share groups held here, by id."""
+        return self._groups
+
+    def group(self, group_id: str) -> ShareGroup | None:
+        """Return a share group held here; None if there is none of that id."""
+        return self._groups.get(group_id)
+
+    def add_group(self, group_id: str) -> ShareGroup:
+        """Hold a new group. Return the existing one if it is already held."""
+        group = self._groups.get(group_id)
+        if group is None:
+            group = self._groups[group_id] = ShareGroup(group_id, self._ends_at)
+        return group
+
+    def remove_group(self, group_id: str) -> tuple[ShareKey, ...]:
+        """Remove a group, its sessions and share partitions (not its settings); return the share partitions' keys."""
+        group = self._groups.pop(group_id, None)
+        if group is not None:
+            group.dead = True
+            self._deadlines.forget(group_id)
+        self.sessions.end_group(group_id)
+        keys = self.keys_of(group_id)
+        for key in keys:
+            self.remove_share(key)
+        return keys
+
+    def settings(self, group_id: str) -> GroupSettings:
+        """Return the effective settings of a group, which need not exist."""
+        return self._settings.get(group_id, self._default)
+
+    def stored_settings(self, group_id: str) -> Mapping[str, str]:
+        """Return the settings stored for a group, by name. The group need not exist."""
+        return self._stored.get(group_id, {})
+
+    def groups_with_settings(self) -> tuple[str, ...]:
+        """Return the ids of groups with stored settings, sorted."""
+        return tuple(sorted(self._stored))
+
+    def store_settings(self, group_id: str, values: Mapping[str, str]) -> None:
+        """Replace the settings of a group immediately; the caller has checked them (`settings.check_stored`)."""
+        if values:
+            self._stored[group_id] = dict(values)
+            self._settings[group_id] = effective(values, self.limits)
+        else:
+            self._stored.pop(group_id, None)
+            self._settings.pop(group_id, None)
+
+    # Share partitions
+
+    def share(self, key: ShareKey) -> Share | None:
+        """Return a share partition, loading it if it rests; None if it has no state."""
+        share = self._shares.get(key)
+        if share is None:
+            return self._load(key)
+        share.used = True
+        return share
+
+    def shares(self) -> Iterator[tuple[ShareKey, Share]]:
+        """Return all loaded share partitions."""
+        return iter(self._shares.items())
+
+    def keys_of(self, group_id: str) -> tuple[ShareKey, ...]:
+        """Return the keys of a group's share partitions, including resting ones."""
+        resting = [ShareKey(group_id, *place) for place in self._resting.of_group(group_id)]
+        return (*self._loaded.get(group_id, ()), *resting)
+
+    def loaded_of(self, group_id: str) -> list[tuple[ShareKey, Share]]:
+        """Return the loaded share partitions of a group."""
+        return [(key, self._shares[key]) for key in self._loaded.get(group_id, ())]
+
+    def topics(self) -> set[tuple[str, bytes]]:
+        """Return (group id, topic id) of all share partitions, in time linear in those loaded."""
+        return {(key.group_id, key.topic_id) for key in self._shares}.union(self._resting.topics())
+
+    @property
+    def resting(self) -> int:
+        """Number of resting share partitions."""
+        return len(self._resting)
+
+    def holds(self, group_id: str, member_id: str, topic_id: bytes, partition: int) -> bool:
+        """Return True if a member holds records of a share partition. No member holds records of a resting one."""
+        share = self._shares.get(ShareKey(group_id, topic_id, partition))
+        return share is not None and share.partition.is_held_by(member_id)
+
+    def stored_share(self, key: ShareKey) -> bytes | None:
+        """Return a share partition as it is stored (an encoded `ShareSnapshot`). A resting one stays at rest."""
+        share = self._shares.get(key)
+        if share is not None:
+            return share.partition.snapshot().encode()
+        value = self._resting.take(*key)
+        if value is not None:
+            self.rest(key, value)
+        return value
+
+    def rest(self, key: ShareKey, value: bytes) -> None:
+        """Hold a share partition as its stored bytes (an encoded `ShareSnapshot`)."""
+        self._resting.put(*key, value)
+
+    def clear(self) -> None:
+        """Remove everything: another proxy owns the state now, or it will be loaded again."""
+        for group in self._groups.values():
+            group.dead = True
+        for held in (self._groups, self._stored, self._settings, self._shares, self._loaded, self._groups_of):
+            held.clear()
+        self._resting.clear()
+        self._to_rest.clear()
+        self._deadlines = Deadlines()
+        self._ends_at = self._deadlines.not_later_than
+        self.sessions = ShareSessions(self.limits.group_share_max_share_sessions)
+        self._locks = LockIndex()
+
+    def _load(self, key: ShareKey) -> Share | None:
+        value = self._resting.take(*key)
+        if value is None:
+            return None
+        snapshot = ShareSnapshot.decode(value)
+        partition = SharePartition.from_snapshot(snapshot, locks=self._locks, key=key)
+        return self.add_share(key, partition, UNKNOWN_NODE)
+
+    def rest_idle(self) -> None:
+        """Put share partitions to rest that were not used since the last call, unless a member holds their records."""
+        for key in list(self._shares):
+            self._rest_if_idle(key)
+
+    def rest_some(self, now: float) -> float:
+        """Check the next share partitions for idleness; return when the following step is due.
+
+        Checking all of them in one step would block the loop.
+        """
+        if now < self._rest_at or not self._shares:
+            return self._rest_at if self._shares else inf
+        self._rest_at = now + REST_STEP_S
+        if not self._to_rest:
+            self._to_rest = list(self._shares)
+            self._rest_step = len(self._to_rest) // REST_STEPS + 1
+        for _ in range(min(len(self._to_rest), self._rest_step)):
+            self._rest_if_idle(self._to_rest.pop())
+        return self._rest_at
+
+    def _rest_if_idle(self, key: ShareKey) -> None:
+        share = self._shares.get(key)
+        if share is None:
+            return
+        if share.used or share.partition.is_held():
+            share.used = False
+            return
+        value = share.partition.snapshot().encode()
+        self.remove_share(key)
+        self.rest(key, value)
+
+    def groups_of(self, topic_id: bytes, partition: int) -> Mapping[str, Share]:
+        """Return the share partitions of one topic partition, by group id."""
+        return self._groups_of.get(TopicIdPartition(topic_id, partition), {})
+
+    def new_partition(self, key: ShareKey, start_offset: int, state_epoch: int = 0) -> SharePartition:
+        """Create a share partition that starts at this offset; `add_share` loads it once it is stored."""
+        return SharePartition(start_offset, state_epoch, locks=self._locks, key=key)
+
+    def add_share(self, key: ShareKey, partition: SharePartition, node_id: int) -> Share:
+        """Load a share partition, replacing a loaded one."""
+        self._resting.take(*key)
+        partition.offsets_max = self._offsets_max(key)
+        share = Share(partition, node_id)
+        self._shares[key] = share
+        self._loaded.setdefault(key.group_id, set()).add(key)
+        self._groups_of.setdefault(TopicIdPartition(key.topic_id, key.partition), {})[key.group_id] = share
+        return share
+
+    def bound_records(self, record_bytes: int) -> None:
+        """Limit the size of a record batch with one snapshot to `record_bytes`, and to SNAPSHOT_BYTES_MAX."""
+        self._record_bytes = min(record_bytes, SNAPSHOT_BYTES_MAX)
+        for key, share in self._shares.items():
+            share.partition.offsets_max = self._offsets_max(key)
+
+    def _offsets_max(self, key: ShareKey) -> int:
+        return offsets_in(self._record_bytes - RECORD_OVERHEAD - len(key.group_id.encode()))
+
+    def remove_share(self, key: ShareKey) -> None:
+        """Remove a share partition, if it is held."""
+        self._resting.take(*key)
+        if self._shares.pop(key, None) is None:
+            return
+        loaded = self._loaded[key.group_id]
+        loaded.discard(key)
+        if not loaded:
+            del self._loaded[key.group_id]
+        place = TopicIdPartition(key.topic_id, key.partition)
+        del self._groups_of[place][key.group_id]
+        if not self._groups_of[place]:
+            del self._groups_of[place]
+
+    def move_leader(self, key: ShareKey, node_id: int) -> Change | None:
+        """Record the leader. If it moved, release all locks, once."""
+        share = self.share(key)
+        if share is None or share.node_id == node_id:
+            return None
+        share.node_id = node_id
+        transition = share.partition.decide_release_all(self.settings(key.group_id))
+        return None if transition is None else (key, transition)
+
+    def release(self, session: Session) -> list[Change]:
+        """Release the locks of an ended session's member at that node (sharegroups/README.md rule 18)."""
+        group_id, member_id, node_id = session.key
+        settings = self.settings(group_id)
+        changes = []
+        for place in session.partitions:
+            key = ShareKey(group_id, place.topic_id, place.partition)
+            share = self._shares.get(key)
+            if share is None or share.node_id != node_id:
+                continue
+            transition = share.partition.decide_release(member_id, settings)
+            if transition is not None:
+                changes.append((key, transition))
+        return changes
+
+    # Time
+
+    def expire(self, now: float) -> list[Change]:
+        """Remove members without heartbeat and expired locks; return the changes to write.
+
+        The records are available again immediately. The write follows (sharegroups/README.md rule 35).
+        """
+        for group_id in self._deadlines.take(now):
+            group = self._groups[group_id]
+            group.expire(now)
+            self._deadlines.not_later_than(group_id, group.next_deadline())
+        changes: list[Change] = []
+        for partition, expired in self._locks.expired(now).items():
+            key: ShareKey = partition.key
+            share = self._shares.get(key)
+            if share is None or share.partition is not partition:
+                continue  # unloaded meanwhile, together with its locks
+            transition = partition.expire(expired, self.settings(key.group_id))
+            if transition is not None:
+                changes.append((key, transition))
+        return changes
+
+    def next_deadline(self) -> float:
+        """Return the time at which `expire` is due next. It may be too early, never too late."""
+        return min(self._deadlines.next(), self._locks.next_deadline())
+
+    def next_lock_deadline(self) -> float:
+        """Return the time at which the next acquisition lock may expire."""
+        return self._locks.next_deadline()

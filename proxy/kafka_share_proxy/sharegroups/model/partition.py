@@ -1,0 +1,349 @@
+"""One share partition: the state of its offsets in flight (Kafka's SharePartition; sharegroups/README.md).
+
+Theory of operation. A state machine without I/O: each call passes the event and its time (`now`, monotonic seconds),
+and returns the result. A change that must be durable before the response is returned as a `Transition`: `decide_...`
+marks the records, the caller stores `snapshot(transition)`, then `apply` settles them and moves the start offset, or
+`revert` restores them. Marked records can neither be acknowledged again nor acquired. Locks and deliveries in progress
+are never stored: a reloaded partition delivers those records again, with the delivery count they had before.
+
+It deliberately does more than Kafka 4.3 (sharegroups/README.md rule 63): records held below a new log start are dropped
+immediately, not when their lock expires; the start offset passes compacted and aborted records without waiting for a
+write; a hole left by a reload that turns out to be empty is not read again; archiving aborted records affects only
+offsets that this fetch acquired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from kafka_share_proxy.sharegroups.model import acknowledging
+from kafka_share_proxy.sharegroups.model.acknowledging import AcknowledgementBatch, Refusal, check_shape, free_state
+from kafka_share_proxy.sharegroups.model.acquiring import (
+    NOTHING,
+    Acquirer,
+    Acquisition,
+    LogBatch,
+    PartitionSettings,
+    ReadRecords,
+)
+from kafka_share_proxy.sharegroups.model.locks import Lockable, LockIndex, deadline
+from kafka_share_proxy.sharegroups.model.offset_runs import (
+    ACKNOWLEDGED,
+    ACQUIRED,
+    ARCHIVED,
+    AVAILABLE,
+    UNREAD,
+    GivenBack,
+    OffsetRun,
+    Transition,
+    Window,
+)
+from kafka_share_proxy.sharegroups.model.renewal import RenewalBound
+from kafka_share_proxy.sharegroups.model.snapshot import NOTHING_COUNTED, ShareSnapshot
+from kafka_share_proxy.wire.errors import LocalProtocolError
+
+__all__ = [
+    "NOTHING",
+    "AcknowledgementBatch",
+    "Acquisition",
+    "Lock",
+    "LockIndex",
+    "LogBatch",
+    "PartitionSettings",
+    "ReadRecords",
+    "Refusal",
+    "SharePartition",
+    "Transition",
+    "WindowStatistics",
+    "check_shape",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowStatistics:
+    """Counts of offsets, for metrics and for `DescribeShareGroupOffsets`."""
+
+    in_flight: int
+    """Number of offsets in the window, including settled ones and holes."""
+    in_flight_batches: int
+    """Number of runs in the window."""
+    available: int
+    acquired: int
+    """Number of offsets held by members, including those being acknowledged."""
+    pending: int
+    """Number of offsets being acknowledged, waiting for the store."""
+    delivery_complete: int
+    """Number of settled offsets after the start offset (sharegroups/README.md rule 52): lag = end of the log - start
+    offset - this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """An acquisition lock of a member on a range of offsets."""
+
+    first: int
+    last: int
+    member_id: str
+    delivery_count: int
+    deadline: float
+    renewals: int
+    acquired_at: float
+    """Time at which this delivery began."""
+
+
+class SharePartition(Window):
+    """All state of one (group, topic, partition)."""
+
+    def __init__(
+        self, start_offset: int, state_epoch: int = 0, *, locks: LockIndex | None = None, key: Hashable = None
+    ) -> None:
+        """`locks`: the coordinator's shared index; `key`: the coordinator's name for this partition."""
+        super().__init__(start_offset)
+        self.state_epoch = state_epoch
+        self.index = locks if locks is not None else LockIndex()
+        self.key = key
+        self.tells_offsets = True
+        """True if DescribeShareGroupOffsets returns the offsets. It does not before a delivery has ended in any way, or
+        an administrator has set the start offset: a broker stores none before (SharePartition.writeShareGroupState)."""
+
+    @classmethod
+    def from_snapshot(
+        cls, snapshot: ShareSnapshot, *, locks: LockIndex | None = None, key: Hashable = None
+    ) -> SharePartition:
+        """Build a share partition without locks from stored state (sharegroups/README.md rule 29).
+
+        Raises ValueError for impossible batches: reversed, overlapping, below the start.
+        """
+        partition = cls(snapshot.start_offset, snapshot.state_epoch, locks=locks, key=key)
+        partition.tells_offsets = snapshot.delivery_complete_count != NOTHING_COUNTED
+        after = snapshot.start_offset
+        for first, last, state, count in snapshot.batches:
+            if first < after or last < first or state not in (AVAILABLE, ACKNOWLEDGED, ARCHIVED):
+                raise ValueError(f"state batch {first}-{last} in state {state} behind offset {after - 1}")
+            if first > after:
+                partition.insert(OffsetRun(partition, after, first - 1, UNREAD, 0))
+            partition.insert(OffsetRun(partition, first, last, state, count))
+            after = last + 1
+        partition.end_offset = after - 1
+        partition.advance()
+        return partition
+
+    # Reading.
+
+    def next_fetch_offset(self) -> int:
+        """Return the offset of the next read: the first free offset in the window, else end_offset + 1."""
+        return self.next_free()
+
+    def can_acquire(self, settings: PartitionSettings) -> bool:
+        """Return True if an offset is free, or if the window may grow (sharegroups/README.md rule 28)."""
+        return self.next_free() <= self.end_offset or self.room(settings.max_record_locks) > 0
+
+    def acquire(
+        self,
+        member_id: str,
+        read: ReadRecords,
+        max_records: int,
+        batch_size: int,
+        record_limit: bool,
+        settings: PartitionSettings,
+        now: float,
+    ) -> Acquisition:
+        """Lock records for a member (sharegroups/README.md rules 28-38).
+
+        `record_limit`: ShareAcquireMode 1, else batch_optimized.
+        """
+        acquirer = Acquirer(self, self.index, member_id, read, batch_size, record_limit, settings, now)
+        return acquirer.acquire(max_records)
+
+    # Acknowledging and releasing.
+
+    def decide_acknowledge(
+        self,
+        member_id: str,
+        batches: Sequence[AcknowledgementBatch],
+        renew_allowed: bool,
+        settings: PartitionSettings,
+        now: float,
+        bound: RenewalBound | None = None,
+    ) -> Transition | Refusal:
+        """Check (first, last, types) batches by sharegroups/README.md rules 40 and 41.
+
+        `renew_allowed`: version >= 2 and IsRenewAck. Renewals take effect immediately, also those before a refused
+        batch. All other changes wait for apply(). A transition without changes needs neither storing nor apply().
+        """
+        refusal = check_shape(batches, renew_allowed)
+        if refusal is not None:
+            return refusal
+        return acknowledging.decide(self, self.index, member_id, batches, settings, now, bound)
+
+    def decide_release(self, member_id: str, settings: PartitionSettings) -> Transition | None:
+        """Release the locks of a member whose session ended (sharegroups/README.md rule 18); None if it held none."""
+        return self._release([run for run in self._held() if run.owner == member_id], settings)
+
+    def decide_release_all(self, settings: PartitionSettings) -> Transition | None:
+        """Release all locks because the leader moved (sharegroups/README.md rule 23); None if there were none."""
+        return self._release(self._held(), settings)
+
+    def _held(self) -> list[OffsetRun]:
+        return [run for run in self.runs if run.state == ACQUIRED and run.pending is None]
+
+    def _release(self, runs: list[OffsetRun], settings: PartitionSettings) -> Transition | None:
+        for run in runs:
+            run.target = free_state(run.count, settings.delivery_count_limit)
+        return acknowledging.mark(runs) if runs else None
+
+    def expire(self, expired: Iterable[Lockable], settings: PartitionSettings) -> Transition | None:
+        """Free the locks that LockIndex.expired(now) found for this partition; None if nothing changed.
+
+        The change takes effect in memory immediately (sharegroups/README.md rule 35). The transition only serves to
+        store it: call apply() whether or not that succeeds. Records being acknowledged are left to apply() and
+        revert().
+        """
+        changes, given_back = [], []
+        for run in sorted(cast(Iterable[OffsetRun], expired), key=lambda run: run.first):
+            if run.state == ACQUIRED and run.pending is None:
+                given_back.append(GivenBack.of(run))
+                self.free(run, free_state(run.count, settings.delivery_count_limit))
+                changes.append((run.first, run.last, run.state, run.count))
+        for change in changes:
+            self.join(change[0])
+        if not changes:
+            return None
+        self.tells_offsets = True
+        transition = Transition((), tuple(changes))
+        transition.given_back = given_back
+        return transition
+
+    def apply(self, transition: Transition) -> None:
+        """Settle the records of a durable transition, and move the start offset."""
+        self._settle(transition)
+        self.tells_offsets = True
+        mine = [run for run in transition.runs if run.pending is transition and run.partition is self]
+        for run in mine:
+            self.free(run, run.target)
+        self.advance()
+        for run in mine:
+            if run.first >= self.start_offset:
+                self.join(run.first)
+
+    def revert(self, transition: Transition, now: float, settings: PartitionSettings) -> None:
+        """Restore the records of a refused transition with their old locks (sharegroups/README.md rule 43).
+
+        If a lock has expired in the meantime, its records become free, or archived if their deliveries are used up.
+        """
+        self._settle(transition)
+        given_back = []
+        for run in transition.runs:
+            if run.pending is not transition or run.partition is not self:
+                continue  # the log lost these records meanwhile, or all state was replaced
+            run.pending = None
+            if deadline(run) <= now:
+                given_back.append(GivenBack.of(run))
+                self.free(run, free_state(run.count, settings.delivery_count_limit))
+        transition.given_back = given_back
+        self.advance()
+
+    def _settle(self, transition: Transition) -> None:
+        if transition.settled:
+            raise LocalProtocolError(f"{transition} was applied or reverted before")
+        transition.settled = True
+
+    # The log.
+
+    def move_log_start(self, offset: int) -> None:
+        """Set the start of the log (sharegroups/README.md rules 51, 63). Ignored up to the start offset."""
+        if offset <= self.start_offset:
+            return
+        while self.runs and self.runs[0].last < offset:
+            self.remove(0)
+        if self.runs and self.runs[0].first < offset:
+            self.explode(self.runs[0])
+            self.runs[0].first = self.firsts[0] = offset
+        self.start_offset = offset
+        self.end_offset = max(self.end_offset, offset - 1)
+        self.advance()
+
+    def move_log_end(self, offset: int) -> None:
+        """Set the end of the log, which ends before `offset`. Drops tracked records beyond it, if any."""
+        if offset > self.end_offset:
+            return
+        while self.runs and (self.runs[-1].first >= offset or self.runs[-1].state == UNREAD):
+            self.remove(len(self.runs) - 1)
+        if self.runs and self.runs[-1].last >= offset:
+            self.explode(self.runs[-1])
+            self.runs[-1].last = offset - 1
+        for run in self.runs:
+            if run.unit is not None and run.unit.last >= offset:
+                run.unit.last = offset - 1
+        self.start_offset = min(self.start_offset, offset)
+        self.end_offset = self.runs[-1].last if self.runs else self.start_offset - 1
+        self.free_from = min(self.free_from, self.end_offset + 1)
+
+    # State.
+
+    def snapshot(self, *transitions: Transition) -> ShareSnapshot:
+        """Return the value to store: the confirmed state with the given transitions applied.
+
+        A held record is stored as before its present delivery. Records without a completed delivery are left out.
+        """
+        start_offset = self.start_offset
+        leading = True
+        complete = 0
+        batches: list[tuple[int, int, int, int]] = []
+        for run in self.runs:
+            state, count = run.state, run.count
+            if state == ACQUIRED:
+                if run.pending is not None and run.pending in transitions:
+                    state = run.target
+                else:
+                    state, count = AVAILABLE, count - 1
+            if leading and state < ACKNOWLEDGED:
+                leading = False
+                start_offset = max(start_offset, run.first)
+            if leading or state == UNREAD or (state == AVAILABLE and count == 0):
+                continue
+            if state >= ACKNOWLEDGED:
+                complete += run.last - run.first + 1
+            if batches and batches[-1][1] + 1 == run.first and batches[-1][2:] == (state, count):
+                batches[-1] = (batches[-1][0], run.last, state, count)
+            else:
+                batches.append((run.first, run.last, state, count))
+        if leading:
+            start_offset = self.end_offset + 1
+        if not (self.tells_offsets or transitions):
+            complete = NOTHING_COUNTED
+        return ShareSnapshot(start_offset, self.state_epoch, complete, tuple(batches))
+
+    def is_held(self) -> bool:
+        """Return True if a member holds an offset. Those being stored count."""
+        return any(run.state == ACQUIRED for run in self.runs)
+
+    def is_held_by(self, member_id: str) -> bool:
+        """Return True if this member holds an offset. Those being stored count."""
+        return any(run.owner == member_id for run in self.runs if run.state == ACQUIRED)
+
+    def locks(self) -> list[Lock]:
+        """Return all locks, by offset."""
+        return [
+            Lock(run.first, run.last, run.owner or "", run.count, deadline(run), run.renewals, run.acquired_at)
+            for run in self.runs
+            if run.state == ACQUIRED
+        ]
+
+    def statistics(self) -> WindowStatistics:
+        """Count the offsets in the window, in time linear in its runs."""
+        available = acquired = pending = complete = 0
+        for run in self.runs:
+            size = run.last - run.first + 1
+            if run.state == AVAILABLE:
+                available += size
+            elif run.state == ACQUIRED:
+                acquired += size
+                pending += size if run.pending is not None else 0
+            elif run.state >= ACKNOWLEDGED:
+                complete += size
+        return WindowStatistics(
+            self.end_offset - self.start_offset + 1, len(self.runs), available, acquired, pending, complete
+        )

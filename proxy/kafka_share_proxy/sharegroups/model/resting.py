@@ -1,0 +1,107 @@
+"""Idle share partitions, held as their stored bytes.
+
+Theory of operation. A Python object costs more memory than the state of an idle share partition, which is little more
+than an offset. Therefore the values of neighbouring partitions of one topic in one group are concatenated in one bytes
+object, a *page*: for each its position in the page, its length, and its stored value. A page is rebuilt when a value is
+added or removed. That is cheap, because a page is small, and rare, because resting partitions are not in use. A long
+value is kept separately, so that pages stay small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+PAGE = 16
+"""Partitions per page. With typical values a full page is below 512 bytes, which Python allocates efficiently."""
+SHORT_MAX = 200
+"""Maximum bytes of a value that is put into a page."""
+
+_NUMBER = 4
+_TOPIC_ID = 16
+
+
+class RestingShares:
+    """Encoded snapshots (`snapshot.ShareSnapshot`) by group id, topic id, partition."""
+
+    __slots__ = ("_count", "_groups")
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[bytes, bytes]] = {}
+        """Group id -> topic id and page number -> page; topic id, page number and position -> one long value."""
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def put(self, group_id: str, topic_id: bytes, partition: int, value: bytes) -> None:
+        """Hold a value, replacing a previous one. The value must not be empty."""
+        self.take(group_id, topic_id, partition)
+        held = self._groups.setdefault(group_id, {})
+        key, place = _key(topic_id, partition)
+        if len(value) > SHORT_MAX:
+            held[key + bytes((place,))] = value
+        else:
+            held[key] = held.get(key, b"") + bytes((place, len(value))) + value
+        self._count += 1
+
+    def take(self, group_id: str, topic_id: bytes, partition: int) -> bytes | None:
+        """Remove and return a value; None if there is none, also for a negative partition number."""
+        held = self._groups.get(group_id)
+        if held is None or partition < 0:
+            return None
+        key, place = _key(topic_id, partition)
+        value = _cut(held, key, place) or held.pop(key + bytes((place,)), None)
+        if value is None:
+            return None
+        self._count -= 1
+        if not held:
+            del self._groups[group_id]
+        return value
+
+    def of_group(self, group_id: str) -> Iterator[tuple[bytes, int]]:
+        """Yield (topic id, partition) of all values of a group."""
+        for key, data in self._groups.get(group_id, {}).items():
+            first = int.from_bytes(key[_TOPIC_ID : _TOPIC_ID + _NUMBER], "big") * PAGE
+            for place in _places(data) if len(key) == _TOPIC_ID + _NUMBER else key[-1:]:
+                yield key[:_TOPIC_ID], first + place
+
+    def topics(self) -> Iterator[tuple[str, bytes]]:
+        """Yield (group id, topic id) of all values; some more than once."""
+        for group_id, held in self._groups.items():
+            for key in held:
+                yield group_id, key[:_TOPIC_ID]
+
+    def clear(self) -> None:
+        """Remove all values."""
+        self._groups.clear()
+        self._count = 0
+
+
+def _key(topic_id: bytes, partition: int) -> tuple[bytes, int]:
+    """Return the key of the page, and the partition's position in it."""
+    number, place = divmod(partition, PAGE)
+    return topic_id + number.to_bytes(_NUMBER, "big"), place
+
+
+def _cut(held: dict[bytes, bytes], key: bytes, place: int) -> bytes | None:
+    """Remove and return the value at a position of a page; None if there is none."""
+    page = held.get(key)
+    position = 0
+    while page is not None and position < len(page):
+        end = position + 2 + page[position + 1]
+        if page[position] == place:
+            left = page[:position] + page[end:]
+            if left:
+                held[key] = left
+            else:
+                del held[key]
+            return page[position + 2 : end]
+        position = end
+    return None
+
+
+def _places(page: bytes) -> Iterator[int]:
+    position = 0
+    while position < len(page):
+        yield page[position]
+        position += 2 + page[position + 1]

@@ -1,0 +1,242 @@
+"""Share sessions: the partitions that a member fetches from one broker, and the epoch of its next request.
+
+ShareFetch and ShareAcknowledge of one member to one broker use one sequence of epochs: 0 opens a session, each later
+request carries the next number, -1 closes it (KIP-932; Kafka's ShareSessionCache and SharePartitionManager). A session
+belongs to the connection that opened it and ends with it. A session reopened on another connection survives the end of
+the old one. Group membership is irrelevant here. The share partitions keep the locks on records: the caller of `end` or
+`end_connection` receives the session's partitions and releases them. Reopening releases nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple, TypeVar
+
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import TopicIdPartition
+
+INITIAL_EPOCH = 0
+"""Epoch that opens a session."""
+FINAL_EPOCH = -1
+"""Epoch that closes a session."""
+EPOCH_MAX = 2**31 - 1
+
+SESSION_PARTITIONS_MAX = 100_000
+"""Maximum number of partitions in one session. It is far above any real subscription, and prevents a client from
+growing memory without limit by naming new partitions. A request beyond it gets INVALID_REQUEST."""
+
+
+SESSIONS_PARTITIONS_MAX = 1_000_000
+"""Maximum number of partitions in all sessions together, about 250 MB. A request beyond it gets
+SHARE_SESSION_LIMIT_REACHED."""
+
+
+class SessionKey(NamedTuple):
+    """One member of one group at one broker."""
+
+    group_id: str
+    member_id: str
+    node_id: int
+
+
+def next_epoch(epoch: int) -> int:
+    """Return the epoch after this one. The largest is followed by 1, since 0 opens a session."""
+    return 1 if epoch >= EPOCH_MAX else epoch + 1
+
+
+class Session:
+    """The partitions of one share session, in the order in which they are served."""
+
+    __slots__ = ("_unanswered", "connection_id", "epoch", "key", "request_epoch")
+
+    def __init__(self, key: SessionKey, connection_id: int, partitions: Iterable[TopicIdPartition]) -> None:
+        self.key = key
+        self.connection_id = connection_id
+        """Id of the client connection that opened the session."""
+        self.epoch = next_epoch(INITIAL_EPOCH)
+        """Epoch that the next request must carry."""
+        self.request_epoch = INITIAL_EPOCH
+        """Epoch of the request in progress."""
+        self._unanswered: dict[TopicIdPartition, bool] = dict.fromkeys(partitions, True)
+
+    @property
+    def partitions(self) -> tuple[TopicIdPartition, ...]:
+        """Partitions in the order they were added. One with records in a response moves to the end."""
+        return tuple(self._unanswered)
+
+    def __len__(self) -> int:
+        return len(self._unanswered)
+
+    def __contains__(self, partition: TopicIdPartition) -> bool:
+        return partition in self._unanswered
+
+    def rotated(self) -> tuple[TopicIdPartition, ...]:
+        """Return the partitions, starting with a different one for each request, so that none starves."""
+        partitions = self.partitions
+        if not partitions or self.request_epoch < 1:
+            return partitions
+        start = self.request_epoch % len(partitions)
+        return partitions[start:] + partitions[:start]
+
+    def include(self, partition: TopicIdPartition, *, records: bool, error: bool) -> bool:
+        """Return True if the response includes a partition with this result, and record that it does.
+
+        Included are partitions with records or an error, new ones, and those whose last result was an error. Partitions
+        with acknowledgements are always included, and are not checked here.
+        """
+        unanswered = self._unanswered.get(partition)
+        if unanswered is None:
+            return records or error
+        if records:
+            del self._unanswered[partition]
+        self._unanswered[partition] = error
+        return records or error or unanswered
+
+    def update(self, added: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]) -> None:
+        """Add, then remove: a partition in both is removed."""
+        for partition in added:
+            self._unanswered.setdefault(partition, True)
+        for partition in forgotten:
+            self._unanswered.pop(partition, None)
+
+    def advance(self) -> None:
+        """Accept a request with the expected epoch."""
+        self.request_epoch = self.epoch
+        self.epoch = next_epoch(self.epoch)
+
+
+class ShareSessions:
+    """All share sessions of this process. Their number is limited per broker, as on a broker."""
+
+    def __init__(self, sessions_max: int) -> None:
+        self.sessions_max = sessions_max
+        """Maximum number of sessions at one broker (`group.share.max.share.sessions`)."""
+        self.evicted = 0
+        """Number of sessions that ended because their connection closed."""
+        self.partitions = 0
+        """Number of partitions in all sessions together."""
+        self._sessions: dict[SessionKey, Session] = {}
+        self._by_node: dict[int, int] = {}
+        self._by_connection: dict[int, set[SessionKey]] = {}
+        self._by_group: dict[tuple[str, int], int] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def get(self, key: SessionKey) -> Session | None:
+        """Return the open session of this key, if any."""
+        return self._sessions.get(key)
+
+    def lives(self, session: Session) -> bool:
+        """Return True if this session object is still open."""
+        return self._sessions.get(session.key) is session
+
+    def group_sessions(self, group_id: str, node_id: int) -> int:
+        """Number of open sessions of a group at a broker. The last one to end unloads its share partitions there."""
+        return self._by_group.get((group_id, node_id), 0)
+
+    def fetch(
+        self,
+        key: SessionKey,
+        epoch: int,
+        connection_id: int,
+        added: Iterable[TopicIdPartition],
+        forgotten: Iterable[TopicIdPartition],
+        has_acks: bool,
+    ) -> Session | ErrorCode:
+        """Check a ShareFetch and apply it to the session; a refusal changes nothing.
+
+        The caller sends SHARE_SESSION_LIMIT_REACHED only after the request's MaxWaitMs. With epoch -1 the session is
+        returned unchanged: the caller ends it (`end`) after the acknowledgements.
+        """
+        if epoch == INITIAL_EPOCH:
+            return self._open(key, connection_id, added, has_acks)
+        session = self._expected(key, epoch)
+        if not isinstance(session, Session) or epoch == FINAL_EPOCH:
+            return session
+        news = list(added)
+        before, more = len(session), sum(partition not in session for partition in news)
+        if before + more > SESSION_PARTITIONS_MAX:
+            return ErrorCode.INVALID_REQUEST
+        if more and self.partitions + more > SESSIONS_PARTITIONS_MAX:
+            return ErrorCode.SHARE_SESSION_LIMIT_REACHED
+        session.update(news, forgotten)
+        self.partitions += len(session) - before
+        session.advance()
+        return session
+
+    def acknowledge(self, key: SessionKey, epoch: int, connection_id: int) -> Session | ErrorCode:  # noqa: ARG002
+        """Check a ShareAcknowledge and apply it to the session; epoch -1 as in `fetch`.
+
+        Any connection may send it while the session is open: a broker does not check the connection either.
+        """
+        if epoch == INITIAL_EPOCH:
+            return ErrorCode.INVALID_SHARE_SESSION_EPOCH
+        session = self._expected(key, epoch)
+        if isinstance(session, Session) and epoch != FINAL_EPOCH:
+            session.advance()
+        return session
+
+    def end(self, key: SessionKey) -> Session | None:
+        """Remove a session. The caller releases its partitions."""
+        session = self._sessions.pop(key, None)
+        if session is None:
+            return None
+        self.partitions -= len(session)
+        self._count(key, -1)
+        keys = self._by_connection[session.connection_id]
+        keys.discard(key)
+        if not keys:
+            del self._by_connection[session.connection_id]
+        return session
+
+    def end_connection(self, connection_id: int) -> tuple[Session, ...]:
+        """Remove the open sessions of a closed client connection. The caller releases their partitions."""
+        keys = sorted(self._by_connection.get(connection_id, ()))
+        ended = tuple(session for key in keys if (session := self.end(key)) is not None)
+        self.evicted += len(ended)
+        return ended
+
+    def end_group(self, group_id: str) -> tuple[Session, ...]:
+        """Remove the sessions of a deleted group, and return them."""
+        keys = sorted(key for key in self._sessions if key.group_id == group_id)
+        return tuple(session for key in keys if (session := self.end(key)) is not None)
+
+    def _open(
+        self, key: SessionKey, connection_id: int, added: Iterable[TopicIdPartition], has_acks: bool
+    ) -> Session | ErrorCode:
+        if has_acks:
+            return ErrorCode.INVALID_REQUEST
+        session = Session(key, connection_id, added)
+        if len(session) > SESSION_PARTITIONS_MAX:
+            return ErrorCode.INVALID_REQUEST
+        self.end(key)
+        full = self.partitions + len(session) > SESSIONS_PARTITIONS_MAX
+        if full or self._by_node.get(key.node_id, 0) >= self.sessions_max:
+            return ErrorCode.SHARE_SESSION_LIMIT_REACHED
+        self._sessions[key] = session
+        self.partitions += len(session)
+        self._by_connection.setdefault(connection_id, set()).add(key)
+        self._count(key, 1)
+        return session
+
+    def _expected(self, key: SessionKey, epoch: int) -> Session | ErrorCode:
+        session = self._sessions.get(key)
+        if session is None:
+            return ErrorCode.SHARE_SESSION_NOT_FOUND
+        if epoch not in (FINAL_EPOCH, session.epoch):
+            return ErrorCode.INVALID_SHARE_SESSION_EPOCH
+        return session
+
+    def _count(self, key: SessionKey, change: int) -> None:
+        _add(self._by_node, key.node_id, change)
+        _add(self._by_group, (key.group_id, key.node_id), change)
+
+
+_K = TypeVar("_K")
+
+
+def _add(counts: dict[_K, int], key: _K, change: int) -> None:
+    counts[key] = counts.get(key, 0) + change
+    if not counts[key]:
+        del counts[key]

@@ -1,0 +1,95 @@
+"""Stored state of a share partition: one full snapshot, without locks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import starmap
+from struct import Struct
+
+from kafka_share_proxy.wire import messages, registry
+from kafka_share_proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.wire.primitives import read_uvarint, uvarint
+
+AVAILABLE = 0
+ACKNOWLEDGED = 2
+ARCHIVED = 4
+"""Delivery states as Kafka stores them (RecordState)."""
+
+NOTHING_COUNTED = -1
+"""Stands for a count of settled offsets while no delivery has ended yet (PartitionFactory's
+UNINITIALIZED_DELIVERY_COMPLETE_COUNT)."""
+
+VERSION = 0
+"""Version of written values. A stored value begins with its version (int16)."""
+
+SNAPSHOT_BYTES_MAX = 256 << 10
+"""Maximum bytes of a stored value: room for the 10,000 offsets of the largest configurable window
+(`share.partition.max.record.locks`), each in a different state. Encoding it takes a few ms. A wider log batch is
+delivered in parts."""
+
+_VERSION_BYTES = 2
+_HEAD = Struct(">hqii")
+"""The version, then the fields up to the batches."""
+_BATCH = Struct(">qqbhx")
+"""One batch, and that it has no tagged fields."""
+_REST_BYTES = 6
+"""Maximum bytes of the length of the batches array, and of the byte for no tagged fields."""
+
+
+def offsets_in(value_bytes: int) -> int:
+    """Return the number of offsets, at least 1, whose state fits into a stored value in any case."""
+    return max(1, (value_bytes - _HEAD.size - _REST_BYTES) // _BATCH.size)
+
+
+@dataclass(frozen=True, slots=True)
+class ShareSnapshot:
+    """The durable state of one share partition (sharegroups/README.md rule 54)."""
+
+    start_offset: int
+    state_epoch: int
+    delivery_complete_count: int
+    """Number of terminal offsets at or above start_offset, for the lag only. NOTHING_COUNTED: no lag is known yet."""
+    batches: tuple[tuple[int, int, int, int], ...]
+    """(first, last, state, delivery count): 0 available, 2 acknowledged, 4 archived; ascending, not overlapping."""
+
+    def encode(self) -> bytes:
+        """Encode the value to store (schemas/internal/ShareSnapshotValue.json).
+
+        Encoded by hand: there may be very many batches, and the generated code needs at least 2 us for each.
+        """
+        head = _HEAD.pack(VERSION, self.start_offset, self.state_epoch, self.delivery_complete_count)
+        return b"".join((head, uvarint(len(self.batches) + 1), *starmap(_BATCH.pack, self.batches), b"\0"))
+
+    @classmethod
+    def decode(cls, value: bytes) -> ShareSnapshot:
+        """Decode a stored value. Raises RemoteProtocolError, also for an unknown version."""
+        cls.check_version(value)
+        plain = cls._decode_plain(value)
+        if plain is not None:
+            return plain
+        stored = registry.codec_of(messages.ShareSnapshotValue, VERSION).decode(value, _VERSION_BYTES)
+        return cls(
+            stored.start_offset,
+            stored.state_epoch,
+            stored.delivery_complete_count,
+            tuple((b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in stored.state_batches),
+        )
+
+    @classmethod
+    def _decode_plain(cls, value: bytes) -> ShareSnapshot | None:
+        """Decode a value in the layout of `encode`; None for any other, which the generated code decodes or refuses."""
+        if len(value) <= _HEAD.size:
+            return None
+        _, start_offset, state_epoch, complete = _HEAD.unpack_from(value)
+        length, first = read_uvarint(value, _HEAD.size)
+        if len(value) != first + (length - 1) * _BATCH.size + 1 or any(value[first + _BATCH.size - 1 :: _BATCH.size]):
+            return None
+        batches = tuple(_BATCH.iter_unpack(value[first:-1]))
+        return None if value[-1] else cls(start_offset, state_epoch, complete, batches)
+
+    @staticmethod
+    def check_version(value: bytes) -> None:
+        """Check that the version of a stored value is known, without decoding it. Raises RemoteProtocolError."""
+        version = int.from_bytes(value[:_VERSION_BYTES], "big", signed=True)
+        if version != VERSION or len(value) < _VERSION_BYTES:
+            raise RemoteProtocolError(f"share state of version {version} is not known here")

@@ -1,0 +1,163 @@
+"""Placement of share groups: local, or on brokers that support share groups as well (sharegroups/README.md rules 1, 2).
+
+Theory of operation. The first rule whose pattern matches the group decides, else the setting for all groups: `local`,
+`upstream`, or `auto`. With `auto`, a group that has state here stays here until it is deleted; any other group belongs
+to the brokers if every one of them supports share groups. The rules and the brokers' features are fixed while the
+process lives, so that every connection gets the same decision for a group. While the state is being loaded, it is not
+known whether a group has state here, and its requests wait (`while_loading`).
+
+No group's state is hidden silently. A group placed on the brokers that has state here is refused to new members (69),
+as is a group placed here that exists on the brokers (`group_id_types`). A group placed on brokers that do not support
+share groups is refused with 35.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, Literal
+
+from kafka_share_proxy.durable.gate import StateGate
+from kafka_share_proxy.durable.state_partitions import state_partition
+from kafka_share_proxy.fleet.group_owners import HeldAnywhere
+from kafka_share_proxy.forwarding.ask_and_reply import ask_upstream, decoded, reply
+from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs, Served
+from kafka_share_proxy.forwarding.early_looks import ByGroupId, EveryRequest
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.routes import Handler
+from kafka_share_proxy.forwarding.split_requests import Splits
+from kafka_share_proxy.sharegroups.apis.held_groups import any_entry
+from kafka_share_proxy.sharegroups.services import ShareServices
+from kafka_share_proxy.sharegroups.while_loading import loaded
+from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.frames import Answer
+from kafka_share_proxy.wire.messages import Message
+
+Serve = Literal["auto", "local", "upstream"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeRule:
+    """Placement of the groups that match a pattern."""
+
+    groups: str = "*"
+    """A group id, or a pattern with * and ?."""
+    serve: Serve = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class ShareRules:
+    """The placement rules, and whether the brokers support share groups."""
+
+    native: bool
+    """True if every broker serves share groups itself."""
+    rules: tuple[ServeRule, ...] = ()
+    """The first rule that matches a group decides. The last one matches all groups."""
+
+    def serve(self, group_id: str) -> Serve:
+        """Return the configured placement of a group."""
+        return next((rule.serve for rule in self.rules if fnmatchcase(group_id, rule.groups)), "auto")
+
+    @property
+    def are_mixed(self) -> bool:
+        """True if some groups may be local and others on the brokers."""
+        places = {"either" if rule.serve == "auto" and self.native else rule.serve for rule in self.rules}
+        return "either" in places or len({"local" if place == "auto" else place for place in places}) > 1
+
+
+class ShareChoice:
+    """Decides for each group whether it is served locally."""
+
+    def __init__(self, rules: ShareRules, held: HeldAnywhere, gate: StateGate) -> None:
+        self._rules, self._held, self._gate = rules, held, gate
+
+    def is_local(self, group_id: str) -> bool:
+        """Return True if requests of the group are served here: it is placed here, or has state here."""
+        if group_id in self._held:
+            return True
+        serve = self._rules.serve(group_id)
+        return serve == "local" or not self._rules.native
+
+    def may_be_local(self, group_id: str) -> bool:
+        """Return True if `is_local`, or if the group's state is being loaded and may be local."""
+        return self.is_local(group_id) or self._gate.is_loading(group_id)
+
+    def refusal(self, group_id: str) -> tuple[ErrorCode, str] | None:
+        """Return why a group that is served here accepts no new members; None if it does."""
+        if self._rules.serve(group_id) != "upstream":
+            return None
+        if group_id in self._held:
+            text = "it has state at the proxy, and share_groups.serve_by_group sends it to the brokers"
+            return ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not served: {text}."
+        text = "share_groups.serve_by_group sends it to the brokers, which have no share groups"
+        return ErrorCode.UNSUPPORTED_VERSION, f"Group {group_id} is not served: {text}."
+
+
+def chosen(api: DeclaredApi[ShareServices], served: Served, choice: ShareChoice, services: ShareServices) -> Served:
+    """Restrict an API to the groups that are placed here; the brokers serve the rest.
+
+    An API that finds its groups in the bytes itself (`wants`), or that no owner serves, is returned unchanged.
+    """
+    if api.needs is not Needs.OWNER or api.wants is not None:
+        return served
+    if api.splits is None:
+        return Served(_of_one(served.handler, choice, services), ByGroupId(choice.may_be_local))
+    handler = _of_several(served.handler, api.splits, choice, services)
+    return Served(handler, EveryRequest(), any_entry(api.splits.groups, choice.may_be_local))
+
+
+# Requests about one group
+
+
+def _of_one(handler: Handler, choice: ShareChoice, services: ShareServices) -> Handler:
+    async def handle(call: Call[Any]) -> Answer | Message | None:
+        group_id = call.message.group_id or ""
+        await _known(services, (group_id,))
+        if not choice.may_be_local(group_id):
+            return None
+        refusal = (
+            choice.refusal(group_id)
+            if call.key == ApiKey.SHARE_GROUP_HEARTBEAT and call.message.member_epoch == 0
+            else None
+        )
+        if refusal is not None:
+            services.notes("share-group-not-served", group_id=group_id, reason=refusal[1])
+            answer = messages.ShareGroupHeartbeatResponse
+            return reply(call, answer(error_code=refusal[0], error_message=refusal[1]))
+        return await handler(call)
+
+    return handle
+
+
+async def _known(services: ShareServices, group_ids: Iterable[str]) -> None:
+    """Wait for a bounded time while the groups' state is being loaded. After that the gate refuses."""
+    loading = [state_partition(name) for name in group_ids if services.gate.is_loading(name)]
+    if loading:
+        await loaded(services, loading)
+
+
+# Requests about several
+
+
+def _of_several(handler: Handler, splits: Splits, choice: ShareChoice, services: ShareServices) -> Handler:
+    async def handle(call: Call[Any]) -> Answer | Message | None:
+        entries = splits.entries(call.message)
+        await _known(services, splits.groups(call.message))
+        mine, rest = list[Any](), list[Any]()
+        for entry in entries:
+            name = splits.group_of(entry)
+            (mine if name is not None and choice.may_be_local(name) else rest).append(entry)
+            await call.work.step()
+        if not mine:
+            return None
+        answer = await handler(splits.about(call, mine))
+        if not rest or answer is None:
+            return answer
+        theirs: Message = await ask_upstream(call, splits.about(call, rest).message)
+        answers: list[Message] = [theirs, await decoded(call, answer)]
+        return await splits.joined(call, answers)
+
+    return handle

@@ -1,0 +1,185 @@
+"""Dependencies of the share group handlers: built once at start, and by tests from small parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka_share_proxy.brokers.cluster_view import ClusterView
+from kafka_share_proxy.brokers.topic_leaders import AskingOptions
+from kafka_share_proxy.durable.gate import StateGate
+from kafka_share_proxy.durable.interfaces import Journal
+from kafka_share_proxy.fleet.group_owners import Fleet
+from kafka_share_proxy.forwarding.address_book import AddressBook
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.memory_budget import AnswerBudget
+from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions
+from kafka_share_proxy.forwarding.services import Services
+from kafka_share_proxy.loop.interfaces import Notes, Timers
+from kafka_share_proxy.loop.promise import PROCESS, CallbackOwner
+from kafka_share_proxy.loop.slices import Slices
+from kafka_share_proxy.reading.chunk_cache import CacheLimits, ChunkCache, ReadKey
+from kafka_share_proxy.sharegroups.audit_events import ShareAudit
+from kafka_share_proxy.sharegroups.counters import ShareFigures
+from kafka_share_proxy.sharegroups.expiry_clock import ShareClock
+from kafka_share_proxy.sharegroups.fetch.head_reads import ShareHead, ShareReads
+from kafka_share_proxy.sharegroups.fetch.share_chunk import CHUNKS_PER_PARTITION, ShareChunk
+from kafka_share_proxy.sharegroups.group_changes import ShareChanges
+from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator, ShareKey
+from kafka_share_proxy.sharegroups.model.renewal import RenewalBound
+from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
+from kafka_share_proxy.sharegroups.state_records import StateKey, share_gate
+from kafka_share_proxy.sharegroups.state_writes import ShareWrites
+from kafka_share_proxy.wire.frames import Answer
+from kafka_share_proxy.wire.messages import Message
+from kafka_share_proxy.wire.values import Limits
+
+FEATURE = "share groups"
+"""Name of this feature on the links of a fleet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareOptions(AskingOptions):
+    """Options for serving share requests."""
+
+    fetch_wait_s: float = 0.5
+    """Maximum wait of one upstream Fetch in seconds. Longer waits need several (sharegroups/README.md rule 20)."""
+    reservation_grace_s: float = 5.0
+    """Maximum seconds that a reservation lasts beyond the wait of its Fetch (sharegroups/README.md rule 20)."""
+    state_wait_s: float = 20.0
+    """Maximum seconds that an administrator request waits for share state that is being loaded."""
+    read_ahead_bytes: int = 4 << 20
+    """Maximum bytes requested by one upstream Fetch. Records that are not acquired immediately stay in the cache."""
+    idle_read_s: float = 0.1
+    """Seconds between reads of a share partition without cached records while others of its session have some."""
+    cache_age_s: float = 2.0
+    """Maximum age of cached batches in seconds, so that deleted records and topics disappear from the cache."""
+    renewal_bounds: tuple[RenewalBound, ...] = ()
+    """Bounds on renewals, of which the first for a group applies. Without one they are unbounded, as in Kafka."""
+
+    def renewal_bound(self, group_id: str) -> RenewalBound | None:
+        """Return the bound on a group's renewals; None if they are unbounded."""
+        return next((bound for bound in self.renewal_bounds if bound.holds_for(group_id)), None)
+
+
+@dataclass(slots=True, kw_only=True)
+class ShareServices(Services):
+    """Dependencies of the share group handlers in addition to their `Call`. One per process."""
+
+    coordinator: ShareCoordinator
+    journal: Journal[StateKey]
+    writes: ShareWrites
+    """Writes of decided changes to the journal: one append at a time."""
+    changes: ShareChanges
+    """Changes of groups and settings in progress."""
+    reads: ShareReads
+    """Cache of recently read batches, reservations, waiting ShareFetches."""
+    clock: ShareClock
+    """Timer for the end of members, locks and cached batches."""
+    figures: ShareFigures
+    """Share group metrics, as a broker counts them."""
+    gate: StateGate = field(default_factory=share_gate)
+    """Gate at which requests wait while share groups may not be served."""
+    serve_share: bool
+    """True if share groups are served here, else keys 76-79 are forwarded. Decided at start (sharegroups/README.md
+    rule 1)."""
+    options: ShareOptions = field(default_factory=ShareOptions)
+    audit: ShareAudit | None = None
+    """Audit of deliveries; None if audit is off, which is the default."""
+    fleet: Fleet | None = None
+    """Other proxies that own groups; None if this one owns all or none."""
+    has_ranges: Callable[[str, str | None], bool] = lambda _group_id, _metadata: False
+    """Returns True if a commit of a group with this metadata lists ranges of finished offsets (individual commits)."""
+
+    @property
+    def feature(self) -> str:
+        """See owner_routing.OwnedServices."""
+        return FEATURE
+
+    @property
+    def state_wait_s(self) -> float:
+        """See owner_routing.OwnedServices."""
+        return self.options.state_wait_s
+
+    def holds(self, group_id: str) -> bool:
+        """Return True if this proxy or another one holds a share group of that id."""
+        return self.coordinator.group(group_id) is not None or (
+            self.fleet is not None and group_id in self.fleet.groups
+        )
+
+
+ShareHandler = Callable[[Call[Any], ShareServices], Coroutine[Any, Any, Answer | Message | None]]
+"""A handler that still takes its dependencies: see `forwarding.declared_api.DeclaredApi.handle`."""
+
+
+def build(
+    *,
+    limits: Limits,
+    share_limits: BrokerShareLimits,
+    options: ShareOptions,
+    timers: Timers,
+    notes: Notes,
+    book: AddressBook,
+    topology: ClusterView,
+    versions: EffectiveVersions,
+    journal: Journal[StateKey],
+    serve_share: bool,
+    state_owner: CallbackOwner = PROCESS,
+) -> ShareServices:
+    """Build the share group services from the given parts. `state_owner`: see ShareWrites."""
+    coordinator = ShareCoordinator(share_limits)
+    cache_limits = CacheLimits(limits.share_cache_bytes, options.cache_age_s, CHUNKS_PER_PARTITION)
+    cache = ChunkCache[ShareChunk](cache_limits)
+
+    reads = ShareReads(cache, _heads(coordinator, cache, topology, timers))
+    figures = ShareFigures(limits.metrics_groups)
+    writes = ShareWrites(journal, coordinator, notes, timers.now, reads.wake, state_owner)
+    writes.took = figures.state_write_s.observe
+
+    def due(now: float) -> float:
+        expired = coordinator.expire(now)
+        writes.write(expired, final=True)
+        for key, transition in expired:
+            figures.lock_timed_out(key.group_id, transition.changes)
+            reads.wake(key)
+        return min(coordinator.next_deadline(), cache.drop_aged(now), coordinator.rest_some(now))
+
+    return ShareServices(
+        limits=limits,
+        timers=timers,
+        notes=notes,
+        book=book,
+        topology=topology,
+        versions=versions,
+        coordinator=coordinator,
+        journal=journal,
+        writes=writes,
+        changes=ShareChanges(coordinator, writes),
+        reads=reads,
+        answers=AnswerBudget(limits.local_answers_total_bytes),
+        clock=ShareClock(timers, due),
+        slices=Slices(timers),
+        figures=figures,
+        serve_share=serve_share,
+        options=options,
+    )
+
+
+def _heads(
+    coordinator: ShareCoordinator, cache: ChunkCache[ShareChunk], topology: ClusterView, timers: Timers
+) -> Callable[[ShareKey], ShareHead]:
+    """Return the function by which `ShareReads` looks up a share partition's next offset, and whether it is cached."""
+
+    def head(key: ShareKey) -> ShareHead:
+        share = coordinator.share(key)
+        settings = coordinator.settings(key.group_id)
+        if share is None or not share.partition.can_acquire(settings):
+            return ShareHead(None, cached=False)
+        offset = share.partition.next_fetch_offset()
+        leader = topology.leader(key.topic_id, key.partition)
+        place = ReadKey(key.topic_id, key.partition, settings.read_committed)
+        found = leader is not None and cache.find_anywhere(place, offset, leader.epoch, timers.now())
+        return ShareHead(offset, cached=found)
+
+    return head

@@ -1,0 +1,79 @@
+"""Requests about groups of any type while share state is being loaded and the ids of share groups are unknown.
+
+A broker that loads a group's partition responds to all requests about that group with a retriable error (14), and so
+does this proxy. If such a request were forwarded, a broker would create a group of another type under the id of a share
+group, or respond that no such group exists. The request first waits for a bounded time; most loads finish within it.
+Once the state is loaded, requests about other groups are forwarded as usual. Ordinary groups must not suffer from a
+failing load: if it takes longer than `LOADING_MAX_S`, their requests are forwarded again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from kafka_share_proxy.durable.gate import HOLD_MAX_S
+from kafka_share_proxy.durable.state_partitions import state_partition
+from kafka_share_proxy.forwarding.ask_and_reply import reply
+from kafka_share_proxy.forwarding.declared_api import DeclaredApi
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.routes import Handler
+from kafka_share_proxy.loop.waiting import first_until
+from kafka_share_proxy.sharegroups.services import ShareServices
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.frames import Answer
+from kafka_share_proxy.wire.messages import Message
+
+LOADING_MAX_S = 30.0
+"""Seconds after which a load counts as failing. It may then take long."""
+
+LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+WORDS = "Share groups are being loaded."
+
+
+def when_loaded(api: DeclaredApi[ShareServices], services: ShareServices) -> Handler:
+    """Return the handler of a request about one group that first waits until its type is known."""
+    handler = api.handler(services)
+
+    async def handle(call: Call[Any]) -> Answer | Message | None:
+        group_id = call.message.group_id
+        if not await loaded(services, (state_partition(group_id),)):
+            return await _refusal(api, call)
+        return await handler(call) if services.holds(group_id) else None
+
+    return handle
+
+
+def when_all_is_loaded(api: DeclaredApi[ShareServices], services: ShareServices) -> Handler:
+    """Return the handler of a request about all groups that first waits until all state is loaded."""
+    handler = api.handler(services)
+
+    async def handle(call: Call[Any]) -> Answer | Message | None:
+        if not await loaded(services, services.gate.loading):
+            return await _refusal(api, call)
+        return await handler(call)
+
+    return handle
+
+
+async def loaded(services: ShareServices, partitions: Collection[int]) -> bool:
+    """Wait until none of the partitions is being loaded. Return False if the client has to retry."""
+    gate, timers = services.gate, services.timers
+    wanted, deadline = tuple(partitions), timers.now() + HOLD_MAX_S
+    while any(partition in gate.loading for partition in wanted):
+        now = timers.now()
+        if any(gate.loading_for(partition, now) > LOADING_MAX_S for partition in wanted):
+            return True
+        if now >= deadline:
+            return False
+        changed = gate.wait()
+        try:
+            await first_until(timers, deadline, changed)
+        finally:
+            gate.forget(changed)
+    return True
+
+
+async def _refusal(api: DeclaredApi[ShareServices], call: Call[Any]) -> bytes:
+    assert api.away is not None  # noqa: S101  # of our own declarations: see share_group_apis
+    return reply(call, await api.away(call, LOADING, WORDS))

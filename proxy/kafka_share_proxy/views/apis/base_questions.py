@@ -1,0 +1,194 @@
+"""Requests about partitions of views, sent to the broker as requests about their base partitions.
+
+Several slots of a view have one base partition. Equal queries share one result. Different queries about the same base
+partition are sent in successive requests, because brokers refuse a partition that is named twice (ListOffsets) or merge
+the two (Fetch; views/README.md rule 21). All requests use the client's own connection and version. What the broker
+returns for the base, including errors and missing rights, is returned for the view.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+from kafka_share_proxy.brokers.interfaces import Connection
+from kafka_share_proxy.forwarding.ask_and_reply import ask_in_slices, told_in_slices
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.loop.slices import AT_ONCE, Work
+from kafka_share_proxy.views.model.names import is_view
+from kafka_share_proxy.views.services import ViewServices
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.messages import Message, RequestMessage
+
+R = TypeVar("R", bound=Message)
+"""The class of the responses."""
+E = TypeVar("E")
+"""The class of their partition entries."""
+Q = TypeVar("Q", bound=Message)
+"""The class of the requests."""
+
+
+class Question(NamedTuple):
+    """A query about one partition of one upstream topic."""
+
+    topic: str
+    partition: int
+    content: tuple[int, ...]
+    """The fields of the partition's request entry."""
+
+
+Place = tuple[str, int]
+
+Asked = Question | ErrorCode
+"""The query for a requested partition, or the error if it is not sent."""
+
+
+Topics = Sequence[tuple[str, Sequence[tuple[int, tuple[int, ...]]]]]
+"""The name of each topic in a request, with index and `Question.content` of each partition."""
+
+
+class Wording(ABC, Generic[Q, R, E]):
+    """The structure of one API's requests and responses about partitions of topics."""
+
+    @abstractmethod
+    def questions(self, request: Q) -> Topics:
+        """Return the topics and partitions of a client's request."""
+
+    @abstractmethod
+    def request(self, like: Q, by_topic: Mapping[str, Sequence[Question]]) -> RequestMessage[R]:
+        """Build a request with other topics and partitions."""
+
+    @abstractmethod
+    def entries(self, answer: R) -> Iterable[tuple[Place, E]]:
+        """Return (topic-partition, entry) for each entry of a response."""
+
+    @abstractmethod
+    def entry(self, partition: int, source: E | ErrorCode) -> E:
+        """Build the entry of a partition: a copy of another partition's entry, or an error."""
+
+    @abstractmethod
+    def answer(self, throttle_ms: int, topics: Iterable[tuple[str, list[E]]]) -> R:
+        """Build the whole response, topic by topic."""
+
+
+async def answer_from_bases(
+    call: Call[Q], views: ViewServices, wording: Wording[Q, R, E], response: type[R], throttle: Callable[[R], int]
+) -> R:
+    """Build a response about views from the broker's response about their bases.
+
+    Args:
+        call: the request, which names views.
+        views: the services that look up and create views.
+        wording: the structure of the API's messages.
+        response: the class of the response.
+        throttle: returns the throttle time of a response.
+    """
+    topics = wording.questions(call.message)
+    asked = await questions_about(call, views, topics)
+    told = await ask_in_rounds(call, asked, lambda by_topic: wording.request(call.message, by_topic), response)
+    found = await by_question(call.work, told, wording.entries)
+
+    def entry(of: tuple[tuple[int, object], Asked]) -> E:
+        (partition, _), question = of
+        source = found.get(question) if isinstance(question, Question) else question
+        return wording.entry(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if source is None else source)
+
+    said = []
+    for (name, places), questions in zip(topics, asked, strict=True):
+        said.append((name, await call.work.map(entry, zip(places, questions, strict=True))))
+        await call.work.step()
+    return wording.answer(max((throttle(answer) for _, answer in told), default=0), said)
+
+
+async def make_ready(
+    connection: Connection, views: ViewServices, topics: Mapping[str, Iterable[int]], work: Work = AT_ONCE
+) -> dict[str, ErrorCode]:
+    """Make the views among these topics ready for the named partitions. Return the errors by topic."""
+    missing = []
+    for name, partitions in topics.items():
+        view = views.catalog.named(name)
+        if is_view(name) and (view is None or any(partition >= view.partitions for partition in partitions)):
+            missing.append(name)
+        await work.step()
+    found = await views.ensure(connection, missing, work) if missing else {}
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return {name: found.get(name) or unknown for name in missing if views.catalog.named(name) is None}
+
+
+def upstream_place(views: ViewServices, topic: str, partition: int) -> Place | None:
+    """Return the partition to query upstream. None if the view has no such partition."""
+    view = views.catalog.named(topic) if is_view(topic) else None
+    if view is None:
+        return topic, partition
+    if not 0 <= partition < view.partitions:
+        return None
+    return view.name.base, view.place(partition)[0]
+
+
+async def questions_about(call: Call[Message], views: ViewServices, topics: Topics) -> list[list[Asked]]:
+    """Return the query or error for each partition of each topic in a request."""
+    numbers = {name: [number for number, _ in asked] for name, asked in topics}
+    refused = await make_ready(call.connection, views, numbers, call.work)
+
+    def question(name: str, partition: int, content: tuple[int, ...]) -> Asked:
+        place = upstream_place(views, name, partition)
+        if place is None or name in refused:
+            return refused.get(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return Question(*place, content)
+
+    found = []
+    for name, asked in topics:
+        questions = []
+        for partition, content in asked:
+            questions.append(question(name, partition, content))
+            await call.work.step()
+        found.append(questions)
+        await call.work.step()
+    return found
+
+
+def in_rounds(questions: Iterable[Question]) -> list[dict[Place, Question]]:
+    """Distribute the queries over as few requests as possible, each with every partition at most once."""
+    rounds: list[dict[Place, Question]] = []
+    times: dict[Place, int] = {}
+    for question in dict.fromkeys(questions):
+        place = (question.topic, question.partition)
+        number = times[place] = times.get(place, -1) + 1
+        if number == len(rounds):
+            rounds.append({})
+        rounds[number][place] = question
+    return rounds
+
+
+async def ask_in_rounds(
+    call: Call[Message],
+    asked: Iterable[Iterable[Asked]],
+    make: Callable[[Mapping[str, Sequence[Question]]], RequestMessage[R]],
+    response: type[R],
+) -> list[tuple[dict[Place, Question], R]]:
+    """Send all requests without waiting in between. Return each with its decoded response. `make` builds a request."""
+    answers = []
+    for chosen in in_rounds(each for topic in asked for each in topic if isinstance(each, Question)):
+        by_topic: dict[str, list[Question]] = {}
+        for question in chosen.values():
+            by_topic.setdefault(question.topic, []).append(question)
+            await call.work.step()
+        asking = await ask_in_slices(call.work, call.connection, call.key, call.version, make(by_topic))
+        answers.append((chosen, asking))
+    return [
+        (chosen, await told_in_slices(call.work, response, call.version, await asking)) for chosen, asking in answers
+    ]
+
+
+async def by_question(
+    work: Work, told: Iterable[tuple[dict[Place, Question], R]], entries: Callable[[R], Iterable[tuple[Place, E]]]
+) -> dict[Question, E]:
+    """Return the entry for each query. `entries` lists topic-partition and entry of a response."""
+    found = {}
+    for chosen, answer in told:
+        for place, entry in entries(answer):
+            if place in chosen:
+                found[chosen[place]] = entry
+            await work.step()
+    return found

@@ -1,0 +1,43 @@
+"""OffsetCommit (key 8) and TxnOffsetCommit (key 28): a view that is committed to is created, then the request is
+forwarded.
+
+Only commits to a view that the catalog does not have are decoded here. All others are forwarded after a search of their
+bytes. A commit by topic id (OffsetCommit v10 and later, KIP-848) names a topic that exists.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from kafka_share_proxy.forwarding.declared_api import DeclaredApi
+from kafka_share_proxy.forwarding.early_looks import ByKnownGroup, EarlyLook
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.views.apis.base_questions import make_ready
+from kafka_share_proxy.views.apis.named_views import NamesUnknownView
+from kafka_share_proxy.views.model.names import PREFIX_BYTES, is_view
+from kafka_share_proxy.views.services import ViewServices
+from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.api_key import ApiKey
+
+Commit: TypeAlias = "messages.OffsetCommitRequest | messages.TxnOffsetCommitRequest"
+
+
+async def handle(call: Call[Commit], views: ViewServices) -> None:
+    """Create the views that the commit names. The broker serves the request, and refuses topics that do not exist."""
+    topics: dict[str, list[int]] = {}
+    for topic in call.message.topics or ():
+        if topic.name is not None and is_view(topic.name):
+            topics[topic.name] = [each.partition_index for each in topic.partitions or ()]
+        await call.work.step()
+    if topics:
+        await make_ready(call.connection, views, topics, call.work)
+
+
+def wanted(views: ViewServices) -> EarlyLook:
+    """Return the check for commits that name a view which is not known to exist."""
+    return ByKnownGroup(NamesUnknownView(views.catalog), groups=(), words=(PREFIX_BYTES,))
+
+
+APIS = tuple(
+    DeclaredApi(key=key, handle=handle, wants=wanted) for key in (ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT)
+)

@@ -1,0 +1,95 @@
+"""Produce (key 0): nothing is written to a view.
+
+Versions: all that are offered.
+
+Behaviour
+- Partitions of a view are refused with 17, after which a producer stops immediately. The rest of such a request is sent
+  to the broker, and the two responses are merged. With acks=0 there is no response: the view's records are dropped and
+  logged, and the rest is sent with acks=1 and its response is discarded.
+- Requests are only checked while any view is known here (`viewing.routes`). The check reads the topic names. v13 and
+  later have topic ids, which are compared with those of the known views. A request whose names are not fully received
+  is buffered first.
+- A request that escapes the check is refused by the broker (10): no record is small enough for the topic of a view.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from kafka_share_proxy.forwarding.address_rewriting import drop_node_endpoints
+from kafka_share_proxy.forwarding.ask_and_reply import ask, ask_upstream, replied, told
+from kafka_share_proxy.forwarding.declared_api import DeclaredApi
+from kafka_share_proxy.forwarding.early_looks import ByTopicId, ByTopicPrefix, ByVersion, EarlyLook
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.views.model.catalog import ViewCatalog
+from kafka_share_proxy.views.model.names import PREFIX, is_view
+from kafka_share_proxy.views.services import ViewServices
+from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode
+
+_Topic: TypeAlias = "messages.ProduceRequest.TopicProduceData"
+
+KEY = ApiKey.PRODUCE
+BY_ID_SINCE = 13
+NOTHING = b""
+"""Placeholder for the response to acks=0, which has none."""
+
+_COMMITTED_ONCE = 1
+"""acks=1: the lowest value with a response."""
+
+
+def may_name_view(catalog: ViewCatalog) -> EarlyLook:
+    """Return the check for requests that name a view."""
+    by_id = ByTopicId(lambda topic_id: catalog.view(topic_id) is not None)
+    return ByVersion({0: ByTopicPrefix(PREFIX), BY_ID_SINCE: by_id})
+
+
+async def handle(call: Call[messages.ProduceRequest], views: ViewServices) -> bytes | None:
+    """Handle a request that may name views. Return None if it names none."""
+    request = call.message
+    refused: list[_Topic] = []
+    rest: list[_Topic] = []
+    for each in request.topic_data or ():
+        (refused if is_view(each.name) or views.catalog.view(each.topic_id) else rest).append(each)
+        await call.work.step()
+    if not refused:
+        return None
+    names = sorted({each.name or f"topic id {bytes(each.topic_id).hex()}" for each in refused})
+    views.services.notes("view-produce-refused", client_id=call.client_id or "", topics=", ".join(names))
+    request.topic_data = rest
+    if request.acks == 0:
+        return await _without_answer(call)
+    answer = await ask_upstream(call, request) if request.topic_data else _nothing()
+    drop_node_endpoints(answer, views.services.book)
+    answer.responses = [*(answer.responses or ()), *await call.work.map(_refusal, refused)]
+    return await replied(call, answer)
+
+
+async def _without_answer(call: Call[messages.ProduceRequest]) -> bytes:
+    if call.message.topic_data:
+        call.message.acks = _COMMITTED_ONCE
+        told(messages.ProduceResponse, call.version, await ask(call.connection, KEY, call.version, call.message))
+    return NOTHING
+
+
+def _nothing() -> messages.ProduceResponse:
+    return messages.ProduceResponse(responses=[], node_endpoints=[])
+
+
+def _refusal(topic: messages.ProduceRequest.TopicProduceData) -> messages.ProduceResponse.TopicProduceResponse:
+    message = messages.ProduceResponse
+    parts = [
+        message.PartitionProduceResponse(
+            index=each.index,
+            error_code=int(ErrorCode.INVALID_TOPIC_EXCEPTION),
+            base_offset=-1,
+            record_errors=[],
+            error_message="nothing can be written to a view",
+        )
+        for each in topic.partition_data or ()
+    ]
+    return message.TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=parts)
+
+
+API = DeclaredApi(key=KEY, handle=handle, wants=lambda views: may_name_view(views.catalog))

@@ -1,0 +1,397 @@
+"""Fetch v4-v15: served here if it names a view or carries a `KeyFilter`, otherwise forwarded unchanged.
+
+Behaviour
+- The check uses the bytes of the request. Up to v12 they are searched for the name prefix of views. From v13 on the
+  topic ids are compared with those known as plain. An incremental request without topics is forwarded immediately.
+- A topic id is sent upstream only if it is known as plain. Otherwise it may be a view's: the broker would respond for
+  the view's empty topic, which resets consumers (views/README.md rule 19). Such ids are looked up first. An id that
+  remains unknown gets 100.
+- Served without fetch sessions. A full request gets session id 0. An incremental one that names a view gets
+  FETCH_SESSION_ID_NOT_FOUND (70), after which clients send full ones. A session of the client that a full request
+  replaces is closed upstream.
+- The response contains every requested partition, in the order of the request. Plain partitions of the request are read
+  with the base partitions, and their records are passed on unchanged.
+- Under read_committed the proxy drops aborted records and markers, and the aborted list is empty. Under
+  read_uncommitted markers are passed on.
+- v0-v3, which brokers of 3.9 still serve, have no batches of magic 2: UNSUPPORTED_VERSION (35), with or without views.
+
+KIPs: 74, 98, 227, 320, 392 (a view is read at the leader), 516, 595. Skipped: v16 and later (forwarding/README.md rule
+16).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from kafka_share_proxy.brokers.interfaces import Connection
+from kafka_share_proxy.brokers.rights import Right
+from kafka_share_proxy.brokers.topic_leaders import ask_topics, judge_topic, names_to_ask, tell_topics, topics_to_ask
+from kafka_share_proxy.forwarding.ask_and_reply import reply
+from kafka_share_proxy.forwarding.declared_api import DeclaredApi
+from kafka_share_proxy.forwarding.early_looks import ByIdOrTag, ByVersion, ContainsAny, EarlyLook
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.services import Services
+from kafka_share_proxy.loop.interfaces import WorkersBusy
+from kafka_share_proxy.reading.chunk_cache import ReadKey
+from kafka_share_proxy.reading.upstream_fetch import AskedPartition, PartitionAnswer
+from kafka_share_proxy.views.apis.named_views import NAMES_VIEW
+from kafka_share_proxy.views.fetch.fetching import PlainTarget, Target, ViewFetching, refusal
+from kafka_share_proxy.views.fetch.key_filter import (
+    REQUEST_BYTES_MAX,
+    TAG_BYTES,
+    TAGS_SINCE,
+    BadFilter,
+    applied,
+    content_of,
+)
+from kafka_share_proxy.views.fetch.view_chunks import Division
+from kafka_share_proxy.views.kernel.filler import filler
+from kafka_share_proxy.views.kernel.slicing import shorten
+from kafka_share_proxy.views.model.catalog import View, ViewCatalog
+from kafka_share_proxy.views.model.names import PREFIX_BYTES, is_view
+from kafka_share_proxy.views.model.scanning import BaseScan, PlainScan, SlotScan
+from kafka_share_proxy.views.services import ViewServices
+from kafka_share_proxy.wire import frames, messages
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import ZERO_UUID, TopicIdPartition
+
+_Asked: TypeAlias = "messages.FetchRequest.FetchPartition"
+
+KEY = ApiKey.FETCH
+IDS_SINCE, SESSIONS_SINCE, FLEXIBLE_SINCE = 13, 7, 12
+FULL_EPOCHS = (0, -1)
+"""SessionEpoch of a request that names all its partitions."""
+
+TOPICS_LOOKED_MAX = 10_000
+"""Maximum number of topics in one request that are checked one by one. A request with more is served here."""
+
+
+# Selection of requests
+
+
+def wanted(catalog: ViewCatalog) -> EarlyLook:
+    """Return the check for requests that a broker would not serve correctly."""
+    return ByVersion(
+        {
+            0: NAMES_VIEW,
+            TAGS_SINCE: ContainsAny((PREFIX_BYTES, TAG_BYTES)),
+            IDS_SINCE: ByIdOrTag(catalog.plain_ids, TOPICS_LOOKED_MAX),
+        }
+    )
+
+
+# Handling
+
+
+async def handle(call: Call[messages.FetchRequest], views: ViewServices) -> frames.Answer | None:
+    """Serve one Fetch. Return None to forward it."""
+    refused = await _make_known(call, views)
+    wanted = _Wanted(call, views, refused, await _filters(call, views))
+    if not wanted.is_ours:
+        return None
+    if call.version >= SESSIONS_SINCE and call.message.session_epoch not in FULL_EPOCHS:
+        message = messages.FetchResponse
+        return reply(call, message(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
+    fetching = ViewFetching(call, views, wanted.targets, wanted.plains)
+    try:
+        await fetching.run()
+        _count_figures(views, fetching, wanted)
+        _tell_audit(call, views, wanted)
+        return frames.answer(KEY, call.version, call.correlation_id, _answer(call, fetching, wanted))
+    finally:
+        fetching.release()
+
+
+async def _make_known(call: Call[messages.FetchRequest], views: ViewServices) -> dict[bytes | str, ErrorCode]:
+    """Look up unknown topics, and update views that have grown. Return the errors by topic."""
+    topics, catalog = call.message.topics or (), views.catalog
+    if call.version >= IDS_SINCE:
+        ids = {bytes(topic.topic_id) for topic in topics}
+        unknown = [i for i in ids if i != ZERO_UUID and catalog.view(i) is None and not catalog.is_plain(i)]
+        if unknown:
+            await views.resolve(call.connection, unknown, call.work)
+        outgrown = {
+            view.name.topic
+            for topic in topics
+            if (view := catalog.view(bytes(topic.topic_id))) is not None and _is_outgrown(view, topic)
+        }
+        if outgrown:
+            await views.ensure(call.connection, outgrown, call.work)
+        return {i: ErrorCode.UNKNOWN_TOPIC_ID for i in ids if catalog.view(i) is None and not catalog.is_plain(i)}
+    missing = {
+        topic.topic for topic in topics if is_view(topic.topic) and _is_outgrown(catalog.named(topic.topic), topic)
+    }
+    found = await views.ensure(call.connection, missing, call.work) if missing else {}
+    filtered = [
+        topic.topic for topic in topics if topic.topic not in missing and any(e.unknown_tags for e in topic.partitions)
+    ]
+    asked = names_to_ask(call.connection, views.services, filtered, Right.READ_TOPIC)
+    if asked:
+        tell_topics(call.connection, views.services, await ask_topics(call.connection, asked))
+    return {
+        name: found.get(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for name in missing if catalog.named(name) is None
+    }
+
+
+_Filter = Division | BadFilter | ErrorCode
+"""The filter of a partition, or the reason why there is none."""
+
+
+async def _filters(call: Call[messages.FetchRequest], views: ViewServices) -> dict[tuple[bytes | str, int], _Filter]:
+    """Return (topic, partition) -> filter. Filters of topics that the client may not read are not parsed."""
+    by_id, connection = call.version >= IDS_SINCE, call.connection
+    asked: dict[tuple[bytes | str, int], bytes] = {}
+    for topic in (call.message.topics or ()) if call.version >= TAGS_SINCE else ():
+        name = bytes(topic.topic_id) if by_id else topic.topic
+        asked |= {(name, each.partition): field for each in topic.partitions if (field := content_of(each)) is not None}
+    if not asked:
+        return {}
+    if sum(map(len, asked.values())) > REQUEST_BYTES_MAX:
+        return dict.fromkeys(
+            asked, BadFilter(f"the KeyFilters of one request have more than {REQUEST_BYTES_MAX} bytes")
+        )
+    found: dict[tuple[bytes | str, int], _Filter] = {}
+    codes = await _rights(connection, views.services, {name for name, _ in asked})
+    for place, content in asked.items():
+        found[place] = codes[place[0]]
+        if found[place] == ErrorCode.NONE:
+            found[place] = await _filter(views, content, connection)
+    return found
+
+
+async def _filter(views: ViewServices, content: bytes, connection: Connection) -> _Filter:
+    try:
+        return await views.filters.read(content, views.workers, connection.id)
+    except BadFilter as error:
+        return error
+    except WorkersBusy:
+        return ErrorCode.OFFSET_NOT_AVAILABLE  # clients retry
+
+
+async def _rights(
+    connection: Connection, services: Services, topics: Iterable[bytes | str]
+) -> dict[bytes | str, ErrorCode]:
+    """Return the errors for reading these topics, by id or name."""
+    ids = {each: each if isinstance(each, bytes) else _id_of(services, each) for each in topics}
+    names, unknown = topics_to_ask(connection, services, [TopicIdPartition(i, 0) for i in ids.values() if i])
+    if names or unknown:
+        tell_topics(connection, services, await ask_topics(connection, names, unknown))
+    missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return {each: judge_topic(connection, services, i)[1] if i else missing for each, i in ids.items()}
+
+
+def _id_of(services: Services, name: str) -> bytes | None:
+    topic = services.topology.topic(name)
+    return None if topic is None else topic.topic_id
+
+
+def _is_outgrown(view: View | None, topic: messages.FetchRequest.FetchTopic) -> bool:
+    """Return True if the request names partitions that the view did not have when it was last checked."""
+    return view is None or any(entry.partition >= view.partitions for entry in topic.partitions)
+
+
+@dataclass(slots=True, eq=False)
+class _Item:
+    """One requested partition, and the source of its response entry."""
+
+    entry: _Asked
+    target: Target | None = None
+    slot: SlotScan | None = None
+    plain: PlainTarget | None = None
+    code: ErrorCode = ErrorCode.NONE
+    is_filtered: bool = False
+    view: str | None = None
+    """Name of the view topic."""
+
+
+class _Wanted:
+    """The partitions of the request, sorted by how they are served."""
+
+    def __init__(
+        self,
+        call: Call[messages.FetchRequest],
+        views: ViewServices,
+        refused: Mapping[bytes | str, ErrorCode],
+        filters: Mapping[tuple[bytes | str, int], _Filter],
+    ) -> None:
+        self._filters = filters
+        self._call, self._services, self._catalog, self._refused = call, views.services, views.catalog, refused
+        self._targets: dict[ReadKey, Target] = {}
+        self.topics: list[tuple[bytes | str, list[_Item]]] = []
+        self.is_ours = bool(refused)
+        """True if the request cannot be forwarded to the broker."""
+        for topic in call.message.topics or ():
+            name = bytes(topic.topic_id) if self._by_id else topic.topic
+            entries = {entry.partition: entry for entry in topic.partitions}
+            self.topics.append((name, [self._item(name, entry) for entry in entries.values()]))
+
+    @property
+    def targets(self) -> list[Target]:
+        """Base partitions to read."""
+        return list(self._targets.values())
+
+    @property
+    def plains(self) -> list[PlainTarget]:
+        """Requested partitions that are not views."""
+        return [item.plain for _, items in self.topics for item in items if item.plain is not None]
+
+    @property
+    def _by_id(self) -> bool:
+        return self._call.version >= IDS_SINCE
+
+    def _item(self, name: bytes | str, entry: _Asked) -> _Item:
+        if name in self._refused:
+            return _Item(entry, code=self._refused[name])
+        view = self._catalog.named(name) if isinstance(name, str) else self._catalog.view(name)
+        asked = self._filters.get((name, entry.partition))
+        if isinstance(asked, BadFilter):
+            return self._mistaken(entry, str(asked))
+        if view is not None:
+            return self._of_view(view, entry) if asked is None else self._mistaken(entry, "KeyFilter on a view")
+        if isinstance(asked, ErrorCode):
+            self.is_ours = True
+            return _Item(entry, code=asked)
+        if asked is not None:
+            return self._filtered(name, entry, asked)
+        return _Item(entry, plain=PlainTarget(AskedPartition(name, entry), PlainScan(), (name, entry.partition)))
+
+    def _mistaken(self, entry: _Asked, reason: str) -> _Item:
+        self.is_ours = True
+        self._services.notes("key-filter-refused", reason=reason, client=self._call.connection.client_host)
+        return _Item(entry, code=ErrorCode.INVALID_REQUEST)
+
+    def _of_view(self, view: View, entry: _Asked) -> _Item:
+        self.is_ours = True
+        if not 0 <= entry.partition < view.partitions:
+            return _Item(entry, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        partition, slot = view.place(entry.partition)
+        division = Division(view.topic_id, view.cut)
+        item = self._slot(view.base_id, view.name.base, partition, slot, division, entry)
+        item.view = view.name.topic
+        return item
+
+    def _filtered(self, name: bytes | str, entry: _Asked, division: Division) -> _Item:
+        self.is_ours = True
+        topology = self._services.topology
+        topic = topology.topic(name) if isinstance(name, str) else topology.topic_by_id(name)
+        topic_id = topic.topic_id if topic is not None else name
+        if not isinstance(topic_id, bytes):
+            return _Item(entry, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        item = self._slot(topic_id, "" if topic is None else topic.name, entry.partition, 0, division, entry)
+        item.is_filtered = True
+        return item
+
+    def _slot(self, base_id: bytes, base: str, partition: int, slot: int, division: Division, entry: _Asked) -> _Item:
+        key = ReadKey(base_id, partition, bool(self._call.message.isolation_level))
+        target = self._targets.get(key)
+        if target is None:
+            target = self._targets[key] = Target(key, base, BaseScan([]), {})
+        scan = SlotScan(slot, entry.fetch_offset, entry.partition_max_bytes, entry.last_fetched_epoch)
+        target.scan.slots.append(scan)
+        target.scan.current_leader_epoch = max(target.scan.current_leader_epoch, entry.current_leader_epoch)
+        target.divisions[scan] = division
+        return _Item(entry, target=target, slot=scan)
+
+
+# The response
+
+
+def _answer(call: Call[messages.FetchRequest], fetching: ViewFetching, wanted: _Wanted) -> messages.FetchResponse:
+    message = messages.FetchResponse
+    if fetching.error_code:
+        return message(throttle_time_ms=fetching.throttle_time_ms, error_code=fetching.error_code)
+    committed = bool(call.message.isolation_level)
+    responses = [
+        _topic(name, [_entry(item, call.version, committed) for item in items]) for name, items in wanted.topics
+    ]
+    return message(throttle_time_ms=fetching.throttle_time_ms, responses=responses)
+
+
+def _topic(name: bytes | str, partitions: list[PartitionAnswer]) -> messages.FetchResponse.FetchableTopicResponse:
+    """Return the response entry of a topic, with its id or its name."""
+    if isinstance(name, bytes):
+        return messages.FetchResponse.FetchableTopicResponse(topic_id=name, partitions=partitions)
+    return messages.FetchResponse.FetchableTopicResponse(topic=name, partitions=partitions)
+
+
+def _entry(item: _Item, version: int, committed: bool) -> PartitionAnswer:
+    """Return the response entry of one requested partition."""
+    index = item.entry.partition
+    if item.plain is not None:
+        return item.plain.answer or _empty(index, committed)
+    if item.target is None or item.slot is None:
+        return _refused(refusal(item.code), index, version)
+    refused = item.target.slot_refusals.get(item.slot) or item.target.refusal
+    if refused is not None:
+        return _refused(refused, index, version)
+    facts, slot = item.target.scan.facts, item.slot
+    entry = _empty(index, committed and not slot.error)
+    if facts is not None:
+        entry.high_watermark, entry.last_stable_offset, entry.log_start_offset = facts
+    entry.error_code = slot.error
+    entry.records = records_of(slot)
+    if item.is_filtered and not slot.error:
+        entry.unknown_tags = (applied(slot.position),)
+    return entry
+
+
+def _empty(index: int, committed: bool) -> PartitionAnswer:
+    """Return an entry without records. Brokers list aborted transactions only where committed records were read."""
+    return messages.FetchResponse.PartitionData(
+        partition_index=index, high_watermark=-1, aborted_transactions=[] if committed else None, records=b""
+    )
+
+
+def _refused(source: PartitionAnswer, index: int, version: int) -> PartitionAnswer:
+    """Convert the broker's error entry of a base partition to one for a partition of the view."""
+    code = source.error_code
+    if version < IDS_SINCE and code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID):
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    entry = _empty(index, committed=False)
+    entry.error_code, entry.aborted_transactions = code, source.aborted_transactions
+    entry.high_watermark, entry.last_stable_offset = source.high_watermark, source.last_stable_offset
+    entry.log_start_offset = source.log_start_offset
+    if version >= FLEXIBLE_SINCE:
+        entry.diverging_epoch, entry.current_leader = source.diverging_epoch, source.current_leader
+    return entry
+
+
+def records_of(slot: SlotScan) -> frames.Pieces:
+    """Return the batches of one slot, with the filler that moves the client beyond records dropped at their end."""
+    parts, gap = list(slot.parts), slot.gap
+    if gap is not None:
+        last = slot.cut_last_part_to
+        if last is not None:
+            parts[-1] = shorten(parts[-1], last)
+        parts.append(filler(*gap))
+    return frames.Pieces(parts)
+
+
+def _count_figures(views: ViewServices, fetching: ViewFetching, wanted: _Wanted) -> None:
+    figures = views.reads.figures
+    figures.requests += 1
+    figures.scanned_bytes += fetching.scan.scanned
+    for target in wanted.targets:
+        figures.kept_bytes += sum(slot.bytes for slot in target.scan.slots)
+        figures.kept_records += sum(slot.records for slot in target.scan.slots)
+
+
+def _tell_audit(call: Call[messages.FetchRequest], views: ViewServices, wanted: _Wanted) -> None:
+    audit = views.reads.audit
+    if audit is None:
+        return
+    for _, items in wanted.topics:
+        for item in items:
+            if item.target is not None and item.slot is not None:
+                division = item.target.divisions[item.slot]
+                audit.answered(item.target.key, item.view, division, item.slot, call.client_id)
+
+
+API = DeclaredApi(
+    key=KEY,
+    handle=handle,
+    wants=lambda views: wanted(views.catalog),
+)

@@ -1,0 +1,62 @@
+"""JoinGroup (key 11): views that a member subscribes to are created, then the request is forwarded.
+
+A member names its topics in the metadata of each protocol (ConsumerProtocolSubscription.json: a version, then the
+topics, the same in all versions). Metadata in another layout is left to the broker and the members.
+
+JoinGroup does not report what forbids a view. Metadata does, with the name of the view (views/README.md rule 12).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from kafka_share_proxy.forwarding.declared_api import DeclaredApi
+from kafka_share_proxy.forwarding.early_looks import ByKnownGroup
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.views.apis.named_views import NAMES_VIEW
+from kafka_share_proxy.views.model.names import PREFIX_BYTES, is_view
+from kafka_share_proxy.views.services import ViewServices
+from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.api_key import ApiKey
+
+KEY = ApiKey.JOIN_GROUP
+CONSUMERS = "consumer"
+"""Protocol type of groups of consumers (ConsumerProtocol.PROTOCOL_TYPE)."""
+
+_VERSION, _COUNT, _LENGTH = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">h")
+
+
+async def handle(call: Call[messages.JoinGroupRequest], views: ViewServices) -> None:
+    """Create the views that the member names. The broker serves the request."""
+    request = call.message
+    if request.protocol_type != CONSUMERS:
+        return
+    names: dict[str, None] = {}
+    for metadata in dict.fromkeys(bytes(protocol.metadata) for protocol in request.protocols or ()):
+        if PREFIX_BYTES in metadata:
+            for topic in _topics(metadata):
+                if is_view(topic):
+                    names[topic] = None
+                await call.work.step()
+    if names:
+        await views.ensure(call.connection, names, call.work)
+
+
+def _topics(metadata: bytes) -> Iterator[str]:
+    """Yield the topics of a subscription, up to the first malformed one."""
+    try:
+        (count,) = _COUNT.unpack_from(metadata, _VERSION.size)
+        at = _VERSION.size + _COUNT.size
+        for _ in range(count):
+            (length,) = _LENGTH.unpack_from(metadata, at)
+            at += _LENGTH.size
+            if not 0 <= length <= len(metadata) - at:
+                return
+            yield metadata[at : at + length].decode()
+            at += length
+    except (struct.error, UnicodeDecodeError):
+        return
+
+
+API = DeclaredApi(key=KEY, handle=handle, wants=lambda _: ByKnownGroup(NAMES_VIEW, groups=(), words=(PREFIX_BYTES,)))

@@ -1,0 +1,137 @@
+"""CreateTopics (key 19): a view's topic is created with the number of partitions it needs, whichever client creates it.
+
+Versions: all.
+
+Behaviour
+- An invalid view name: 17. No such base, or none that the client may see: the broker's error for the base.
+- A partition count left to the brokers (-1) becomes that of the base times the slots, and a replication factor left to
+  them becomes that of the base. Any other number of partitions, or a manual assignment: 37.
+- The topic gets the settings of view topics (nothing can be written to it) unless the client sends its own. The rest of
+  the request is sent to the broker as the client's principal, together with the topics that are not views.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+from kafka_share_proxy.brokers.questions import TopicEntry
+from kafka_share_proxy.forwarding.ask_and_reply import replied
+from kafka_share_proxy.forwarding.chain import answer_behind
+from kafka_share_proxy.forwarding.declared_api import DeclaredApi
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.views import broker_requests, state_records
+from kafka_share_proxy.views.apis.named_views import NAMES_VIEW
+from kafka_share_proxy.views.model.base_comparison import Step, cut_of, judge
+from kafka_share_proxy.views.model.catalog import Binding
+from kafka_share_proxy.views.model.names import ViewName, is_view, parse
+from kafka_share_proxy.views.services import ViewServices
+from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import ZERO_UUID
+
+_Wanted: TypeAlias = "messages.CreateTopicsRequest.CreatableTopic"
+
+KEY = ApiKey.CREATE_TOPICS
+
+
+async def handle(call: Call[messages.CreateTopicsRequest], views: ViewServices) -> bytes | None:
+    """Handle a request that may name views. Return None if it names none."""
+    request, work = call.message, call.work
+    wanted: dict[str, _Wanted] = {}
+    for topic in request.topics or ():
+        if is_view(topic.name):
+            wanted[topic.name] = topic
+        await work.step()
+    if not wanted:
+        return None
+    names, bad = await views.keeper.read(wanted, work)
+    refused = {topic: (code, "no view can be called so") for topic, code in bad.items()}
+    bases = await _bases(call, views, names)
+    refused |= await _fit(call, views, names, wanted, bases)
+    request.topics = await work.select(lambda topic: topic.name not in refused, request.topics)
+    message = messages.CreateTopicsResponse
+    answer = await answer_behind(call) if request.topics else message(topics=[])
+    if not request.validate_only:
+        await _bind(call, views, bases, answer.topics or ())
+
+    def refusal(topic: str) -> messages.CreateTopicsResponse.CreatableTopicResult:
+        code, text = refused[topic]
+        return message.CreatableTopicResult(name=topic, error_code=int(code), error_message=text)
+
+    answer.topics = [*(answer.topics or ()), *await work.map(refusal, refused)]
+    return await replied(call, answer)
+
+
+async def _bases(
+    call: Call[messages.CreateTopicsRequest], views: ViewServices, names: list[ViewName]
+) -> dict[str, TopicEntry]:
+    """Return the Metadata of the bases, after everything stored has been read."""
+    if not names:
+        return {}
+    await views.keeper.know(await call.work.select(lambda name: views.catalog.named(name.topic) is None, names))
+    bases = await call.work.map(lambda name: name.base, names)
+    return await broker_requests.ask_topics(call.connection, bases, work=call.work)
+
+
+async def _bind(
+    call: Call[messages.CreateTopicsRequest],
+    views: ViewServices,
+    bases: Mapping[str, TopicEntry],
+    made: Iterable[messages.CreateTopicsResponse.CreatableTopicResult],
+) -> None:
+    """Bind the created views to the current base (the response has topic ids from v7 on)."""
+    for topic in made:
+        await call.work.step()
+        topic_id = bytes(topic.topic_id)
+        if topic.error_code != ErrorCode.NONE or topic_id == ZERO_UUID or not is_view(topic.name):
+            continue
+        name = parse(topic.name)
+        base = None if name is None else bases.get(name.base)
+        if base is None:
+            continue
+        binding = Binding(topic_id, bytes(base.topic_id))
+        views.catalog.bind(topic.name, binding)
+        views.keeper.store.store(state_records.binding_key(topic.name), state_records.binding_value(binding))
+
+
+async def _fit(
+    call: Call[messages.CreateTopicsRequest],
+    views: ViewServices,
+    names: list[ViewName],
+    wanted: Mapping[str, _Wanted],
+    entries: Mapping[str, TopicEntry],
+) -> dict[str, tuple[ErrorCode, str]]:
+    """Complete the requested topics in place. Return the error and its text for each that cannot be created."""
+    refused = {}
+    for name in names:
+        await call.work.step()
+        plan = None if name.plan is None else views.catalog.plan(name.plan)
+        if name.plan is not None and plan is None:
+            refused[name.topic] = (ErrorCode.INVALID_TOPIC_EXCEPTION, f"there is no plan {name.plan!r}")
+            continue
+        base = broker_requests.seen(entries.get(name.base))
+        missing = broker_requests.seen(None)
+        standing = judge(cut_of(name, plan).slots, missing, base, None, views.options.partitions_max)
+        if standing.step is not Step.CREATE:
+            refused[name.topic] = (standing.code, standing.reason or f"its base {name.base} cannot be looked at")
+        elif wanted[name.topic].assignments or wanted[name.topic].num_partitions not in (-1, standing.partitions):
+            refused[name.topic] = (ErrorCode.INVALID_PARTITIONS, f"this view has {standing.partitions} partitions")
+        else:
+            _complete(wanted[name.topic], standing.partitions, entries[name.base])
+    return refused
+
+
+def _complete(topic: _Wanted, partitions: int, base: TopicEntry) -> None:
+    topic.num_partitions = partitions
+    if topic.replication_factor == broker_requests.DEFAULT_REPLICATION:
+        replicas = (len(each.replica_nodes) for each in base.partitions)
+        topic.replication_factor = min(replicas, default=broker_requests.DEFAULT_REPLICATION)
+    given = {config.name for config in topic.configs or ()}
+    entry = messages.CreateTopicsRequest.CreatableTopicConfig
+    ours = [entry(name=name, value=value) for name, value in broker_requests.CONFIGS.items() if name not in given]
+    topic.configs = [*(topic.configs or ()), *ours]
+
+
+API = DeclaredApi(key=KEY, handle=handle, wants=lambda _: NAMES_VIEW)

@@ -1,0 +1,47 @@
+"""DeleteRecords (key 21): a view stores no records. Those of its base are deleted in the base.
+
+Versions: all. Partitions of a view get 44 (POLICY_VIOLATION). The rest of the request is sent to the broker.
+"""
+
+from __future__ import annotations
+
+from kafka_share_proxy.forwarding.ask_and_reply import replied
+from kafka_share_proxy.forwarding.chain import answer_behind
+from kafka_share_proxy.forwarding.declared_api import DeclaredApi
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.views.apis.named_views import NAMES_VIEW
+from kafka_share_proxy.views.model.names import is_view
+from kafka_share_proxy.views.services import ViewServices
+from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode
+
+KEY = ApiKey.DELETE_RECORDS
+
+
+async def handle(call: Call[messages.DeleteRecordsRequest], _: ViewServices) -> bytes | None:
+    """Handle a request that may name views. Return None if it names none."""
+    request = call.message
+    refused = [topic for topic in request.topics or () if is_view(topic.name)]
+    if not refused:
+        return None
+    request.topics = [topic for topic in request.topics if not is_view(topic.name)]
+    answer = await answer_behind(call) if request.topics else messages.DeleteRecordsResponse(topics=[])
+    answer.topics = [*(answer.topics or ()), *await call.work.map(_refusal, refused)]
+    return await replied(call, answer)
+
+
+def _refusal(
+    topic: messages.DeleteRecordsRequest.DeleteRecordsTopic,
+) -> messages.DeleteRecordsResponse.DeleteRecordsTopicResult:
+    message = messages.DeleteRecordsResponse
+    parts = [
+        message.DeleteRecordsPartitionResult(
+            partition_index=each.partition_index, low_watermark=-1, error_code=int(ErrorCode.POLICY_VIOLATION)
+        )
+        for each in topic.partitions or ()
+    ]
+    return message.DeleteRecordsTopicResult(name=topic.name, partitions=parts)
+
+
+API = DeclaredApi(key=KEY, handle=handle, wants=lambda _: NAMES_VIEW)

@@ -1,0 +1,53 @@
+"""ConsumerGroupHeartbeat (key 68): views that a member subscribes to are created, then the request is forwarded.
+
+Behaviour
+- A broker assigns nothing of a topic that does not exist, and librdkafka requests no Metadata before it joins. A
+  pattern is evaluated by the broker (KIP-848), which sees the topics of views like any others.
+- A view that the principal may not see or create: TOPIC_AUTHORIZATION_FAILED, as brokers return for topics that it may
+  not DESCRIBE, with a text that names the missing right. One that the brokers refuse to create: INVALID_REQUEST with
+  their text. One that is not ready in time: COORDINATOR_LOAD_IN_PROGRESS, after which clients send the whole request
+  again.
+- Other obstacles to a view (a base that does not exist, an invalid view name) are not reported here, because brokers
+  accept names of topics that do not exist.
+"""
+
+from __future__ import annotations
+
+from kafka_share_proxy.forwarding.declared_api import DeclaredApi
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.views.apis.named_views import NAMES_VIEW
+from kafka_share_proxy.views.model.names import is_view
+from kafka_share_proxy.views.services import ViewServices
+from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode
+
+KEY = ApiKey.CONSUMER_GROUP_HEARTBEAT
+
+
+async def handle(
+    call: Call[messages.ConsumerGroupHeartbeatRequest], views: ViewServices
+) -> messages.ConsumerGroupHeartbeatResponse | None:
+    """Create the views. Return a refusal, or None to forward the heartbeat to the broker."""
+    subscribed = await call.work.select(is_view, call.message.subscribed_topic_names or ())
+    names, _ = await views.keeper.read(subscribed, call.work)
+    sights = await views.keeper.look(call.connection, names, work=call.work)
+    for topic, sight in sights.items():
+        await call.work.step()
+        if sight.code in _ABSENT:
+            continue
+        response = messages.ConsumerGroupHeartbeatResponse
+        text = sight.reason or f"view {topic}: the principal has no right to DESCRIBE it or its base {sight.name.base}"
+        return response(error_code=_CODES.get(sight.code, ErrorCode.INVALID_REQUEST), error_message=text)
+    return None
+
+
+_ABSENT = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION})
+"""Codes of views that are ignored, as brokers do for such topics: the member gets none of their partitions."""
+_CODES = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.LEADER_NOT_AVAILABLE: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+}
+
+
+API = DeclaredApi(key=KEY, handle=handle, wants=lambda _: NAMES_VIEW)

@@ -1,0 +1,78 @@
+"""DescribeTopicPartitions (key 75): sent by admin clients instead of Metadata (KIP-966).
+
+Versions: 0.
+
+Behaviour
+- A response about all topics omits views and the proxy's own topics, as Metadata does. A page may therefore be empty
+  and have a cursor to the next one.
+- A view that has a topic is made ready first. The broker then describes its topic, so that limit and cursor count its
+  own partitions. Each partition gets the leader and replicas that Metadata has for the base.
+- A view without a topic is shown complete, without a topic id, and nothing is created (views/README.md rule 11).
+- Invalid view names: 17. No such base: 3 without partitions. Errors of the broker are passed on.
+- Views without a topic and refused names are on the page where they sort by name.
+"""
+
+from __future__ import annotations
+
+from kafka_share_proxy.forwarding.ask_and_reply import ask_upstream, replied
+from kafka_share_proxy.forwarding.declared_api import DeclaredApi
+from kafka_share_proxy.forwarding.early_looks import AboutAllTopics, AnyOf
+from kafka_share_proxy.forwarding.hidden_topics import is_hidden
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.views.apis.metadata_entries import describe_as_base, description, refused_description
+from kafka_share_proxy.views.apis.named_views import NAMES_VIEW
+from kafka_share_proxy.views.creation import Missing
+from kafka_share_proxy.views.model.names import is_view
+from kafka_share_proxy.views.services import ViewServices
+from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode
+
+KEY = ApiKey.DESCRIBE_TOPIC_PARTITIONS
+
+WANTED = AnyOf((NAMES_VIEW, AboutAllTopics()))
+"""Selects requests that name a view, or no topic at all."""
+
+
+async def handle(call: Call[messages.DescribeTopicPartitionsRequest], views: ViewServices) -> bytes | None:
+    """Handle a request for all topics, or for some that may include a view."""
+    if not call.message.topics:
+        answer = await ask_upstream(call, call.message)
+        answer.topics = [topic for topic in answer.topics or () if not is_hidden(topic.name)]
+        return await replied(call, answer)
+    return await replied(call, await _describe(call, views))
+
+
+async def _describe(
+    call: Call[messages.DescribeTopicPartitionsRequest], views: ViewServices
+) -> messages.DescribeTopicPartitionsResponse:
+    request, work = call.message, call.work
+    topics = await work.select(lambda topic: is_view(topic.name), request.topics)
+    names, bad = await views.keeper.read(await work.map(lambda topic: topic.name, topics), work)
+    sights = await views.keeper.look(call.connection, names, missing=Missing.SHOW, operations=True, work=work)
+    refused = await work.map(lambda topic: refused_description(topic, bad[topic]), bad)
+    local = dict(zip(bad, refused, strict=True))
+    for topic, sight in sights.items():
+        await work.step()
+        if sight.code != ErrorCode.NONE:
+            local[topic] = refused_description(topic, sight.code, sight)
+        elif sight.is_without_topic:
+            local[topic] = await description(work, sight)
+    request.topics = await work.select(lambda topic: topic.name not in local, request.topics)
+    answer = await ask_upstream(call, request) if request.topics else _nothing()
+    for entry in answer.topics:
+        if entry.name in sights and entry.error_code == ErrorCode.NONE:
+            describe_as_base(entry, sights[entry.name])
+        await work.step()
+    begin = request.cursor.topic_name if request.cursor is not None else ""
+    end = answer.next_cursor.topic_name if answer.next_cursor is not None else None
+    here = await work.select(lambda topic: topic >= begin and (end is None or topic < end), sorted(local))
+    answer.topics = [*await work.map(lambda topic: local[topic], here), *answer.topics]
+    return answer
+
+
+def _nothing() -> messages.DescribeTopicPartitionsResponse:
+    return messages.DescribeTopicPartitionsResponse(topics=[], next_cursor=None)
+
+
+API = DeclaredApi(key=KEY, handle=handle, wants=lambda _: WANTED)

@@ -1,0 +1,51 @@
+"""Checks of request bytes that select requests about views: `DeclaredApi.wants`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kafka_share_proxy.forwarding.early_looks import LOOKED_MAX, ContainsAny, ContainsNow, Look
+from kafka_share_proxy.views.model.catalog import ViewCatalog
+from kafka_share_proxy.views.model.names import PREFIX_BYTES, is_view
+from kafka_share_proxy.wire import prefixes
+from kafka_share_proxy.wire.errors import LocalProtocolError, RemoteProtocolError
+from kafka_share_proxy.wire.prefixes import Unread
+
+SEARCHED_BYTES = 8 << 10
+"""Maximum bytes of a request that is searched for the id of each view. A longer one is decoded."""
+
+NAMES_VIEW = ContainsAny((PREFIX_BYTES,))
+"""Selects requests that may contain the name of a view."""
+
+
+def has_view_id(catalog: ViewCatalog) -> ContainsNow:
+    """Return the check for requests that may contain the topic id of a known view. Each of these ids is searched
+    for."""
+    return ContainsNow(catalog.topic_ids, SEARCHED_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class NamesUnknownView:
+    """Selects requests that list, by name, a view that is not in the catalog."""
+
+    catalog: ViewCatalog
+
+    def look(self, key: int, version: int) -> Look:
+        """See EarlyLook. Versions that list topics only by id are never selected."""
+        try:
+            read = prefixes.topic_names(key, version)
+        except LocalProtocolError:
+            return lambda _frame: False
+        known = self.catalog.named
+
+        def lists(frame: memoryview) -> bool:
+            data = bytes(frame)
+            if PREFIX_BYTES not in data:
+                return False
+            try:
+                found = read(data, len(data), LOOKED_MAX)
+            except RemoteProtocolError:
+                return False
+            return isinstance(found, Unread) or any(is_view(name) and known(name) is None for name in found or ())
+
+        return lists

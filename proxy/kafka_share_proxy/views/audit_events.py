@@ -1,0 +1,95 @@
+"""Audit events about records delivered to readers of views and of KeyFilter, and about the reads for them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from kafka_share_proxy.audit.events import HASH_SPACE, Place
+from kafka_share_proxy.audit.fetches import GivenRecords, Hashes, Reader
+from kafka_share_proxy.audit.stream import Audit
+from kafka_share_proxy.reading.chunk_cache import ReadKey
+from kafka_share_proxy.views.fetch.view_chunks import Division
+from kafka_share_proxy.views.model.plans import Plan
+from kafka_share_proxy.views.model.scanning import SlotScan
+from kafka_share_proxy.views.model.slots import Cut, EvenCut, KeyFilterCut, RangeCut
+from kafka_share_proxy.wire.batches import BatchTable
+
+HASHES_MAX = 10_000
+"""Maximum number of slots and filters whose hashes are cached. Beyond it all are computed again."""
+NO_RANGES = Hashes(ranges=0)
+"""Value for stripes, and for filters that name single keys."""
+
+
+class ViewAudit:
+    """Source of the audit events. One per process, if audit is on."""
+
+    def __init__(self, audit: Audit) -> None:
+        self._audit = audit
+        self._hashes: dict[tuple[Hashable, int], Hashes] = {}
+
+    def read(self, key: ReadKey, batches: BatchTable, data: memoryview) -> None:
+        """Count the batches of a base partition that a Fetch has returned."""
+        place = Place(key.topic_id, key.partition)
+        load = self._audit.loads.of(place)
+        load.rows += batches.records_count
+        load.bytes += batches[-1].end - batches[0].position
+        self._audit.keys.read(place, batches, data)
+
+    def answered(
+        self, key: ReadKey, view: str | None, division: Division, slot: SlotScan, client_id: str | None
+    ) -> None:
+        """Count the records scanned for and delivered to a reader.
+
+        `view` is the name of the view topic, None for a KeyFilter.
+        """
+        if slot.position == slot.fetch_offset:
+            return
+        reader = Reader(
+            kind="filter" if view is None else "view",
+            place=Place(key.topic_id, key.partition),
+            view=view,
+            slot=None if view is None else slot.slot,
+            client=client_id,
+            hashes=self._hashes_of(division, slot.slot),
+        )
+        given = GivenRecords(
+            first=slot.fetch_offset,
+            last=slot.position - 1,
+            rows_in=slot.scanned_records,
+            rows_out=slot.records,
+            bytes_in=slot.scanned_bytes,
+            bytes_out=slot.bytes,
+        )
+        self._audit.fetches.add(reader, given)
+
+    def plan_loaded(self, plan: Plan) -> None:
+        """Report a stored plan that has become known."""
+        ends = (*plan.starts[1:], HASH_SPACE)
+        ranges = [(low, end, slot) for slot, (low, end) in enumerate(zip(plan.starts, ends, strict=True))]
+        self._audit.offer("plan_loaded", Place(plan.topic or None), None, None, (plan.plan_id, plan.slots, ranges))
+
+    def _hashes_of(self, division: Division, slot: int) -> Hashes:
+        found = self._hashes.get((division.name, slot))
+        if found is None:
+            if len(self._hashes) >= HASHES_MAX:
+                self._hashes.clear()
+            found = self._hashes[division.name, slot] = hashes_of(division.cut, slot)
+        return found
+
+
+def hashes_of(cut: Cut, slot: int) -> Hashes:
+    """Return the hashes of a slot, without the single keys of a filter."""
+    if isinstance(cut, EvenCut):
+        return Hashes(-(-slot * HASH_SPACE // cut.slots), -(-(slot + 1) * HASH_SPACE // cut.slots))
+    if isinstance(cut, RangeCut):
+        return _hull(cut.starts, cut.targets, slot)
+    if isinstance(cut, KeyFilterCut):
+        return _hull(*cut.kept, slot)
+    return NO_RANGES
+
+
+def _hull(starts: tuple[int, ...], targets: tuple[int, ...], slot: int) -> Hashes:
+    """Return the hull of the slot's ranges: the lowest start, the highest end, and how many there are."""
+    ends = (*starts[1:], HASH_SPACE)
+    mine = [(start, end) for start, end, target in zip(starts, ends, targets, strict=True) if target == slot]
+    return Hashes(mine[0][0], mine[-1][1], len(mine)) if mine else NO_RANGES

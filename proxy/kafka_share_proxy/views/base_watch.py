@@ -1,0 +1,89 @@
+"""Periodic check of all views against their bases, independent of requests: new partitions and recreated bases.
+
+Members of KIP-848 groups never request Metadata. The broker notifies them of new partitions once the view has them. All
+existing views are checked, whichever proxy created them, under the proxy's own identity. It needs DESCRIBE on the bases
+and DESCRIBE, ALTER, DELETE and CREATE on topics `__view.*`. Without these rights, each Metadata request that names a
+view does the same over its client's connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import trio
+
+from kafka_share_proxy.brokers.own_client_connection import OwnPort, drive
+from kafka_share_proxy.loop.interfaces import Notes
+from kafka_share_proxy.loop.lasting_trouble import LastingTrouble
+from kafka_share_proxy.views import state_records
+from kafka_share_proxy.views.creation import Missing, SeenView, ViewCreation
+from kafka_share_proxy.views.model.catalog import Binding
+from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
+
+AT_ONCE = 200
+"""Number of views in one Metadata request."""
+
+
+class ViewWatch:
+    """The task that watches the bases of views."""
+
+    def __init__(self, creation: ViewCreation, own: OwnPort, interval_s: float, notes: Notes) -> None:
+        self.blind = ""
+        """Reason why the last check could not see all views. Empty if it could."""
+        self._creation = creation
+        self._own = own
+        self._interval_s = interval_s
+        self._unwatched = LastingTrouble(notes, "views-not-watched", "views-watched")
+        self._missed: dict[str, Binding] = {}
+        """Bindings of the views that were missing in the last check, by name."""
+
+    async def run(self) -> None:
+        """Check periodically until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._own.run)
+            while True:
+                await trio.sleep(self._interval_s)
+                await self.look()
+
+    async def look(self) -> None:
+        """Check every known view once."""
+        catalog = self._creation.catalog
+        known = {*catalog.bound, *(view.name.topic for view in catalog)}
+        topics = sorted(known)
+        self.blind = ""
+        self._missed = {topic: tied for topic, tied in self._missed.items() if topic in known}
+        for start in range(0, len(topics), AT_ONCE):
+            await self._look_at(topics[start : start + AT_ONCE])
+        if self.blind:
+            self._unwatched.happened(self.blind)
+        else:
+            self._unwatched.ended()
+
+    async def _look_at(self, topics: Sequence[str]) -> None:
+        names, _ = await drive(self._creation.read(topics))
+        try:
+            sights = await drive(self._creation.look(self._own, names, missing=Missing.LEAVE))
+        except ProxyError as error:
+            self.blind = str(error)
+            return
+        for topic, sight in sights.items():
+            self._judge(topic, sight)
+
+    def _judge(self, topic: str, sight: SeenView) -> None:
+        if sight.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            self.blind = f"the proxy's own identity may not DESCRIBE {topic} or its base"
+        elif sight.view is not None and sight.view.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            self._missing(topic)
+        else:
+            self._missed.pop(topic, None)
+
+    def _missing(self, topic: str) -> None:
+        """Delete the binding of a missing view if it was also missing in the last check; it may be about to be
+        recreated."""
+        catalog = self._creation.catalog
+        catalog.forget(topic)
+        tied = catalog.binding(topic)
+        if tied is not None and self._missed.get(topic) == tied:
+            self._creation.store.store(state_records.binding_key(topic), None)
+        elif tied is not None:
+            self._missed[topic] = tied

@@ -1,0 +1,183 @@
+"""Requests about views to brokers: Metadata of views and bases; creation, growth and deletion of view topics.
+
+They are sent to the broker of the given connection. Brokers without ZooKeeper forward requests for the controller, as
+the principal that sent them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from kafka_share_proxy.brokers.interfaces import Connection
+from kafka_share_proxy.brokers.questions import TopicEntry, about_topics
+from kafka_share_proxy.forwarding.ask_and_reply import ask, ask_in_slices, told, told_in_slices
+from kafka_share_proxy.loop.slices import AT_ONCE, Work
+from kafka_share_proxy.views.model.base_comparison import Seen
+from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode, RemoteProtocolError
+
+METADATA_VERSION, CREATE_TOPICS_VERSION, DELETE_TOPICS_VERSION, CREATE_PARTITIONS_VERSION = 12, 7, 6, 3
+"""Versions that all brokers from 3.9 on have: Metadata and DeleteTopics by id (KIP-516)."""
+
+DEFAULT_REPLICATION = -1
+"""The brokers' default (KIP-464)."""
+
+PARTITIONS_PER_REQUEST = 10_000
+"""Maximum number of partitions of all topics in one CreateTopics request. Controllers refuse a larger request as a
+whole (ReplicationControlManager.MAX_PARTITIONS_PER_BATCH, 4.3)."""
+
+CONFIGS = {"max.message.bytes": "0", "cleanup.policy": "delete"}
+"""Settings of a view topic. Nothing can be written to it, even without a proxy: its records are in the base."""
+
+
+async def ask_topics(
+    connection: Connection, names: Iterable[str], *, operations: bool = False, work: Work = AT_ONCE
+) -> dict[str, TopicEntry]:
+    """Return Metadata entries by name, also of topics that do not exist. Creates nothing. Raises UpstreamLost."""
+    question = about_topics(operations=operations)
+    named = messages.MetadataRequest.MetadataRequestTopic
+    question.topics = await work.map(lambda name: named(name=name), dict.fromkeys(names))
+    found: dict[str, TopicEntry] = {}
+    for topic in await _metadata(connection, question, work):
+        if topic.name is not None:
+            found[topic.name] = topic
+        await work.step()
+    return found
+
+
+async def ask_ids(connection: Connection, topic_ids: Iterable[bytes], work: Work = AT_ONCE) -> list[TopicEntry]:
+    """Return the Metadata entries of these topics. Raises UpstreamLost."""
+    question = about_topics()
+    named = messages.MetadataRequest.MetadataRequestTopic
+    question.topics = await work.map(lambda id_: named(topic_id=id_, name=None), dict.fromkeys(topic_ids))
+    return list(await _metadata(connection, question, work))
+
+
+async def _metadata(connection: Connection, question: messages.MetadataRequest, work: Work) -> Sequence[TopicEntry]:
+    asked = await ask_in_slices(work, connection, ApiKey.METADATA, METADATA_VERSION, question)
+    answer = await told_in_slices(work, messages.MetadataResponse, METADATA_VERSION, await asked)
+    return answer.topics or ()
+
+
+async def create(
+    connection: Connection,
+    by_replication: Mapping[int, Mapping[str, int]],
+    timeout_s: float,
+    *,
+    validate_only: bool = False,
+    work: Work = AT_ONCE,
+) -> dict[str, tuple[int, str]]:
+    """Create view topics, or with `validate_only` check whether they could be created.
+
+    Args:
+        by_replication: replication factor -> topic -> partitions. Topics that cannot be replicated with it are
+            requested again with the brokers' default.
+
+    Returns name -> error code and the broker's text. Raises UpstreamLost.
+    """
+    told: dict[str, tuple[int, str]] = {}
+    for replication, topics in by_replication.items():
+        told |= await _create(connection, topics, replication, timeout_s, validate_only, work)
+        if replication == DEFAULT_REPLICATION:
+            continue
+        again: dict[str, int] = {}
+        for name, count in topics.items():
+            if told.get(name, (0,))[0] == ErrorCode.INVALID_REPLICATION_FACTOR:
+                again[name] = count
+            await work.step()
+        if again:
+            told |= await _create(connection, again, DEFAULT_REPLICATION, timeout_s, validate_only, work)
+    return told
+
+
+async def _create(
+    connection: Connection,
+    partitions: Mapping[str, int],
+    replication: int,
+    timeout_s: float,
+    validate_only: bool,
+    work: Work,
+) -> dict[str, tuple[int, str]]:
+    found: dict[str, tuple[int, str]] = {}
+    for names in _in_requests(partitions):
+        topics = await work.map(lambda name: _creatable(name, partitions[name], replication), names)
+        question = messages.CreateTopicsRequest(
+            topics=topics, timeout_ms=round(timeout_s * 1000), validate_only=validate_only
+        )
+        version = CREATE_TOPICS_VERSION
+        asked = await ask_in_slices(work, connection, ApiKey.CREATE_TOPICS, version, question)
+        answer = await told_in_slices(work, messages.CreateTopicsResponse, version, await asked)
+        for topic in answer.topics or ():
+            found[topic.name] = topic.error_code, topic.error_message or ""
+            await work.step()
+    return found
+
+
+def _creatable(name: str, partitions: int, replication: int) -> messages.CreateTopicsRequest.CreatableTopic:
+    request = messages.CreateTopicsRequest
+    return request.CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replication,
+        assignments=[],
+        configs=[request.CreatableTopicConfig(name=key, value=value) for key, value in CONFIGS.items()],
+    )
+
+
+def _in_requests(partitions: Mapping[str, int]) -> list[list[str]]:
+    """Group the topics into requests. A topic that is too large for any request is sent alone, and the broker refuses
+    it."""
+    requests: list[list[str]] = []
+    left = 0
+    for name, count in partitions.items():
+        if count > left or not requests:
+            requests.append([])
+            left = PARTITIONS_PER_REQUEST
+        requests[-1].append(name)
+        left -= count
+    return requests
+
+
+async def grow(connection: Connection, name: str, partitions: int, timeout_s: float) -> tuple[int, str]:
+    """Increase the partitions of a view topic to this total. Return error code and the broker's text. Raises
+    UpstreamLost."""
+    request = messages.CreatePartitionsRequest
+    topic = request.CreatePartitionsTopic(name=name, count=partitions, assignments=None)
+    question = request(topics=[topic], timeout_ms=round(timeout_s * 1000))
+    version = CREATE_PARTITIONS_VERSION
+    answer = told(
+        messages.CreatePartitionsResponse, version, await ask(connection, ApiKey.CREATE_PARTITIONS, version, question)
+    )
+    return _only(answer.results, "CreatePartitions")
+
+
+async def delete(connection: Connection, topic_id: bytes, timeout_s: float) -> tuple[int, str]:
+    """Delete exactly this topic, not a later one of the same name. Returns and raises as `grow`."""
+    request = messages.DeleteTopicsRequest
+    topic = request.DeleteTopicState(name=None, topic_id=topic_id)
+    question = request(topics=[topic], timeout_ms=round(timeout_s * 1000))
+    version = DELETE_TOPICS_VERSION
+    answer = told(
+        messages.DeleteTopicsResponse, version, await ask(connection, ApiKey.DELETE_TOPICS, version, question)
+    )
+    return _only(answer.responses, "DeleteTopics")
+
+
+def seen(entry: TopicEntry | None) -> Seen:
+    """Convert a Metadata entry; None counts as "no such topic"."""
+    if entry is None:
+        return Seen(3)
+    return Seen(entry.error_code, bytes(entry.topic_id), len(entry.partitions or ()))
+
+
+class _Outcome(Protocol):
+    error_code: int
+    error_message: str | None
+
+
+def _only(entries: Sequence[_Outcome], api: str) -> tuple[int, str]:
+    if len(entries) != 1:
+        raise RemoteProtocolError(f"the answer to {api} names {len(entries)} topics, one was asked about")
+    return entries[0].error_code, entries[0].error_message or ""

@@ -1,0 +1,143 @@
+"""One upstream Fetch for the base partitions of views and for the plain partitions of the same request.
+
+Theory of operation. Whole batches become chunks of the cache. Then all requests that wait for this read continue
+(`done`). Base partitions are requested by topic id, so that a recreated base is never read for an old view. If plain
+partitions of the same request are known by name only, the Fetch uses names and the client's own version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from kafka_share_proxy.brokers.interfaces import Connection
+from kafka_share_proxy.forwarding.services import Services
+from kafka_share_proxy.reading.chunk_cache import ReadKey
+from kafka_share_proxy.reading.far_records import Records
+from kafka_share_proxy.reading.upstream_fetch import (
+    VIEW_IS_OLD,
+    AskedPartition,
+    PartitionAnswer,
+    PartitionRead,
+    UpstreamFetch,
+)
+from kafka_share_proxy.views.fetch.shared_reads import ViewReads
+from kafka_share_proxy.views.fetch.view_chunks import ViewChunk, fates
+from kafka_share_proxy.views.model.scanning import Facts
+from kafka_share_proxy.wire.batches import BatchTable
+from kafka_share_proxy.wire.errors import ErrorCode
+
+READ_BYTES_MIN = 64 << 10
+"""Minimum of PartitionMaxBytes for a base partition, however small the client's own limit is."""
+
+_CHUNKS_ARE_OLD = VIEW_IS_OLD | {ErrorCode.OFFSET_OUT_OF_RANGE}
+
+
+T = TypeVar("T")
+
+
+class ViewRead(UpstreamFetch):
+    """An upstream Fetch of base partitions and of plain partitions of the same client request."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        services: Services,
+        reads: ViewReads,
+        heads: Sequence[PartitionRead],
+        plains: Sequence[AskedPartition],
+        *,
+        wait_s: float,
+        max_bytes: int,
+        read_committed: bool,
+        version: int | None = None,
+        session_id: int = 0,
+        heads_first: bool = False,
+    ) -> None:
+        """Send the Fetch.
+
+        `version` is that of the client's request, if it names plain partitions. `session_id` is a fetch session to
+        close. With `heads_first` the base partitions precede the plain partitions in the request.
+        """
+        super().__init__(connection, services, heads, version)
+        self.heads: Mapping[ReadKey, PartitionRead] = {head.key: head for head in heads}
+        self.chunks: dict[ReadKey, ViewChunk] = {}
+        self.facts: dict[ReadKey, Facts] = {}
+        """Offsets of the partitions without an error."""
+        self.refusals: dict[ReadKey, PartitionAnswer] = {}
+        """Entries with an error or a diverging epoch."""
+        self.plains: dict[tuple[bytes | str, int], PartitionAnswer] = {}
+        """Entries of the plain partitions."""
+        self.wait_s = wait_s
+        self._services, self._reads = services, reads
+        self._asked_plains = {(plain.topic, plain.entry.partition) for plain in plains}
+        reads.figures.reads += 1
+        self._promised = sum(head.max_bytes for head in heads if head.max_bytes > READ_BYTES_MIN)
+        """Expected response bytes, which count in the response budget until they arrive."""
+        services.answers.hold(self._promised)
+        for key in self.heads:
+            reads.flights.begin(key, self)
+        bases = [asked for asked in self.asked() if (asked.topic, asked.entry.partition) not in self._asked_plains]
+        """A base partition that is also requested plain has the same offset. One entry serves both (views/README.md
+        rule 21)."""
+        self.send(
+            [*bases, *plains] if heads_first else [*plains, *bases],
+            wait_s=wait_s,
+            min_bytes=1,
+            max_bytes=max_bytes,
+            read_committed=read_committed,
+            session_id=session_id,
+        )
+
+    def _take_in_partition(self, place: tuple[bytes | str, int], partition: PartitionAnswer, answer_bytes: int) -> None:
+        if place in self._asked_plains:
+            self.plains[place] = partition
+        super()._take_in_partition(place, partition, answer_bytes)
+
+    def _refused(self, read: PartitionRead, partition: PartitionAnswer) -> None:
+        key = read.key
+        self.refusals[key] = partition
+        if partition.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._services.topology.mark_stale(read.name)
+        if partition.error_code in _CHUNKS_ARE_OLD:
+            self._reads.cache.drop_partition(key.topic_id, key.partition)
+
+    def _brought(self, read: PartitionRead, partition: PartitionAnswer, batches: BatchTable, records: Records) -> None:
+        key = read.key
+        facts = Facts(partition.high_watermark, partition.last_stable_offset, partition.log_start_offset)
+        self.facts[key] = facts
+        self._reads.note_end(key, facts)
+        if not batches or not isinstance(records, memoryview):  # views are read for this proxy's own clients
+            return
+        self._reads.figures.read_bytes += len(records)
+        if self._reads.audit is not None:
+            self._reads.audit.read(key, batches, records)
+        leader = self._services.topology.leader(key.topic_id, key.partition)
+        chunk = self.chunks[key] = ViewChunk(
+            key=key,
+            fetch_offset=read.offset,
+            batches=batches,
+            records=records,
+            fates=fates(batches, partition.aborted_transactions, key.read_committed),
+            leader_epoch=read.leader_epoch if leader is None or read.leader_epoch >= 0 else leader.epoch,
+            asked_epoch=read.last_fetched_epoch,
+            read_at=self._services.timers.now(),
+            facts=facts,
+        )
+        self._reads.cache.add(chunk)
+        self._reads.mind_age(self._services.timers)
+
+    def _taken_in(self) -> None:
+        self._services.answers.release(self._promised)
+        for key in self.heads:
+            self._reads.flights.end(key, self)
+
+    def _ended(self) -> None:
+        """Do nothing: all waiting requests wait for `done`."""
+
+
+def in_turn(items: Iterable[T], turn: int) -> list[T]:
+    """Return the items rotated by `turn`. The first partition of a Fetch gets a batch of any size."""
+    found = list(items)
+    at = turn % len(found) if found else 0
+    return found[at:] + found[:at]

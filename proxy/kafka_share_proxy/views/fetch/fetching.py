@@ -1,0 +1,500 @@
+"""Execution of one Fetch that names views: a loop between its state machine, the cache and the brokers.
+
+See views/README.md rule 28.
+
+Theory of operation. `views.model.scanning.FetchScan` decides what is read next and when to respond. Each iteration of
+the loop
+
+1. advances every slot as far as the cache reaches. The cache serves a reader only while its own connection is known to
+   have READ on the base and to lead to the leader of the base partition, and only if the reader named no other leader
+   epoch (views/README.md rule 42);
+2. queries the state machine. If another client's Fetch is about to return the records, it is waited for. Everything
+   else is read over this client's own upstream connection, together with the plain partitions of the request;
+3. waits for the first of these reads, at most for the client's MaxWaitMs.
+
+A connection has at most one upstream Fetch in flight, also across its requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from kafka_share_proxy.brokers.connection_slots import ConnectionSlot
+from kafka_share_proxy.brokers.topic_leaders import ask_topics, judge, tell_topics, topics_to_ask
+from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.loop.interfaces import WorkersBusy
+from kafka_share_proxy.loop.waiting import first_until, wait_until
+from kafka_share_proxy.reading import upstream_fetch
+from kafka_share_proxy.reading.chunk_cache import ReadKey
+from kafka_share_proxy.reading.upstream_fetch import AskedPartition, PartitionAnswer, PartitionRead
+from kafka_share_proxy.views.fetch.base_reads import READ_BYTES_MIN, ViewRead, in_turn
+from kafka_share_proxy.views.fetch.shared_reads import Flight
+from kafka_share_proxy.views.fetch.slot_parts import PartsMaking, PartsOfBatch
+from kafka_share_proxy.views.fetch.view_chunks import Division, ViewChunk
+from kafka_share_proxy.views.kernel.slicing import Slice
+from kafka_share_proxy.views.model.scanning import BasePlace, BaseScan, FetchScan, NextRead, PlainScan, SlotScan
+from kafka_share_proxy.views.services import ViewServices
+from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import TopicIdPartition
+
+PARKED_WAIT_S = 0.5
+"""Longest wait in seconds of an upstream Fetch in a request that also waits for another client's read. The response may
+be sent earlier, and the client's next request is then queued until that Fetch returns."""
+
+JOINED_GRACE_S = 0.5
+"""Seconds after which another client's read that does not wait at its broker is given up. Then the request reads
+itself."""
+
+TURN_STEPS = 128
+"""Number of slots moved over a batch before other tasks of the loop run."""
+
+HELD_WAIT_S = 1.0
+"""Longest wait in seconds of a request that has records, but fewer than its client's MinBytes. The records occupy
+memory that other requests may need."""
+
+ROOM_LOOK_S = 0.05
+"""Seconds between two checks of a request that waits for memory or for a worker thread."""
+
+_TURNS = ConnectionSlot[Iterator[int]](count)
+"""Numbers the Fetch requests of a connection from 0. Each request starts with another partition."""
+
+ROUNDS_MAX = 10_000
+"""Maximum number of loop iterations of one request. More would be a bug; the response then contains what was read."""
+
+
+@dataclass(slots=True, eq=False)
+class Target:
+    """One base partition that the request reads through views or filters."""
+
+    key: ReadKey
+    name: str
+    scan: BaseScan
+    divisions: dict[SlotScan, Division]
+    may_share: bool = False
+    """True if reads of other clients may be used."""
+    is_alone: bool = False
+    """True after a read of another client failed this request. From then on it uses only its own reads."""
+    dry_at: int = -1
+    """Offset of the last read that returned no records."""
+    refusal: PartitionAnswer | None = None
+    """The error entry of the broker or of the proxy for the whole partition."""
+    slot_refusals: dict[SlotScan, PartitionAnswer] = field(default_factory=dict)
+    """Error entries that depend on the position of a slot and do not apply to other slots."""
+    own: list[ViewChunk] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class PlainTarget:
+    """One requested partition that is not a view."""
+
+    plain: AskedPartition
+    scan: PlainScan
+    base: tuple[bytes | str, int]
+    """Topic and partition as in the upstream request."""
+    answer: PartitionAnswer | None = None
+
+
+class ViewFetching:
+    """The execution of one request. `run` fills the scans, the errors and the plain entries."""
+
+    def __init__(
+        self,
+        call: Call[messages.FetchRequest],
+        views: ViewServices,
+        targets: Sequence[Target],
+        plains: Sequence[PlainTarget],
+    ) -> None:
+        request, services = call.message, views.services
+        self._connection = call.connection
+        self._services, self._views, self._reads = services, views, views.reads
+        self._version: int = call.version
+        self._targets = targets
+        self._by_scan = {target.scan: target for target in targets}
+        self._plains = plains
+        self._plain_by_scan = {plain.scan: plain for plain in plains}
+        self._read_committed = bool(request.isolation_level)
+        self._max_bytes: int = min(request.max_bytes, services.limits.local_answer_bytes)
+        self._session_id: int = request.session_id
+        self._turn = next(_TURNS.of(call.connection))
+        now = services.timers.now()
+        self.scan = FetchScan(
+            [target.scan for target in targets],
+            [plain.scan for plain in plains],
+            deadline=now + max(request.max_wait_ms, 0) / 1000,
+            min_bytes=request.min_bytes,
+            max_bytes=self._max_bytes,
+            scanned_max=views.options.scanned_bytes,
+            turn=self._turn,
+        )
+        self._parts = PartsMaking(views.reads, views.workers, services.timers, call.connection.id)
+        self._moved = 0
+        self._held = 0
+        """Bytes that this request holds in memory, as counted in the response budget."""
+        self._is_short = False
+        """True if the budget has no room for more. The response then contains what was read."""
+        for target in targets:
+            for slot, division in target.divisions.items():
+                self._reads.cache.note(target.key, division, (slot.slot,), now)
+        self.throttle_time_ms = 0
+        self.error_code = 0
+
+    async def run(self) -> None:
+        """Read until the response is due."""
+        await self._confirm()
+        for _ in range(ROUNDS_MAX):
+            await self._use_cache()
+            step = self.scan.step(self._services.timers.now())
+            if step is None or self.error_code or self._is_short or (self.scan.matched and self._is_crowded):
+                break
+            await self._read(step)
+
+    def release(self) -> None:
+        """Release the memory held by this request, after its response was encoded or given up."""
+        self._services.answers.release(self._held)
+        self._held = 0
+
+    def _hold(self, size: int) -> None:
+        self._services.answers.hold(size)
+        self._held += size
+
+    @property
+    def _is_crowded(self) -> bool:
+        """True if the response budget is more than half used. The request then does not wait for more records."""
+        answers = self._services.answers
+        return answers.used > answers.limit // 2
+
+    # Rights and leaders
+
+    async def _confirm(self) -> None:
+        """Fetch missing metadata about the rights of this connection and about the leaders."""
+        services, connection = self._services, self._connection
+        places = [TopicIdPartition(target.key.topic_id, target.key.partition) for target in self._targets]
+        names, ids = topics_to_ask(connection, services, places)
+        if names or ids:
+            tell_topics(connection, services, await ask_topics(connection, names, ids))
+        for target in self._targets:
+            self._judge(target)
+            self._doubt(target)
+            if judge(connection, services, _place(target)) == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                self._refuse(target, self._not_leader(target))
+
+    def _judge(self, target: Target) -> None:
+        allowed = judge(self._connection, self._services, _place(target)) == ErrorCode.NONE
+        epoch = target.scan.current_leader_epoch
+        target.may_share = allowed and not target.is_alone and epoch in (-1, self._leader_epoch(target))
+
+    def _doubt(self, target: Target) -> None:
+        """Mark old metadata as stale if the client names a later leader epoch."""
+        services = self._services
+        is_old = services.topology.age(target.name, services.timers.now()) > services.options.view_age_s
+        if is_old and target.scan.current_leader_epoch > self._leader_epoch(target):
+            services.topology.mark_stale(target.name)
+
+    def _leader_epoch(self, target: Target) -> int:
+        leader = self._services.topology.leader(target.key.topic_id, target.key.partition)
+        return -1 if leader is None else leader.epoch
+
+    def _not_leader(self, target: Target) -> PartitionAnswer:
+        """Build the partition entry that redirects a client to the leader."""
+        leader = self._services.topology.leader(target.key.topic_id, target.key.partition)
+        entry = refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if leader is not None and leader.node_id >= 0:
+            entry.current_leader = messages.FetchResponse.LeaderIdAndEpoch(
+                leader_id=leader.node_id, leader_epoch=leader.epoch
+            )
+        return entry
+
+    @staticmethod
+    def _refuse(target: Target, refusal: PartitionAnswer) -> None:
+        target.refusal = refusal
+        target.scan.is_refused = True
+
+    # Using what was read before
+
+    async def _use_cache(self) -> None:
+        """Advance every slot as far as the available chunks reach."""
+        for target in in_turn(self._targets, self._turn):
+            if target.scan.is_refused or self._is_short:
+                continue
+            self._judge(target)
+            for place in in_turn(target.scan.places(), self._turn):
+                await self._move(target, place)
+
+    async def _move(self, target: Target, place: BasePlace) -> None:
+        scan, timers = self.scan, self._services.timers
+        chunk: ViewChunk | None = None
+        index = -1
+        while slots := target.scan.at(place):
+            if scan.is_spent or self._is_short or (scan.room <= 0 and scan.matched):
+                return
+            if chunk is None or not chunk.holds(place.offset):
+                chunk, index = self._chunk(target, place), -1
+            if chunk is None:
+                return
+            index = index if index >= 0 else chunk.index_of(place.offset)
+            target.scan.facts = chunk.facts
+            try:
+                parts = await self._parts.of(chunk, index, slots, target.divisions)
+            except WorkersBusy:
+                await self._wait_for_workers()
+                continue
+            if isinstance(parts, ErrorCode):
+                for slot in slots:
+                    slot.mistake, slot.is_looked = parts, True
+                where = {"topic": target.name, "partition": target.key.partition, "offset": place.offset}
+                self._services.notes("view-batch-unreadable", **where, reason=parts.name)
+                return
+            if not await self._has_room(parts):
+                return
+            batch = chunk.batches[index]
+            before = scan.matched
+            scan.take(slots, batch, [_by_itself(part) for part in parts.slices], parts.opened)
+            self._hold(scan.matched - before)
+            place, index = BasePlace(batch.last_offset + 1, batch.leader_epoch), index + 1
+            self._moved += len(slots)
+            if self._moved >= TURN_STEPS:
+                self._moved = 0
+                for slot in slots:
+                    slot.gather()
+                await self._reads.slices.next(timers)
+
+    def _chunk(self, target: Target, place: BasePlace) -> ViewChunk | None:
+        """Return the chunk with the next batch: one read from exactly this position, or one that continues an earlier
+        read."""
+        for chunk in target.own:
+            asked = (chunk.fetch_offset, chunk.asked_epoch)
+            if place == asked or (chunk.holds(place.offset) and chunk.continues(*place)):
+                return chunk
+        if not target.may_share:
+            return None
+        now = self._services.timers.now()
+        return self._reads.cache.find(
+            target.key, place.offset, self._leader_epoch(target), now, place.last_fetched_epoch
+        )
+
+    async def _wait_for_workers(self) -> None:
+        """Pause because too many jobs wait for worker threads. Stop reading if the client's wait is over or there are
+        records."""
+        timers = self._services.timers
+        if self.scan.matched or timers.now() >= self.scan.deadline:
+            self._is_short = True
+        await wait_until(timers, timers.now() + ROOM_LOOK_S)
+
+    async def _has_room(self, parts: PartsOfBatch) -> bool:
+        """Return True if these parts fit in the response budget. A request without any records waits for that."""
+        answers, timers = self._services.answers, self._services.timers
+        size = parts.size
+        if not size or answers.has_room(size):
+            return True
+        self._is_short = True
+        if self.scan.matched:
+            return False
+        answers.reserve(size)  # fails, and is counted as a refusal
+        while timers.now() < self.scan.deadline:
+            await wait_until(timers, min(timers.now() + ROOM_LOOK_S, self.scan.deadline))
+            if answers.has_room(size):
+                self._is_short = False
+                return True
+        return False
+
+    # Reading
+
+    async def _read(self, step: NextRead) -> None:
+        under_way = ViewRead.of(self._connection)
+        joined: list[tuple[Target, Flight]] = []
+        heads: list[PartitionRead] = []
+        for target, place in ((self._by_scan[scan], place) for scan, place in step.places):
+            flight = self._joined(target, place, step.wait_s)
+            if flight is not None:
+                joined.append((target, flight))
+            elif not self._is_known_end(target, place, step.wait_s):
+                heads.append(self._head(target, place))
+        mine = None
+        if under_way is None and (heads or step.plains):
+            wait_s = min(step.wait_s, PARKED_WAIT_S) if joined else step.wait_s
+            wait_s = min(wait_s, HELD_WAIT_S) if self.scan.matched else wait_s
+            mine = self._launch(in_turn(heads, self._turn), step.plains, wait_s)
+        busy = mine or (under_way if heads or step.plains else None)
+        self._reads.figures.joined += bool(joined)
+        await self._first(busy, joined)
+        if mine is not None and mine.done.done:
+            self._absorb_own(mine)
+        for read in dict.fromkeys([under_way, *(flight for _, flight in joined)]):
+            if read is not None and read.done.done:
+                self._absorb(read, own=False, here=read is under_way)
+
+    async def _first(self, busy: ViewRead | None, joined: Sequence[tuple[Target, Flight]]) -> None:
+        """Wait until a read of this connection or one of another client, which may fail, has ended."""
+        timers = self._services.timers
+        now, deadline = timers.now(), self.scan.deadline
+        if busy is not None and (not joined or now >= deadline):
+            await busy.done
+        elif joined:
+            dones = [flight.done for _, flight in joined] + ([] if busy is None else [busy.done])
+            await first_until(timers, deadline if now < deadline else now + JOINED_GRACE_S, *dones)
+            late = timers.now() >= deadline
+            for target, flight in joined:
+                target.is_alone = target.is_alone or (late and not flight.done.done and flight.wait_s == 0)
+
+    def _joined(self, target: Target, place: BasePlace, wait_s: float) -> Flight | None:
+        """Return another client's read that this request may wait for. None if there is none."""
+        if not target.may_share:
+            return None
+        epoch, now = self._leader_epoch(target), self._services.timers.now()
+        flight = self._reads.flight(target.key, place.offset, epoch, wait_s, now)
+        if flight is None:
+            return None
+        asked = flight.heads[target.key].last_fetched_epoch
+        return flight if place.last_fetched_epoch in (-1, epoch, asked) else None
+
+    def _is_known_end(self, target: Target, place: BasePlace, wait_s: float) -> bool:
+        """Return True if another client's read already waits at this position, so that a read without wait would be
+        empty."""
+        newest = self._reads.ends.get(target.key)
+        if wait_s > 0 or not target.may_share or newest is None:
+            return False
+        if not self._reads.stands_at_end(target.key, place.offset, self._leader_epoch(target)):
+            return False
+        target.scan.told(place, newest)
+        return True
+
+    def _head(self, target: Target, place: BasePlace) -> PartitionRead:
+        epoch = target.scan.current_leader_epoch
+        return PartitionRead(
+            key=target.key,
+            name=target.name,
+            offset=place.offset,
+            leader_epoch=epoch if epoch >= 0 else self._leader_epoch(target),
+            last_fetched_epoch=place.last_fetched_epoch,
+            max_bytes=self._read_bytes(target, place),
+        )
+
+    def _read_bytes(self, target: Target, place: BasePlace) -> int:
+        """Return the bytes to request: the minimum if no records are known there, or if the budget has no room."""
+        end = self._reads.ends.get(target.key)
+        known = end is not None and place.offset < end.high_watermark
+        share = max(self._views.options.read_bytes // max(len(self._targets), 1), READ_BYTES_MIN)
+        return share if known and self._services.answers.has_room(share) else READ_BYTES_MIN
+
+    def _launch(self, heads: Sequence[PartitionRead], plains: Iterable[PlainScan], wait_s: float) -> ViewRead:
+        """Start one upstream Fetch with each base partition once, including plain ones (views/README.md rule 21)."""
+        asked = [self._plain_by_scan[scan] for scan in plains]
+        heads, asked, wait_s = self._apart(heads, asked, wait_s)
+        session_id, self._session_id = self._session_id, 0
+        read_bytes = sum(head.max_bytes for head in heads)
+        return ViewRead(
+            self._connection,
+            self._services,
+            self._reads,
+            heads,
+            [target.plain for target in asked],
+            wait_s=wait_s,
+            max_bytes=max(read_bytes if heads else 0, self._max_bytes if asked else 0),
+            read_committed=self._read_committed,
+            version=self._version if asked else None,
+            session_id=session_id,
+            heads_first=bool(self._turn % 2),
+        )
+
+    def _apart(
+        self, heads: Sequence[PartitionRead], plains: list[PlainTarget], wait_s: float
+    ) -> tuple[Sequence[PartitionRead], list[PlainTarget], float]:
+        """Prevent one base partition at two offsets in one request: read the views first, then the plain partition."""
+        offsets = {plain.base: plain.plain.entry.fetch_offset for plain in plains}
+        by_key = {target.key: target for target in self._targets}
+
+        def conflicts(head: PartitionRead) -> bool:
+            at = (self._topic(head), head.key.partition)
+            return at in offsets and offsets[at] != head.offset
+
+        if any(conflicts(head) and by_key[head.key].dry_at != head.offset for head in heads):
+            return heads, [], 0.0
+        return [head for head in heads if not conflicts(head)], plains, wait_s
+
+    def _topic(self, head: PartitionRead) -> bytes | str:
+        return head.key.topic_id if self._version >= upstream_fetch.FETCH_VERSION_WITH_IDS else head.name
+
+    def _absorb_own(self, read: ViewRead) -> None:
+        """Process the read that this request made, including its error code, throttle time and plain partitions."""
+        self.error_code = read.error_code
+        self.throttle_time_ms = max(self.throttle_time_ms, read.throttle_time_ms)
+        if read.throttle_time_ms:
+            self.scan.deadline = self._services.timers.now()
+        for plain in self._plains:
+            self._absorb_plain(plain, read.plains.get(plain.base))
+        self._absorb(read, own=True, here=True)
+
+    def _absorb(self, read: Flight, *, own: bool, here: bool) -> None:
+        """Process the result of a read. `own`: made by this request. `here`: made over this connection."""
+        if read.failure is not None:
+            if here:
+                raise read.failure
+            return  # its client has disconnected; the next iteration reads again
+        for target in self._targets:
+            head = read.heads.get(target.key)
+            if head is not None and not target.scan.is_refused and (own or target.may_share):
+                self._absorb_head(target, head, read, own=own)
+
+    def _absorb_head(self, target: Target, head: PartitionRead, read: Flight, *, own: bool) -> None:
+        key, place = target.key, BasePlace(head.offset, head.last_fetched_epoch)
+        if key in read.refusals:
+            if own:
+                self._refused(target, place, read.refusals[key])
+            target.is_alone = True
+        elif key in read.facts:
+            target.scan.told(place, read.facts[key])
+            if key not in read.chunks:
+                target.dry_at = head.offset
+            elif own:
+                self._hold(len(read.chunks[key].records) - sum(len(chunk.records) for chunk in target.own))
+                target.own = [read.chunks[key]]
+        elif own:
+            self._refuse(target, unknown_partition())
+
+    def _refused(self, target: Target, place: BasePlace, answer: PartitionAnswer) -> None:
+        """Apply an error. Errors of the partition apply to every slot, errors of a position only to the slots at it."""
+        diverges = not answer.error_code
+        if answer.error_code != ErrorCode.OFFSET_OUT_OF_RANGE and not diverges:
+            self._refuse(target, answer)
+            return
+        for slot in target.scan.at(place):
+            if diverges and slot.last_fetched_epoch != place.last_fetched_epoch:
+                continue  # the client named no epoch, and continues with the others
+            slot.is_looked, slot.mistake = True, ErrorCode.OFFSET_OUT_OF_RANGE
+            if slot.position == slot.fetch_offset:
+                target.slot_refusals[slot] = answer
+
+    def _absorb_plain(self, target: PlainTarget, answer: PartitionAnswer | None) -> None:
+        if answer is None or target.scan.is_done:
+            return
+        target.answer = answer
+        target.scan.is_looked = True
+        target.scan.bytes = len(answer.records or b"")
+        self._hold(target.scan.bytes)
+        refused = bool(answer.error_code) or answer.diverging_epoch.end_offset >= 0
+        target.scan.is_refused = refused or answer.preferred_read_replica >= 0
+        target.scan.is_done = bool(target.scan.bytes) or refused
+
+
+def _by_itself(part: Slice) -> Slice:
+    """Copy the part, so that a response does not keep alive a chunk that the cache has evicted."""
+    return part._replace(batch=bytes(part.batch)) if isinstance(part.batch, memoryview) else part
+
+
+def unknown_partition() -> PartitionAnswer:
+    """Build the partition entry for an unknown partition."""
+    return refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def refusal(code: ErrorCode) -> PartitionAnswer:
+    """Build a partition entry with only an error, as a broker does that has not read anything (FetchResponse.java)."""
+    return messages.FetchResponse.PartitionData(
+        error_code=code, high_watermark=-1, aborted_transactions=[], records=None
+    )
+
+
+def _place(target: Target) -> TopicIdPartition:
+    return TopicIdPartition(target.key.topic_id, target.key.partition)

@@ -1,0 +1,227 @@
+"""Reads for views shared by all requests of one process: cached chunks, Fetches in flight, and counters.
+
+Theory of operation. `flights` are upstream Fetches in flight. A request at the offset of such a Fetch, or so little
+after it that the response will reach that offset, waits for it instead of sending its own. The responses become chunks
+of the cache. Each batch of a chunk is split once for all slots that are wanted: immediately if that is quick, otherwise
+by a worker thread. Requests that need the same batches meanwhile wait for the same job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+
+from kafka_share_proxy.loop.interfaces import Timers, Workers
+from kafka_share_proxy.loop.promise import Promise, Task
+from kafka_share_proxy.loop.waiting import SlicedWork
+from kafka_share_proxy.reading.chunk_cache import ReadKey
+from kafka_share_proxy.reading.reads_under_way import ReadsUnderWay
+from kafka_share_proxy.reading.upstream_fetch import PartitionAnswer, PartitionRead
+from kafka_share_proxy.views.audit_events import ViewAudit
+from kafka_share_proxy.views.fetch.view_chunks import (
+    INLINE_OPENED_BYTES,
+    RUN_BATCHES,
+    RUN_OPENED_BYTES,
+    BatchParts,
+    Division,
+    DivisionTable,
+    Job,
+    PartsRun,
+    Row,
+    ViewCache,
+    ViewChunk,
+    is_quick,
+    take_apart,
+)
+from kafka_share_proxy.views.model.scanning import Facts
+from kafka_share_proxy.views.model.slots import Cut
+from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
+
+INLINE_S = 0.001
+"""Seconds above which, by the estimate, a split is done by a worker thread."""
+
+
+ENDS_MAX = 10_000
+"""Maximum number of partitions whose end is remembered. Beyond it all are forgotten, and brokers are queried again."""
+
+
+class Flight(Protocol):
+    """An upstream Fetch in flight (`base_reads.ViewRead`)."""
+
+    done: Promise[None]
+    failure: ProxyError | None
+    heads: Mapping[ReadKey, PartitionRead]
+    chunks: dict[ReadKey, ViewChunk]
+    facts: dict[ReadKey, Facts]
+    refusals: dict[ReadKey, PartitionAnswer]
+    wait_s: float
+
+
+@dataclass(slots=True)
+class Figures:
+    """Counters of what views cost, since the start of the process."""
+
+    requests: int = 0
+    """Fetch requests served by the proxy."""
+    reads: int = 0
+    """Upstream Fetch requests sent for them."""
+    joined: int = 0
+    """Waits for an upstream Fetch of another client's request."""
+    read_bytes: int = 0
+    """Bytes of base partitions' records received from brokers."""
+    scanned_bytes: int = 0
+    kept_bytes: int = 0
+    kept_records: int = 0
+    corrupt: int = 0
+    """Batches that could not be split."""
+    threaded: int = 0
+    """Runs of batches split by a worker thread."""
+    large: int = 0
+    """Batches that were so large when decompressed that they were split in the lane for large work."""
+
+
+@dataclass(slots=True)
+class ViewReads:
+    """Cache, reads in flight and counters. One per process."""
+
+    cache: ViewCache
+    codec: int = 0
+    """Compression codec of split batches."""
+    flights: ReadsUnderWay[ReadKey, Flight] = field(default_factory=ReadsUnderWay)
+    figures: Figures = field(default_factory=Figures)
+    ends: dict[ReadKey, Facts] = field(default_factory=dict)
+    """The last reported offsets of each partition."""
+    slices: SlicedWork = field(default_factory=SlicedWork)
+    """Time slices of all requests' work in the event loop."""
+    audit: ViewAudit | None = None
+    """Receives what was read and which reader got it. None if audit is off, which is the default."""
+    _minding: bool = False
+
+    def note_end(self, key: ReadKey, facts: Facts) -> None:
+        """Record the offsets of a partition that a broker reported."""
+        if len(self.ends) >= ENDS_MAX:
+            self.ends.clear()
+        self.ends[key] = facts
+
+    def mind_age(self, timers: Timers) -> None:
+        """Schedule the eviction of old chunks, so that they are also dropped when no further request arrives."""
+        if self._minding:
+            return
+        self._minding = True
+
+        def due() -> None:
+            self._minding = False
+            self.cache.drop_aged(timers.now())
+            if self.cache.chunks:
+                self.mind_age(timers)
+
+        timers.call_at(timers.now() + self.cache.limits.age_s, due)
+
+    def flight(self, key: ReadKey, offset: int, leader_epoch: int, wait_s: float, now: float) -> Flight | None:
+        """Return a read in flight that will return the records from this offset on, without a longer wait than
+        requested."""
+        for read in self.flights.of(key):
+            head = read.heads[key]
+            if head.leader_epoch != leader_epoch or (wait_s == 0 and read.wait_s > 0):
+                continue
+            if head.offset == offset or head.offset < offset < head.offset + self._span(key, head.max_bytes, now):
+                return read
+        return None
+
+    def stands_at_end(self, key: ReadKey, offset: int, leader_epoch: int) -> bool:
+        """Return True if a read waits at the broker for new records at this offset."""
+        return any(
+            read.heads[key].offset == offset and read.heads[key].leader_epoch == leader_epoch and read.wait_s > 0
+            for read in self.flights.of(key)
+        )
+
+    def _span(self, key: ReadKey, max_bytes: int, now: float) -> int:
+        """Estimate how many offsets a read of `max_bytes` returns, from the last chunk."""
+        chunk = self.cache.newest(key, now)
+        if chunk is None:
+            return 0
+        return (chunk.next_offset - chunk.fetch_offset) * min(max_bytes, len(chunk.records)) // len(chunk.records)
+
+    def parts(
+        self,
+        chunk: ViewChunk,
+        division: Division,
+        slots: Sequence[int],
+        index: int,
+        workers: Workers,
+        timers: Timers,
+        owner: Hashable = None,
+    ) -> Promise[None] | None:
+        """Split a batch for these slots. Return None if that is done, otherwise a promise to wait for before trying
+        again.
+
+        `owner`: the account for worker threads (interfaces.Workers). The promise fails with WorkersBusy.
+        """
+        table = chunk.table(division.name)
+        if table.has(index, slots):
+            return None
+        for job in table.jobs:
+            if job.first <= index < job.first + RUN_BATCHES and job.slots.issuperset(slots):
+                return job.done
+        wanted = tuple(self.cache.want(chunk.key, division, slots, timers.now()))
+        job = Job(frozenset(wanted), index)
+        work = partial(take_apart, chunk, division.cut, wanted, index, codec=self.codec)
+        if is_quick(chunk.batches, index, len(wanted), INLINE_S):
+            run = work(opened_max=INLINE_OPENED_BYTES)
+            if run.rows:
+                self._made(table, job, run)
+                return None
+        table.jobs.append(job)
+
+        async def made() -> None:
+            self._made(table, job, await self.in_thread(work, workers, owner))
+
+        def ended(task: Task[None]) -> None:
+            table.jobs.remove(job)
+            if task.error is not None:
+                job.done.fail(task.error)
+            job.done.set(None)
+
+        Task(made(), ended).start()
+        return None if table.has(index, slots) else job.done
+
+    async def in_thread(self, work: Callable[..., PartsRun], workers: Workers, owner: Hashable) -> PartsRun:
+        """Split batches in a worker thread. A batch that is too large when decompressed goes to the lane for large
+        work."""
+        self.figures.threaded += 1
+        run = await workers.run(partial(work, opened_max=RUN_OPENED_BYTES), owner)
+        if not run.rows:
+            self.figures.large += 1
+            run = await workers.run(partial(work, batches_max=1), owner, is_large=True)
+        return run
+
+    async def rest(
+        self,
+        chunk: ViewChunk,
+        cut: Cut,
+        slots: Sequence[int],
+        index: int,
+        offset: int,
+        workers: Workers,
+        owner: Hashable,
+    ) -> Row:
+        """Return the parts of one batch from an offset within it on, for a single reader. Raises WorkersBusy."""
+        work = partial(take_apart, chunk, cut, slots, index, offset, codec=self.codec)
+        run = PartsRun((), 0)
+        if is_quick(chunk.batches[index : index + 1], 0, len(slots), INLINE_S):
+            run = work(opened_max=INLINE_OPENED_BYTES, batches_max=1)
+        if not run.rows:
+            run = await self.in_thread(partial(work, batches_max=1), workers, owner)
+        return run.rows[0]
+
+    def _made(self, table: DivisionTable, job: Job, run: PartsRun) -> None:
+        for index, row in enumerate(run.rows, job.first):
+            before = table.rows.get(index)
+            if isinstance(before, BatchParts) and isinstance(row, BatchParts):
+                row.update(before)
+            table.rows[index] = row
+            if isinstance(row, ErrorCode):
+                self.figures.corrupt += 1
+        table.bytes += run.bytes

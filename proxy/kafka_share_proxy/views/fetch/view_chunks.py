@@ -1,0 +1,275 @@
+"""Chunks of base partitions that were read for views: the broker's batches, and their parts for the wanted slots.
+
+One Fetch of one client becomes a chunk. It serves every slot of every view of that partition whose reader may read the
+base (views/README.md rule 41). A batch is split once for all slots that were requested recently. The parts are stored
+in the chunk and counted with it. They can be rebuilt and are therefore evicted first when memory is short. A chunk
+belongs to one leader epoch and has an age limit. When all chunks together are too large, the oldest is evicted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import NamedTuple
+
+from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.reading.chunk_cache import CacheLimits, Chunk, ChunkCache, ReadKey
+from kafka_share_proxy.views.kernel.slicing import BatchTooLarge, CorruptBatch, Slice, cost_estimate, split_counted
+from kafka_share_proxy.views.model.scanning import Facts
+from kafka_share_proxy.views.model.slots import Cut
+from kafka_share_proxy.wire import compression
+from kafka_share_proxy.wire.batches import KEPT, AbortedTransaction, Batch, BatchTable
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.records import DECOMPRESSED_MAX
+
+CHUNKS_PER_PARTITION = 32
+"""Maximum number of chunks per partition and isolation level: the number of positions in one log that can be served
+from the cache at the same time."""
+
+RUN_BYTES = 8 << 20
+"""Bytes of parts after which a run of splitting ends and the waiting requests continue."""
+
+RUN_BATCHES = 2000
+"""Maximum number of batches in a run, because each costs some time, however small it is."""
+
+RUN_OPENED_BYTES = 4 << 20
+"""Decompressed bytes after which a run ends, because a compressed batch may be many thousand times larger when
+decompressed. A single batch that exceeds it is large work (interfaces.Workers)."""
+
+INLINE_OPENED_BYTES = 256 << 10
+"""Maximum number of bytes decompressed in the event loop. A batch that exceeds it is left to a worker thread."""
+
+SLOT_S = 0.3e-6
+"""Seconds that one slot of one batch costs, however few records it gets."""
+
+ROW_BYTES, SLOT_BYTES = 250, 110
+"""Memory of a row in bytes, for itself and for each slot, in addition to the bytes of its parts."""
+
+WANTED_S = 30.0
+"""Seconds after the last request for a slot until batches are no longer split for it too."""
+
+WANTED_MAX = 10_000
+"""Maximum number of partition divisions whose requested slots are remembered. Beyond it all are forgotten."""
+
+TABLES_PER_CHUNK = 64
+"""Maximum number of divisions in one chunk. Beyond it the first one is evicted, because there may be any number of
+filters."""
+
+NOTHING = Slice(None, -1, 0)
+
+
+class Division(NamedTuple):
+    """A cut with a cheap identity: the view's topic id, or the digest of a filter."""
+
+    name: Hashable
+    cut: Cut
+
+
+class BatchParts(dict[int, Slice]):
+    """Parts of one batch, by slot."""
+
+    __slots__ = ("opened",)
+
+    def __init__(self, parts: Iterable[tuple[int, Slice]], opened: int) -> None:
+        super().__init__(parts)
+        self.opened = opened
+        """Decompressed bytes. 0 if the batch is not compressed."""
+
+    def memory(self, source: object) -> int:
+        """Return the bytes in memory, without those of the chunk that has these records."""
+        own = [p.batch for p in self.values() if p.batch is not None and getattr(p.batch, "obj", None) is not source]
+        return ROW_BYTES + SLOT_BYTES * len(self) + sum(map(len, own))
+
+
+Row = BatchParts | ErrorCode
+"""The parts of one batch, or the reason why there are none."""
+
+
+class PartsRun(NamedTuple):
+    """Result of splitting consecutive batches, in order."""
+
+    rows: Sequence[Row]
+    bytes: int
+    """Memory of the rows in bytes."""
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """Batches that are being split."""
+
+    slots: frozenset[int]
+    first: int
+    done: Promise[None] = field(default_factory=Promise)
+
+
+@dataclass(slots=True)
+class DivisionTable:
+    """Parts of a chunk's batches for one division, as far as they exist."""
+
+    rows: dict[int, Row] = field(default_factory=dict)
+    jobs: list[Job] = field(default_factory=list)
+    bytes: int = 0
+    counted: int = 0
+    """The part of `bytes` that the cache has counted."""
+
+    def has(self, index: int, slots: Iterable[int]) -> bool:
+        """Return True if the parts of this batch exist for all these slots, or if it cannot be split."""
+        row = self.rows.get(index)
+        return isinstance(row, ErrorCode) or (row is not None and all(slot in row for slot in slots))
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class ViewChunk(Chunk):
+    """Whole batches of one Fetch response, and their parts for the wanted slots."""
+
+    batches: Sequence[Batch]
+    records: memoryview
+    fates: bytes
+    """One byte per batch: 0 (`batches.KEPT`) if its records have to be split."""
+    facts: Facts
+    tables: dict[Hashable, DivisionTable] = field(default_factory=dict)
+
+    def table(self, name: Hashable) -> DivisionTable:
+        """Return the table of a division. It is created on first access."""
+        found = self.tables.get(name)
+        if found is None:
+            if len(self.tables) >= TABLES_PER_CHUNK:
+                del self.tables[next(iter(self.tables))]
+            found = self.tables[name] = DivisionTable()
+        return found
+
+    @property
+    def bytes(self) -> int:
+        """Bytes in memory."""
+        return len(self.records) + sum(table.bytes for table in self.tables.values())
+
+    def shrink(self) -> None:
+        """Drop the parts, which can be rebuilt."""
+        for table in self.tables.values():
+            table.rows.clear()
+            table.bytes = table.counted = 0
+
+    def data(self, index: int) -> memoryview:
+        """Return the bytes of one batch."""
+        batch = self.batches[index]
+        return self.records[batch.position : batch.position + batch.size]
+
+    def row(
+        self,
+        index: int,
+        cut: Cut,
+        slots: Sequence[int],
+        from_offset: int = 0,
+        *,
+        codec: int = compression.NONE,
+        opened_max: int = DECOMPRESSED_MAX,
+    ) -> Row:
+        """Split one batch. The parts are compressed with `codec`.
+
+        Raises BatchTooLarge if the batch has more than `opened_max` bytes when decompressed and `opened_max` is less
+        than the limit for all batches.
+        """
+        batch, data = self.batches[index], self.data(index)
+        if self.fates[index] != KEPT:
+            return BatchParts(((slot, NOTHING) for slot in slots), 0)
+        if batch.is_control:
+            whole = Slice(data, batch.last_offset, batch.records_count)
+            return BatchParts(((slot, whole) for slot in slots), 0)
+        try:
+            parts, opened = split_counted(data, cut, slots, from_offset, codec=codec, decompressed_max=opened_max)
+        except BatchTooLarge as error:
+            if opened_max < DECOMPRESSED_MAX:
+                raise
+            return error.code
+        except CorruptBatch as error:
+            return error.code
+        return BatchParts(
+            ((s, part if part.records else NOTHING) for s, part in zip(slots, parts, strict=True)), opened
+        )
+
+
+def fates(batches: BatchTable, aborted: Iterable[AbortedTransaction] | None, committed: bool) -> bytes:
+    """Return one byte per batch: 0 if a consumer gets records of it. Under read_uncommitted all are 0, markers
+    included."""
+    return batches.fates(aborted) if committed else bytes(len(batches))
+
+
+def take_apart(
+    chunk: ViewChunk,
+    cut: Cut,
+    slots: Sequence[int],
+    first: int,
+    from_offset: int = 0,
+    *,
+    codec: int = compression.NONE,
+    opened_max: int = DECOMPRESSED_MAX,
+    batches_max: int = RUN_BATCHES,
+) -> PartsRun:
+    """Split the batches from `first` on until a limit is reached. May run in a worker thread.
+
+    Returns no row if the first batch alone has more than `opened_max` bytes when decompressed.
+    """
+    rows: list[Row] = []
+    memory, source = 0, chunk.records.obj
+    for index in range(first, min(len(chunk.batches), first + batches_max)):
+        try:
+            row = chunk.row(index, cut, slots, from_offset, codec=codec, opened_max=opened_max)
+        except BatchTooLarge:
+            break
+        rows.append(row)
+        if isinstance(row, ErrorCode):
+            break  # no reader can advance beyond it
+        memory += row.memory(source)
+        opened_max -= row.opened
+        if memory >= RUN_BYTES or opened_max <= 0:
+            break
+    return PartsRun(rows, memory)
+
+
+def is_quick(batches: Sequence[Batch], first: int, slots: int, limit_s: float) -> bool:
+    """Return True if splitting these batches from `first` on for that many slots is estimated to take at most
+    `limit_s`."""
+    predicted = 0.0
+    for index in range(first, len(batches)):
+        predicted += cost_estimate(batches[index]) + slots * SLOT_S
+        if predicted > limit_s:
+            return False
+    return True
+
+
+class ViewCache(ChunkCache[ViewChunk]):
+    """Cache of chunks with their parts, and of which slots are wanted."""
+
+    def __init__(self, limit_bytes: int, age_s: float) -> None:
+        super().__init__(CacheLimits(limit_bytes, age_s, CHUNKS_PER_PARTITION))
+        self._wanted: dict[tuple[ReadKey, Hashable], dict[int, float]] = {}
+
+    def grown(self, chunk: ViewChunk) -> None:
+        """Count the memory of a chunk again. The oldest chunks are evicted until all fit."""
+        for table in chunk.tables.values():
+            table.counted = table.bytes
+        self.recount(chunk)
+
+    def note(self, key: ReadKey, division: Division, slots: Iterable[int], now: float) -> None:
+        """Record a request for these slots."""
+        if len(self._wanted) >= WANTED_MAX:
+            self._wanted.clear()
+        self._wanted.setdefault((key, division.name), {}).update(dict.fromkeys(slots, now))
+
+    def want(self, key: ReadKey, division: Division, slots: Iterable[int], now: float) -> list[int]:
+        """Record a request for these slots. Return all slots that were requested recently, in order."""
+        self.note(key, division, slots, now)
+        wanted = self._wanted[key, division.name]
+        late = [slot for slot, seen in wanted.items() if now - seen > WANTED_S]
+        for slot in late:
+            del wanted[slot]
+        return sorted(wanted)
+
+    def drop_aged(self, now: float) -> float:
+        """Evict old chunks, as every cache does. If none is left, also forget slots that were not requested again."""
+        due = super().drop_aged(now)
+        if due == inf:
+            for name in [name for name, slots in self._wanted.items() if now - max(slots.values()) > WANTED_S]:
+                del self._wanted[name]
+        return due

@@ -1,0 +1,62 @@
+"""The filler: a batch that moves a consumer past records that it does not get.
+
+It is a control batch without a transaction, with one COMMIT record at its last offset. Consumers skip it and continue
+after it. Every other encoding makes some client hang forever. It ends a response whose last scanned record was dropped.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from kafka_share_proxy.wire import records
+from kafka_share_proxy.wire.errors import LocalProtocolError
+from kafka_share_proxy.wire.records import CONTROL_MASK, HEADER, LOG_OVERHEAD, NO_PRODUCER_ID
+from kafka_share_proxy.wire.varints import varlong
+
+DELTA_MAX = (1 << 31) - 1
+"""Number of offsets that one filler can span, less one."""
+
+_KEY = Struct(">hh").pack(0, 1)
+"""Version 0, type 1: COMMIT."""
+_VALUE = Struct(">hi").pack(0, 0)
+"""Version 0, coordinator epoch 0. Sarama does not accept a record without it."""
+
+
+def filler(base_offset: int, last_offset: int, leader_epoch: int, max_timestamp: int) -> bytes:
+    """Build one batch over the offsets base_offset..last_offset. If these are too many for one batch, it covers the
+    last ones.
+
+    Args:
+        base_offset: the first dropped offset: after the last kept record, or the fetch offset.
+        last_offset: the last scanned offset.
+        leader_epoch: that of the last scanned batch. Consumers commit it, and an epoch that never existed hangs them.
+        max_timestamp: that of the last scanned batch, in milliseconds since 1970.
+
+    Raises:
+        LocalProtocolError: last_offset precedes base_offset.
+    """
+    if not 0 <= base_offset <= last_offset:
+        raise LocalProtocolError(f"a filler from offset {base_offset} to {last_offset}")
+    base_offset = max(base_offset, last_offset - DELTA_MAX)
+    delta = last_offset - base_offset
+    record = (
+        b"\0" + varlong(0) + varlong(delta) + varlong(len(_KEY)) + _KEY + varlong(len(_VALUE)) + _VALUE + varlong(0)
+    )
+    body = varlong(len(record)) + record
+    size = HEADER.size - LOG_OVERHEAD + len(body)
+    header = HEADER.pack(
+        base_offset,
+        size,
+        leader_epoch,
+        2,
+        0,
+        CONTROL_MASK,
+        delta,
+        max_timestamp,
+        max_timestamp,
+        NO_PRODUCER_ID,
+        -1,
+        -1,
+        1,
+    )
+    return records.seal(header + body)

@@ -1,0 +1,199 @@
+"""Splitting one record batch for the slots of a view: the front end of the filter kernel.
+
+The kernel is the C extension `views.kernel._slicing` if it could be built, otherwise its Python fallback, which is
+about a hundred times slower. `KERNEL` has the name of the one in use. Compressed records are decompressed here, into
+bounded memory. Batches of magic 0 and 1 are converted to magic 2. Parts are uncompressed unless a codec is requested.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from kafka_share_proxy.views.kernel import slicing_in_python
+from kafka_share_proxy.views.model.slots import KERNEL_VERSION, Cut
+from kafka_share_proxy.wire import compression, legacy, records
+from kafka_share_proxy.wire.batches import Batch
+from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError
+from kafka_share_proxy.wire.records import COMPRESSION_MASK, DECOMPRESSED_MAX, HEADER
+
+try:
+    from kafka_share_proxy.views.kernel import _slicing
+except ImportError:  # there was no compiler at installation
+    _slicing = None  # type: ignore[assignment]
+
+REFUSALS = (ValueError, RemoteProtocolError, compression.CodecMissing)
+"""Exceptions of kernels and codecs for bytes that are not a record batch, or not one that can be read here."""
+
+_MAGIC_AT = 16
+_ATTRIBUTES_AT = 22
+"""Position of the lower byte of the attributes."""
+_LAST_OFFSET_DELTA_AT = 23
+
+
+class CorruptBatch(ProxyError):
+    """Raised if the bytes are not a record batch. `code` is the error for the consumer."""
+
+    code = ErrorCode.CORRUPT_MESSAGE
+
+
+class BatchTooLarge(CorruptBatch):
+    """Raised if the batch has more bytes when decompressed than allowed."""
+
+
+class CodecUnavailable(CorruptBatch):
+    """Raised if the library of the batch's codec is not installed; the text has its name. The batch may be valid."""
+
+    code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+class Slice(NamedTuple):
+    """The part of one source batch for one slot."""
+
+    batch: bytes | memoryview | None
+    """A whole batch of magic 2 with the kept records, byte for byte. The source itself if all are kept. None if none
+    is."""
+    last_kept: int
+    """Offset of the last kept record. -1 if none is."""
+    records: int
+
+
+_as_slice: Callable[[slicing_in_python.Part], Slice] = partial(tuple.__new__, Slice)
+"""`Slice._make` without its frame, because it runs for every slot of every batch."""
+
+_EXPANSION = 4
+"""Estimated ratio of decompressed to compressed bytes of JSON."""
+_CALL_NS = 3_000
+_BYTE_NS = (0.1, 4.5, 1.1, 1.1, 1.4, 1.0, 1.0, 1.0)
+"""Nanoseconds per decompressed byte, by codec, including the work of the kernel."""
+_RECORD_NS = {"c": 20, "python": 10_000}
+_LEGACY_BYTE_NS = 100
+"""Old messages are decoded in Python."""
+
+Kernel = Callable[[memoryview, bytes | memoryview | None, Cut, Sequence[int], int], list[slicing_in_python.Part]]
+"""(batch, its decompressed records if it is compressed, cut, slots, from_offset) -> parts. Raises ValueError."""
+
+
+def _by_extension(
+    batch: memoryview, body: bytes | memoryview | None, cut: Cut, slots: Sequence[int], from_offset: int
+) -> list[slicing_in_python.Part]:
+    return _slicing.split(batch, body, cut.packed, slots, from_offset)
+
+
+KERNELS: Mapping[str, Kernel] = {
+    **({"c": _by_extension} if _slicing is not None and _slicing.VERSION == KERNEL_VERSION else {}),
+    "python": slicing_in_python.split,
+}
+"""The kernels that work here, the best first."""
+KERNEL = next(iter(KERNELS))
+"""Name of the kernel in use: "c" or "python"."""
+_kernel = KERNELS[KERNEL]
+
+
+def split(
+    batch: memoryview,
+    cut: Cut,
+    slots: Sequence[int] | None = None,
+    from_offset: int = 0,
+    *,
+    codec: int = compression.NONE,
+    decompressed_max: int = DECOMPRESSED_MAX,
+) -> list[Slice]:
+    """Return the parts of one batch for some slots, in their order. All slots are served in one pass.
+
+    Splitting a part again with the same cut returns the same part. A cached part can therefore be cut to a later
+    `from_offset`.
+
+    Args:
+        batch: exactly one batch that is not a control batch. A message of magic 0 or 1, wrapper or not, counts as one.
+        cut: assigns records to slots.
+        slots: the wanted slots without duplicates. None: all.
+        from_offset: records below it are dropped.
+        codec: compression of the parts (`compression.NONE`, `LZ4` or `ZSTD`).
+        decompressed_max: maximum bytes of a compressed batch when decompressed.
+
+    Raises:
+        CorruptBatch: the bytes are not a record batch. BatchTooLarge: more than `decompressed_max`. CodecUnavailable.
+        ValueError: a slot that the cut does not have.
+    """
+    return split_counted(batch, cut, slots, from_offset, codec=codec, decompressed_max=decompressed_max)[0]
+
+
+def split_counted(
+    batch: memoryview,
+    cut: Cut,
+    slots: Sequence[int] | None = None,
+    from_offset: int = 0,
+    *,
+    codec: int = compression.NONE,
+    decompressed_max: int = DECOMPRESSED_MAX,
+) -> tuple[list[Slice], int]:
+    """Split as `split` does. Return also the number of decompressed bytes, 0 if the batch is not compressed."""
+    wanted = range(cut.slots) if slots is None else slots
+    if wanted and not 0 <= min(wanted) <= max(wanted) < cut.slots:
+        raise ValueError(f"slots {list(wanted)} of {cut.slots}")
+    size = 0
+    try:
+        if len(batch) > _MAGIC_AT and batch[_MAGIC_AT] < 2:
+            batch = memoryview(legacy.as_batch(batch, decompressed_max))
+            size = len(batch)
+        body = opened(batch, decompressed_max)
+        size = size if body is None else len(body)
+        parts = list(map(_as_slice, _kernel(batch, body, cut, wanted, from_offset)))
+    except compression.CodecMissing as error:
+        raise CodecUnavailable(str(error)) from error
+    except compression.OpenedTooLarge as error:
+        raise BatchTooLarge(str(error)) from error
+    except (ValueError, RemoteProtocolError) as error:
+        raise CorruptBatch(str(error)) from error
+    if codec != compression.NONE:
+        parts = [_compressed(part, batch, codec) for part in parts]
+    return parts, size
+
+
+def opened(batch: memoryview, decompressed_max: int) -> bytes | memoryview | None:
+    """Return the decompressed records of a batch. None if it is not compressed, or too short to be a batch.
+
+    Raises:
+        RemoteProtocolError: wrong checksum, broken data, or too much of it. compression.CodecMissing.
+    """
+    if len(batch) < HEADER.size or not batch[_ATTRIBUTES_AT] & COMPRESSION_MASK:
+        return None
+    if not records.has_valid_checksum(batch):
+        raise RemoteProtocolError("the checksum of a compressed record batch is wrong")
+    packed = bytes(batch[HEADER.size :])
+    return compression.opened(batch[_ATTRIBUTES_AT] & COMPRESSION_MASK, packed, decompressed_max)
+
+
+def _compressed(part: Slice, source: memoryview, codec: int) -> Slice:
+    if part.batch is None or part.batch is source:
+        return part
+    body = compression.compress(codec, bytes(part.batch[HEADER.size :]))
+    return part._replace(batch=slicing_in_python.rebuilt(part.batch, body, part.records, codec))
+
+
+def cost_estimate(header: Batch) -> float:
+    """Estimate the seconds that splitting the batch takes. Above a millisecond a worker thread does it.
+
+    Calibrated by tests/bench/slicing.py on records of JSON. Records that are compressed far better take longer.
+    """
+    size = header.size * (1 if header.compression == compression.NONE else _EXPANSION)
+    nanoseconds = _CALL_NS + size * _BYTE_NS[header.compression] + header.records_count * _RECORD_NS[KERNEL]
+    if header.magic < 2:
+        nanoseconds += size * _LEGACY_BYTE_NS
+    return nanoseconds / 1e9
+
+
+def shorten(batch: bytes | memoryview, last_offset: int) -> bytes:
+    """Return the batch with its last offset set to that of its last kept record, because a filler follows.
+
+    Raises:
+        ValueError: the batch cannot end at that offset, for example because it begins after it.
+    """
+    delta = last_offset - struct.unpack_from(">q", batch)[0]
+    if not 0 <= delta < 1 << 31:
+        raise ValueError(f"a record batch cannot end at offset {last_offset}")
+    end = _LAST_OFFSET_DELTA_AT + 4
+    return records.seal(b"".join((batch[:_LAST_OFFSET_DELTA_AT], struct.pack(">i", delta), batch[end:])))

@@ -1,0 +1,90 @@
+"""Comparison of a view with its base: from Metadata of both, what has to be done before the view can be shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from kafka_share_proxy.views.model.catalog import Binding
+from kafka_share_proxy.views.model.names import KEY_RANGES, ViewName
+from kafka_share_proxy.views.model.plans import Plan
+from kafka_share_proxy.views.model.slots import Cut, EvenCut, RangeCut, StripeCut
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import ZERO_UUID
+
+
+class Step(Enum):
+    """Action needed for a view."""
+
+    READY = auto()
+    """Nothing to do: the view can be shown."""
+    CREATE = auto()
+    """Create its topic, which is missing."""
+    GROW = auto()
+    """Add partitions to its topic, because the base has grown."""
+    REPLACE = auto()
+    """Delete its topic, which belongs to an earlier base of the same name, and create it again."""
+    REFUSE = auto()
+    """Refuse the view with `code`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A topic as shown in Metadata."""
+
+    code: int
+    """Error code of the topic."""
+    topic_id: bytes = ZERO_UUID
+    partitions: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Action needed for one view."""
+
+    step: Step
+    code: ErrorCode = ErrorCode.NONE
+    """Error code for clients. Set for REFUSE only."""
+    partitions: int = 0
+    """Number of partitions that the view's topic must have."""
+    reason: str = ""
+    """Reason, if the code does not express it. Set for REFUSE only."""
+
+
+def cut_of(name: ViewName, plan: Plan | None) -> Cut:
+    """Return the division of a base partition by this view. `plan` is the plan that the view's name refers to, if
+    any."""
+    if isinstance(name.number, int):
+        return EvenCut(name.number) if name.kind == KEY_RANGES else StripeCut(name.number)
+    if plan is None:
+        raise ValueError(f"plan {name.number!r} is not given")
+    return RangeCut(plan.starts)
+
+
+def judge(slots: int, view: Seen, base: Seen, binding: Binding | None, partitions_max: int) -> Standing:
+    """Return what has to be done before a view can be shown.
+
+    Args:
+        slots: number of slots per base partition.
+        view: the view's topic. base: the base topic.
+        binding: the stored binding of a view of this name. It is ignored if it has another topic id.
+        partitions_max: a view with more partitions is refused.
+    """
+    if base.code != ErrorCode.NONE:
+        return Standing(Step.REFUSE, ErrorCode.of(base.code))
+    if view.code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+        return Standing(Step.REFUSE, ErrorCode.of(view.code))
+    wanted = base.partitions * slots
+    if wanted > partitions_max:
+        reason = f"{base.partitions} partitions in {slots} slots each are more than views.partitions_max"
+        return Standing(Step.REFUSE, ErrorCode.INVALID_TOPIC_EXCEPTION, reason=reason)
+    if view.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return Standing(Step.CREATE, partitions=wanted)
+    if binding is not None and binding.view_id == view.topic_id and binding.base_id != base.topic_id:
+        return Standing(Step.REPLACE, partitions=wanted)
+    if view.partitions < wanted:
+        return Standing(Step.GROW, partitions=wanted)
+    if view.partitions > wanted:
+        reason = f"its topic has {view.partitions} partitions, and {wanted} are wanted: delete it"
+        return Standing(Step.REFUSE, ErrorCode.INVALID_TOPIC_EXCEPTION, reason=reason)
+    return Standing(Step.READY, partitions=wanted)

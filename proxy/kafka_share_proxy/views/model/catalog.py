@@ -1,0 +1,202 @@
+"""Catalog of views: which topic id is which view of which base, and which ids are plain topics.
+
+Theory of operation. A topic id never refers to another topic later, so entries need no expiry: a view remains a view
+until it is deleted, and a plain topic remains plain. Names, ids and partitions are taken from Metadata responses, which
+their receivers pass to `learn`. The binding of a view (to one base topic id, views/README.md rule 16) is taken from the
+topic in which the proxies store it, and has precedence over current Metadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafka_share_proxy.views.model.names import ViewName
+
+if TYPE_CHECKING:
+    from kafka_share_proxy.views.model.plans import Plan
+    from kafka_share_proxy.views.model.slots import Cut
+
+PLAIN_MAX = 100_000
+"""Maximum number of ids remembered as plain (about 10 MiB). Beyond it the oldest are forgotten and looked up again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """A view that is ready: its topic exists with a partition for every slot, and belongs to the current base."""
+
+    name: ViewName
+    topic_id: bytes
+    """Topic id of the view."""
+    base_id: bytes
+    """Topic id of the base."""
+    base_partitions: int
+    """Number of partitions of the base. The view topic has `slots` times as many."""
+    cut: Cut
+    """The division of a base partition into slots."""
+
+    @property
+    def slots(self) -> int:
+        """Number of slots per base partition."""
+        return self.cut.slots
+
+    @property
+    def partitions(self) -> int:
+        """Number of partitions of the view topic."""
+        return self.base_partitions * self.slots
+
+    def place(self, partition: int) -> tuple[int, int]:
+        """Return base partition and slot of a view partition (p-major, so that growth of the base moves nothing)."""
+        return divmod(partition, self.slots)
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """The base topic that a view topic belongs to (views/README.md rule 16). For another base id it is recreated."""
+
+    view_id: bytes
+    base_id: bytes
+
+
+class ViewCatalog:
+    """The views and plans known to this process."""
+
+    def __init__(self, plain_max: int = PLAIN_MAX) -> None:
+        self._views: dict[bytes, View] = {}
+        self._by_name: dict[str, View] = {}
+        self._bindings: dict[str, Binding] = {}
+        self._plans: dict[str, Plan] = {}
+        self._plain: dict[bytes, None] = {}
+        self._plain_max = plain_max
+        self._on_first: Callable[[], object] | None = None
+        self._is_shown = False
+        """True once a view without a topic was shown to a client."""
+        self.on_plan: Callable[[Plan], object] | None = None
+        """Called with each plan that becomes known."""
+
+    def on_first(self, call: Callable[[], object]) -> None:
+        """Register a callback for the moment when the first view becomes known, also after the catalog was empty
+        again."""
+        self._on_first = call
+
+    @property
+    def is_empty(self) -> bool:
+        """True if no view is known, ready or not, and none was shown."""
+        return not self._views and not self._bindings and not self._is_shown
+
+    @property
+    def count(self) -> int:
+        """Number of existing views, as far as is known."""
+        return max(len(self._views), len(self._bindings))
+
+    # Views that are ready
+
+    def view(self, topic_id: bytes) -> View | None:
+        """Return the view whose topic has this id."""
+        return self._views.get(topic_id)
+
+    @property
+    def topic_ids(self) -> KeysView[bytes]:
+        """Live set of the topic ids of known views."""
+        return self._views.keys()
+
+    def named(self, topic: str) -> View | None:
+        """Return the view whose topic has this name."""
+        return self._by_name.get(topic)
+
+    def __iter__(self) -> Iterator[View]:
+        return iter(tuple(self._views.values()))
+
+    def __len__(self) -> int:
+        return len(self._views)
+
+    def learn(self, view: View) -> None:
+        """Add or replace a view that is ready. An earlier topic of the same name is forgotten."""
+        is_first = self.is_empty
+        before = self._by_name.get(view.name.topic)
+        if before is not None and before.topic_id != view.topic_id:
+            del self._views[before.topic_id]
+        self._views[view.topic_id] = self._by_name[view.name.topic] = view
+        if is_first:
+            self._tell_first()
+
+    def show(self) -> None:
+        """Note that a client was shown a view that has no topic yet, and may send requests that name it."""
+        is_first, self._is_shown = self.is_empty, True
+        if is_first:
+            self._tell_first()
+
+    def forget(self, topic: str) -> None:
+        """Remove a view whose topic or base was deleted, if it is in the catalog."""
+        view = self._by_name.pop(topic, None)
+        if view is not None:
+            del self._views[view.topic_id]
+
+    # Plain topics
+
+    def is_plain(self, topic_id: bytes) -> bool:
+        """Return True if an id is known not to be a view's. False means unknown; see `ViewServices.resolve`."""
+        return topic_id in self._plain
+
+    @property
+    def plain_ids(self) -> Mapping[bytes, None]:
+        """Live mapping whose keys are the ids known to be plain."""
+        return self._plain
+
+    def all_plain(self, topic_ids: Iterable[bytes]) -> bool:
+        """Return True if all of these ids are known to be plain."""
+        return self._plain.keys() >= set(topic_ids)
+
+    def learn_plain(self, topic_id: bytes) -> None:
+        """Note that an id belongs to a plain topic."""
+        self._plain[topic_id] = None
+        if len(self._plain) > self._plain_max:
+            del self._plain[next(iter(self._plain))]
+
+    # Stored state
+
+    def binding(self, topic: str) -> Binding | None:
+        """Return the stored binding of a view."""
+        return self._bindings.get(topic)
+
+    def bind(self, topic: str, binding: Binding | None) -> None:
+        """Set the stored binding of a view. None removes it."""
+        if binding is None:
+            self._bindings.pop(topic, None)
+            return
+        is_first = self.is_empty
+        self._bindings[topic] = binding
+        if is_first:
+            self._tell_first()
+
+    def _tell_first(self) -> None:
+        if self._on_first is not None:
+            self._on_first()
+
+    @property
+    def bound(self) -> tuple[str, ...]:
+        """Names of the views with a binding, which are the existing ones as far as is known."""
+        return tuple(sorted(self._bindings))
+
+    def plan(self, plan_id: str) -> Plan | None:
+        """Return the stored plan with this id, if there is one."""
+        return self._plans.get(plan_id)
+
+    def add_plan(self, plan: Plan) -> bool:
+        """Add a stored plan. Return False, and change nothing, if a plan with other ranges has its name.
+
+        The weights may change: the latest ones count.
+        """
+        is_new = plan.plan_id not in self._plans
+        stands = self._plans.setdefault(plan.plan_id, plan) == plan
+        if stands and plan.weights:
+            self._plans[plan.plan_id] = plan
+        if is_new and self.on_plan is not None:
+            self.on_plan(plan)
+        return stands
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """All known plans, by name."""
+        return tuple(plan for _, plan in sorted(self._plans.items()))

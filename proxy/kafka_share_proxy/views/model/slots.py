@@ -1,0 +1,237 @@
+"""Division of a base partition into slots.
+
+A cut assigns a slot to every record (`slot_of`), and describes the same rule to the kernel as numbers (`packed`). An
+offset of a view is only meaningful within one fixed cut. The cut of a name therefore never changes.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from itertools import accumulate, chain, pairwise
+from typing import NamedTuple, Protocol
+
+from kafka_share_proxy.wire.key_filter import KEYS_MAX, RANGES_MAX, NullKeys
+from kafka_share_proxy.wire.key_hash import SPACE, hash_of_record, murmur2
+
+try:
+    from kafka_share_proxy.views.kernel import _slicing
+except ImportError:  # there was no compiler at installation
+    _slicing = None  # type: ignore[assignment]
+
+KERNEL_VERSION = 3
+"""`VERSION` of the extension that matches these sources. An extension of another version is not used."""
+SLOTS_MAX = 1024
+"""Maximum number of slots of one view. The kernel has a row of counters for each."""
+STRIPE_OFFSETS = 64
+"""Number of offsets in one stripe of a `__view.s` view."""
+NOWHERE = -1
+"""The slot of a record that belongs to no slot."""
+
+
+class Rule(IntEnum):
+    """Rules of the kernel."""
+
+    EVEN = 0
+    STRIPES = 1
+    RANGES = 2
+
+
+class Packed(NamedTuple):
+    """A cut in the form that the kernel reads. Arrays have native byte order."""
+
+    rule: int
+    slots: int
+    starts: bytes = b""
+    """Start of each range as uint32. The first is 0."""
+    targets: bytes = b""
+    """Slot of each range as int32."""
+    null_keys: int = NullKeys.BY_OFFSET
+    key_index: bytes = b""
+    """Single keys of slot 0, sorted by hash. Each is three uint32: hash, position in `key_bytes`, length."""
+    key_bytes: bytes = b""
+
+
+class Cut(Protocol):
+    """A rule that assigns every record to one slot, or to none."""
+
+    @property
+    def slots(self) -> int:
+        """Number of slots, which are numbered from 0."""
+
+    @property
+    def packed(self) -> Packed:
+        """The same rule for the kernel."""
+
+    def slot_of(self, key: bytes | None, offset: int) -> int:
+        """Return the slot of a record. NOWHERE if no slot has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvenCut:
+    """Equal ranges of the hash space (`__view.r<R>`). Raises ValueError."""
+
+    slots: int
+    packed: Packed = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Pack the bounds once, in the form that the kernel reads."""
+        _check_slots(self.slots)
+        object.__setattr__(self, "packed", Packed(Rule.EVEN, self.slots))
+
+    def slot_of(self, key: bytes | None, offset: int) -> int:
+        """Return the slot by the upper bits of the hash, because the default partitioner has used the lower ones."""
+        return hash_of_record(key, offset) * self.slots >> 32
+
+
+@dataclass(frozen=True, slots=True)
+class StripeCut:
+    """Alternating stripes of 64 offsets (`__view.s<R>`), for records without useful keys. Raises ValueError."""
+
+    slots: int
+    packed: Packed = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Pack the bounds once, in the form that the kernel reads."""
+        _check_slots(self.slots)
+        object.__setattr__(self, "packed", Packed(Rule.STRIPES, self.slots))
+
+    def slot_of(self, key: bytes | None, offset: int) -> int:  # noqa: ARG002 - the offset alone decides
+        """Return the slot by the offset alone."""
+        return offset // STRIPE_OFFSETS % self.slots
+
+
+@dataclass(frozen=True, slots=True)
+class RangeCut:
+    """Ranges of a stored plan (`__view.p<id>`): range i begins at starts[i] and belongs to slot targets[i].
+
+    Without targets every range is a separate slot. Raises ValueError.
+    """
+
+    starts: tuple[int, ...]
+    targets: tuple[int, ...] = ()
+    slots: int = field(init=False)
+    packed: Packed = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Check and pack once."""
+        _check_starts(self.starts)
+        targets = self.targets or tuple(range(len(self.starts)))
+        if len(targets) != len(self.starts) or min(targets) < 0:
+            raise ValueError("every range of a plan belongs to one slot")
+        slots = max(targets) + 1
+        _check_slots(slots)
+        object.__setattr__(self, "targets", targets)
+        object.__setattr__(self, "slots", slots)
+        object.__setattr__(self, "packed", Packed(Rule.RANGES, slots, _uint32(self.starts), _int32(targets)))
+
+    def slot_of(self, key: bytes | None, offset: int) -> int:
+        """Return the slot of the range that contains the hash."""
+        return self.targets[bisect_right(self.starts, hash_of_record(key, offset)) - 1]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFilterCut:
+    """The cut of a `KeyFilter` field: one slot, 0, with the records of some hash ranges and of some single keys.
+
+    Ranges are (first, last), both inclusive, in any order. They may overlap. Raises ValueError.
+    """
+
+    ranges: tuple[tuple[int, int], ...] = ()
+    keys: tuple[bytes, ...] = ()
+    null_keys: NullKeys = NullKeys.DROP
+    packed: Packed = field(init=False, repr=False, compare=False)
+    _known: frozenset[bytes] = field(init=False, repr=False, compare=False)
+    _starts: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    _targets: tuple[int, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Check and pack once."""
+        if len(self.ranges) > RANGES_MAX or len(self.keys) > KEYS_MAX:
+            raise ValueError(f"a filter has at most {RANGES_MAX} ranges and {KEYS_MAX} keys")
+        starts, targets = _disjoint(self.ranges)
+        index, content = _packed_keys(self.keys)
+        packed = Packed(Rule.RANGES, 1, _uint32(starts), _int32(targets), NullKeys(self.null_keys), index, content)
+        object.__setattr__(self, "packed", packed)
+        object.__setattr__(self, "_known", frozenset(self.keys))
+        object.__setattr__(self, "_starts", starts)
+        object.__setattr__(self, "_targets", targets)
+
+    @property
+    def slots(self) -> int:
+        """Always 1: a record is kept or not."""
+        return 1
+
+    @property
+    def kept(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Starts of ranges, the first at 0, and for each whether it is kept: slot 0, or NOWHERE."""
+        return self._starts, self._targets
+
+    def slot_of(self, key: bytes | None, offset: int) -> int:
+        """Return 0 if the record is kept, otherwise NOWHERE."""
+        if key is None and self.null_keys != NullKeys.BY_OFFSET:
+            return 0 if self.null_keys == NullKeys.KEEP else NOWHERE
+        if key is not None and key in self._known:
+            return 0
+        return self._targets[bisect_right(self._starts, hash_of_record(key, offset)) - 1]
+
+
+def _check_slots(slots: int) -> None:
+    if not 1 <= slots <= SLOTS_MAX:
+        raise ValueError(f"{slots} slots: 1 to {SLOTS_MAX} are possible")
+
+
+def _check_starts(starts: Sequence[int]) -> None:
+    if not starts or starts[0] != 0 or len(starts) > RANGES_MAX:
+        raise ValueError(f"1 to {RANGES_MAX} ranges, the first from 0 on, are possible")
+    if starts[-1] >= SPACE or any(one >= other for one, other in pairwise(starts)):
+        raise ValueError("the starts of ranges ascend and lie below 2^32")
+
+
+def _disjoint(ranges: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return ranges that cover the hash space once, kept or not."""
+    merged: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if not 0 <= first <= last < SPACE:
+            raise ValueError(f"{first} to {last} is no range of the hash space")
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
+        else:
+            merged.append((first, last))
+    parts, end = [], 0
+    for first, last in merged:
+        parts += [(end, NOWHERE), (first, 0)] if first > end else [(first, 0)]
+        end = last + 1
+    parts += [(end, NOWHERE)] if end < SPACE else []
+    return tuple(start for start, _ in parts), tuple(target for _, target in parts)
+
+
+def _packed_keys(keys: Sequence[bytes]) -> tuple[bytes, bytes]:
+    ordered = sorted(set(keys))
+    sizes = list(map(len, ordered))
+    places = accumulate(sizes, initial=0)
+    entries = sorted(zip(hashes(ordered), places, sizes, strict=False))
+    return _uint32(list(chain.from_iterable(entries))), b"".join(ordered)
+
+
+def _twin_hashes(keys: list[bytes]) -> bytes:
+    return _uint32(list(map(murmur2, keys)))
+
+
+_hashes = _slicing.hashes if _slicing is not None and _slicing.VERSION == KERNEL_VERSION else _twin_hashes
+
+
+def hashes(keys: list[bytes]) -> array[int]:
+    """Return the Murmur2 hash of each key."""
+    return array("I", _hashes(keys))
+
+
+def _uint32(numbers: Sequence[int]) -> bytes:
+    return array("I", numbers).tobytes()
+
+
+def _int32(numbers: Sequence[int]) -> bytes:
+    return array("i", numbers).tobytes()

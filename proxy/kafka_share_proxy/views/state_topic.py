@@ -1,0 +1,183 @@
+"""Access to the topic `__proxy_views`: created with the first record, read from its start, appended to.
+
+It has one partition, is compacted, and is replicated as `__consumer_offsets` is (views/README.md rule 18). All access
+uses the proxy's own identity, one task at a time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import TypeVar
+
+from kafka_share_proxy.brokers import own_log
+from kafka_share_proxy.brokers.internal_topics import InternalTopic, TopicUnsafe
+from kafka_share_proxy.brokers.own_client import OwnClient
+from kafka_share_proxy.brokers.own_connection import OwnConnection, connection
+from kafka_share_proxy.brokers.own_log import EARLIEST, LATEST
+from kafka_share_proxy.brokers.replaced import SILENT_S, unless_replaced
+from kafka_share_proxy.durable.topic_guard import TopicGuard
+from kafka_share_proxy.views.state_records import PARTITIONS, TOPIC
+from kafka_share_proxy.wire import messages, records
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode, RemoteProtocolError, UpstreamLost
+from kafka_share_proxy.wire.values import Address
+
+PRODUCE_VERSION = 9
+"""The last version that names topics. Features of later versions are not needed."""
+FETCH_BYTES = 1 << 20
+WRITE_MS = 10_000
+ALL_REPLICAS = -1
+
+T = TypeVar("T")
+Fact = tuple[bytes | None, bytes | None]
+"""Key and value of a record."""
+
+
+class ViewTopic:
+    """The topic, accessed through a separate client."""
+
+    def __init__(self, client: OwnClient) -> None:
+        self._client = client
+        self._topic = InternalTopic(client, TOPIC, PARTITIONS)
+
+    async def leader(self) -> Address | None:
+        """Return the address of the leader. None if the topic does not exist.
+
+        Raises:
+            TopicRefused: the proxy may not see it, or it has another number of partitions.
+            UpstreamLost, AuthenticationFailed: no broker responds, or there is no leader.
+        """
+        found = await self._topic.leaders()
+        if found is None:
+            return None
+        address = found.address_of(0)
+        if address is None:
+            raise UpstreamLost(f"topic {TOPIC} has no leader")
+        return address
+
+    async def require_safe(self, guard: TopicGuard) -> None:
+        """Check the settings of the topic if that is due. Raises TopicUnsafe if brokers delete what is stored.
+
+        Raises also as `leader`.
+        """
+        if guard.is_due:
+            view = await self._topic.leaders()
+            if view is not None:
+                guard.judge(await self._topic.settings(view))
+        if guard.unsafe:
+            raise TopicUnsafe(guard.unsafe)
+
+    async def create(self) -> None:
+        """Create the topic, unless another proxy has just created it. Raises as `leader`."""
+        await self._topic.create()
+
+    async def end(self, leader: Address) -> int:
+        """Return the log end offset. Raises as `leader`."""
+
+        async def ask() -> int:
+            async with connection(leader, self._client.settings) as opened:
+                return await self.offset(opened, LATEST)
+
+        return await self.unless_moved(leader, ask)
+
+    async def append(self, leader: Address, facts: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """Append records with acks=all. Raises as `leader`."""
+        now = time.time_ns() // 1_000_000
+        batch = records.build_batch(0, [records.Record(key, value, timestamp=now) for key, value in facts])
+        message = messages.ProduceRequest
+        data = message.TopicProduceData(
+            name=TOPIC, partition_data=[message.PartitionProduceData(index=0, records=batch)]
+        )
+        request = message(acks=ALL_REPLICAS, timeout_ms=WRITE_MS, topic_data=[data])
+
+        async def ask() -> messages.ProduceResponse:
+            async with connection(leader, self._client.settings) as opened:
+                return await opened.ask(ApiKey.PRODUCE, request, version=PRODUCE_VERSION)
+
+        answer = await self.unless_moved(leader, ask)
+        self._topic.check(answer.responses[0].partition_responses[0].error_code, "WRITE")
+
+    async def all(self) -> list[Fact]:
+        """Return everything that is stored now, nothing if the topic does not exist. Raises as `leader`."""
+        leader = await self.leader()
+        if leader is None:
+            return []
+        found: list[Fact] = []
+        async with self.reading(leader) as reading:
+            end = await self.offset(reading.opened, LATEST)
+            while reading.position < end:
+                found += await reading.next(0)
+        return found
+
+    @asynccontextmanager
+    async def reading(self, leader: Address, position: int | None = None) -> AsyncIterator[Reading]:
+        """Read from a position, or from the start. Raises as `leader`."""
+        async with AsyncExitStack() as stack:
+            dial = partial(stack.enter_async_context, connection(leader, self._client.settings))
+            opened = await self.unless_moved(leader, dial)
+            start = await self.unless_moved(leader, partial(self.offset, opened, EARLIEST))
+            yield Reading(self, opened, leader, start if position is None else max(start, position))
+
+    async def offset(self, opened: OwnConnection, timestamp: int) -> int:
+        """Return the log start offset (EARLIEST) or the log end offset (LATEST). Raises as `leader`."""
+        (entry,) = await own_log.ask_offsets(opened, TOPIC, [0], timestamp)
+        self.check(entry.error_code, "DESCRIBE")
+        if entry.offset < 0:
+            raise RemoteProtocolError(f"{TOPIC}: ListOffsets answered with offset {entry.offset}")
+        return int(entry.offset)
+
+    def check(self, code: int, right: str) -> None:
+        """See InternalTopic."""
+        self._topic.check(code, right)
+
+    async def unless_moved(self, leader: Address, wait: Callable[[], Awaitable[T]], silent_s: float = SILENT_S) -> T:
+        """Return the result of `wait` unless the leader changes meanwhile. Raises Replaced, an UpstreamLost."""
+
+        async def has_moved() -> bool:
+            return await self.leader() not in (leader, None)
+
+        return await unless_replaced(wait, has_moved, silent_s=silent_s, look_s=SILENT_S)
+
+    async def aclose(self) -> None:
+        """Close open connections."""
+        await self._client.aclose()
+
+
+class Reading:
+    """A sequential read of the topic."""
+
+    def __init__(self, topic: ViewTopic, opened: OwnConnection, leader: Address, position: int) -> None:
+        self._topic = topic
+        self._leader = leader
+        self.opened = opened
+        self.position = position
+        """The next offset to read."""
+
+    async def next(self, wait_ms: int) -> list[Fact]:
+        """Return the next records, or nothing if none arrived in time. Raises as `leader`, RemoteProtocolError for bad
+        bytes."""
+        fetch = partial(
+            own_log.fetch,
+            self.opened,
+            TOPIC,
+            {0: self.position},
+            wait_ms=wait_ms,
+            max_bytes=FETCH_BYTES,
+            partition_bytes=FETCH_BYTES,
+        )
+        (entry,) = await self._topic.unless_moved(self._leader, fetch, wait_ms / 1000 + SILENT_S)
+        if entry.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self.position = await self._topic.offset(self.opened, EARLIEST)
+            return []
+        self._topic.check(entry.error_code, "READ")
+        data = memoryview(entry.records or b"")
+        found: list[Fact] = []
+        for batch in records.iter_batches(data):
+            if batch.last_offset >= self.position and not batch.is_control:
+                decoded = records.decode_records(data[batch.position : batch.end])
+                found += [(each.key, each.value) for each in decoded if each.offset >= self.position]
+            self.position = max(self.position, batch.last_offset + 1)
+        return found

@@ -1,0 +1,252 @@
+"""Bindings of views to bases, and plans, as stored in `__proxy_views` and followed by every proxy.
+
+Theory of operation. One task reads the topic from its start and puts the records into the catalog. Another task serves
+the handlers: it appends records, and reports when everything stored so far has been read (another proxy may know a view
+that is new here). The topic is created with the first record. If the proxy's own identity lacks rights, the store is
+off: views are served, nothing outlives this process, and plans are unknown. It is tried again periodically.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+
+from kafka_share_proxy.brokers.internal_topics import TopicRefused
+from kafka_share_proxy.brokers.own_client import AuthenticationNeeded, OwnClient
+from kafka_share_proxy.brokers.own_connection import AuthenticationFailed
+from kafka_share_proxy.durable.topic_guard import LOOK_S, TopicGuard
+from kafka_share_proxy.loop.interfaces import Notes
+from kafka_share_proxy.loop.lasting_trouble import LastingTrouble
+from kafka_share_proxy.loop.promise import Promise, settled
+from kafka_share_proxy.views import state_records
+from kafka_share_proxy.views.model.catalog import ViewCatalog
+from kafka_share_proxy.views.state_topic import Fact, ViewTopic
+from kafka_share_proxy.wire.errors import ProxyError, RemoteProtocolError, UpstreamLost
+
+FOLLOW_MS = 5_000
+"""Longest wait of a read for new records in milliseconds."""
+PAUSE_MIN_S, PAUSE_S = 0.05, 0.5
+"""Seconds of pause after a failure. An append starts with the shorter one, because its topic may just have been
+created."""
+TRIES = 20
+"""Number of attempts to append a record."""
+FACTS_MAX = 10_000
+"""Maximum number of records that wait to be appended. Further ones are refused."""
+
+_OFF = (AuthenticationNeeded, AuthenticationFailed, TopicRefused)
+
+
+class ViewState:
+    """The store in the topic `__proxy_views`; see store.ViewStore."""
+
+    def __init__(self, catalog: ViewCatalog, client: Callable[[], OwnClient], look_s: float, notes: Notes) -> None:
+        """`look_s`: seconds between two checks of a topic that is missing or may not be read."""
+        self.off = ""
+        """See ViewStore."""
+        self.guard = TopicGuard(state_records.TOPIC, notes)
+        """Checks whether the settings of the topic keep what is stored."""
+        self._catalog = catalog
+        self._client = client
+        self._look_s = look_s
+        self._notes = notes
+        self._off_since = -look_s
+        self._unread = LastingTrouble(notes, "view-state-not-read", "view-state-read")
+        self._failing: set[str] = set()
+        """Tasks whose last attempt failed."""
+        self._syncs: list[Promise[None]] = []
+        self._facts: list[tuple[bytes, bytes | None, Promise[None]]] = []
+        self._wanted = trio.Event()
+        self._there = trio.Event()
+        """Event that is set while the topic exists, as far as is known."""
+        self._position = 0
+        self._moved = trio.Event()
+
+    # The port
+
+    def synced(self) -> Promise[None]:
+        """See ViewStore."""
+        if self.off and trio.current_time() - self._off_since < self._look_s:
+            return settled(None)
+        promise: Promise[None] = Promise()
+        self._syncs.append(promise)
+        self._wanted.set()
+        return promise
+
+    def store(self, key: bytes, value: bytes | None) -> Promise[None]:
+        """See ViewStore."""
+        state_records.take_in(self._catalog, key, value)
+        promise: Promise[None] = Promise()
+        if len(self._facts) >= FACTS_MAX:
+            promise.fail(UpstreamLost(f"{FACTS_MAX} facts about views wait to be written"))
+            return promise
+        self._facts.append((key, value, promise))
+        self._wanted.set()
+        return promise
+
+    # The tasks
+
+    async def run(self) -> None:
+        """Read and append until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._follow)
+            nursery.start_soon(self._serve)
+            nursery.start_soon(self._watch_settings)
+
+    async def _follow(self) -> None:
+        topic = ViewTopic(self._client())
+        try:
+            while True:
+                try:
+                    leader = await topic.leader()
+                    if leader is not None:
+                        self._there.set()
+                        async with topic.reading(leader, self._position or None) as reading:
+                            while True:
+                                self._take_in(await reading.next(FOLLOW_MS), reading.position)
+                                self._worked("follow")
+                    self._worked("follow")  # the topic is known not to exist
+                except _OFF as error:
+                    self._turn_off(error)
+                except ProxyError as error:
+                    self._failed("follow", error)
+                    await trio.sleep(PAUSE_S)
+                    continue
+                if self._there.is_set():  # otherwise _watch_settings may wait for it
+                    self._there = trio.Event()
+                with trio.move_on_after(self._look_s):
+                    await self._there.wait()
+                await trio.sleep(PAUSE_MIN_S)
+        finally:
+            with trio.CancelScope(shield=True):
+                await topic.aclose()
+
+    async def _watch_settings(self) -> None:
+        """Stop storing while brokers delete what is stored (durable/README.md rule 36)."""
+        topic = ViewTopic(self._client())
+        try:
+            while True:
+                try:
+                    await self._there.wait()
+                    was_unsafe = bool(self.guard.unsafe)
+                    await topic.require_safe(self.guard)
+                    if was_unsafe:
+                        self._turn_on()
+                except _OFF as error:
+                    self._turn_off(error)
+                except ProxyError as error:
+                    self._failed("settings", error)
+                else:
+                    self._worked("settings")
+                await trio.sleep(LOOK_S)
+        finally:
+            with trio.CancelScope(shield=True):
+                await topic.aclose()
+
+    def _take_in(self, facts: list[Fact], position: int) -> None:
+        for key, value in facts:
+            try:
+                state_records.take_in(self._catalog, key, value)
+            except RemoteProtocolError as error:
+                self._notes("view-state-ignored", reason=str(error))
+        self._position = position
+        self._moved.set()
+        self._moved = trio.Event()
+
+    async def _serve(self) -> None:
+        topic = ViewTopic(self._client())
+        try:
+            while True:
+                await self._wanted.wait()
+                self._wanted = trio.Event()
+                await self._write(topic)
+                await self._sync(topic)
+        finally:
+            with trio.CancelScope(shield=True):
+                await topic.aclose()
+
+    async def _sync(self, topic: ViewTopic) -> None:
+        """Settle the waiting promises, or try again if no broker responds. The handlers wait for a bounded time."""
+        waiting, self._syncs = self._syncs, []
+        if not waiting:
+            return
+        try:
+            leader = await topic.leader()
+            if leader is not None:
+                self._there.set()
+                end = await topic.end(leader)
+                with trio.move_on_after(FOLLOW_MS / 1000) as scope:
+                    while self._position < end and not self.off:
+                        await self._moved.wait()
+                if scope.cancelled_caught:
+                    raise UpstreamLost(f"{state_records.TOPIC} is not read as fast as it should be")
+                if self._position >= end:
+                    await topic.require_safe(self.guard)
+                    self._turn_on()
+        except _OFF as error:
+            self._turn_off(error)
+        except ProxyError as error:
+            self._failed("sync", error)
+            self._syncs = waiting + self._syncs
+            await trio.sleep(PAUSE_S)
+            self._wanted.set()
+            return
+        self._worked("sync")
+        for promise in waiting:
+            promise.set(None)
+
+    async def _write(self, topic: ViewTopic) -> None:
+        facts, self._facts = self._facts, []
+        if not facts:
+            return
+        error: ProxyError = UpstreamLost("nothing was tried")
+        for tried in range(TRIES):
+            try:
+                await self._append(topic, [(key, value) for key, value, _ in facts])
+            except _OFF as refusal:
+                self._turn_off(refusal)
+                error = refusal
+                break
+            except ProxyError as trouble:
+                error = trouble
+                await trio.sleep(min(PAUSE_MIN_S * 2**tried, PAUSE_S))
+            else:
+                self._turn_on()
+                for _, _, promise in facts:
+                    promise.set(None)
+                return
+        for _, _, promise in facts:
+            promise.fail(error)
+
+    async def _append(self, topic: ViewTopic, facts: list[tuple[bytes, bytes | None]]) -> None:
+        leader = await topic.leader()
+        if leader is None:
+            await topic.create()
+            self._notes("view-topic-created", topic=state_records.TOPIC)
+            raise UpstreamLost(f"{state_records.TOPIC} was just made")
+        self._there.set()
+        await topic.require_safe(self.guard)
+        await topic.append(leader, facts)
+
+    def _failed(self, task: str, error: ProxyError) -> None:
+        self._failing.add(task)
+        self._unread.happened(str(error))
+
+    def _worked(self, task: str) -> None:
+        """End the trouble that the tasks report in common, once none of them has any."""
+        self._failing.discard(task)
+        if not self._failing:
+            self._unread.ended()
+
+    def _turn_off(self, error: ProxyError) -> None:
+        text = f"what views belong to is not stored, and there are no plans: {error}"
+        if text != self.off:
+            self._notes("view-state-off", reason=text)
+        self.off, self._off_since = text, trio.current_time()
+        self._moved.set()
+        self._moved = trio.Event()
+
+    def _turn_on(self) -> None:
+        if self.off:
+            self._notes("view-state-on", topic=state_records.TOPIC)
+        self.off = ""

@@ -1,0 +1,34 @@
+from array import array
+from typing import Any, TypeVar
+
+Built = TypeVar("Built", bound=tuple[Any, ...])
+Bytes = bytes | bytearray | memoryview
+
+VERSION: int
+
+def find(
+    area: Bytes,
+    count: int,
+    base_offset: int,
+    last_offset: int,
+    base_timestamp: int,
+    append_time: int | None,
+    /,
+) -> bytes: ...
+def find_run(data: Bytes, start: int, end: int, is_checked: bool, /) -> tuple[bytes, int, str | None]: ...
+def build(
+    area: Bytes,
+    columns: bytes,
+    first: int,
+    last: int,
+    record_type: type[Built],
+    timestamp_type: int,
+    headers_type: Any,
+    origin: tuple[Any, ...],
+    /,
+) -> list[Built]: ...
+def hashes(area: Bytes, columns: bytes, first: int, last: int, /) -> bytes: ...
+def sample(
+    area: Bytes, count: int, base_offset: int, first: int, every: int, /
+) -> tuple[bytes, bytes, bytes | None]: ...
+def tally(samples: bytes, records: array[int], sizes: array[int], weight: int, /) -> int: ...

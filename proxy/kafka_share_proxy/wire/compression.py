@@ -1,0 +1,236 @@
+"""Compression codecs of records, by codec id. Decompression never uses more memory than allowed.
+
+gzip is in the standard library. The others need `cramjam` (snappy), `lz4` and `zstandard`, which are imported at first
+use; `serve` loads them at startup.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+import zlib
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from kafka_share_proxy.wire.errors import ProxyError, RemoteProtocolError
+
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
+
+_GZIP_WINDOW = 31
+"""zlib parameter: a window of 15 bits, with a gzip header."""
+_XERIAL = b"\x82SNAPPY\x00"
+"""Header of the snappy-java framing, which Kafka's clients write: 16 bytes, followed by blocks with their size."""
+_XERIAL_HEADER = _XERIAL + struct.pack(">ii", 1, 1)
+_SNAPPY_BLOCK = 32 << 10
+_ZSTD_LEVEL = 1
+"""Level 3 costs a third more time for one percent fewer bytes."""
+
+
+PIECE_BYTES = 256 << 10
+"""Bytes decompressed in one step."""
+
+
+class OpenedTooLarge(RemoteProtocolError):
+    """The data decompresses to more than the limit. No more than the limit was decompressed."""
+
+
+class CodecMissing(ProxyError):
+    """A batch is compressed by a codec whose library is not installed."""
+
+
+def decompress(codec: int, data: bytes, limit: int) -> bytes:
+    """Decompress records.
+
+    Raises:
+        RemoteProtocolError: unknown codec, or broken data. OpenedTooLarge: more than `limit` bytes. CodecMissing.
+    """
+    return bytes(opened(codec, data, limit))
+
+
+def opened(codec: int, data: bytes, limit: int) -> bytes | memoryview:
+    """Decompress as `decompress` does, in pieces, between which a thread releases the interpreter lock.
+
+    Memory is allocated as it is filled, and never for more than one piece above `limit`.
+    """
+    if codec == NONE:
+        return data
+    opener = _OPENERS.get(codec)
+    if opener is None:
+        raise RemoteProtocolError(f"unknown compression {codec}")
+    whole = _Opened(limit)
+    opener(data, whole)
+    return whole.content()
+
+
+class _Opened:
+    """Buffer for decompressed bytes. They are written to one mmap, because joining many pieces would hold the
+    interpreter lock for long.
+    """
+
+    __slots__ = ("_limit", "_parts", "_room", "size")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._parts: list[bytes] = []
+        self._room: mmap.mmap | None = None
+        self.size = 0
+
+    @property
+    def left(self) -> int:
+        """Number of bytes that may still be added."""
+        return self._limit - self.size
+
+    def add(self, part: bytes | memoryview) -> None:
+        """Append decompressed bytes. Raises OpenedTooLarge."""
+        if len(part) > self.left:
+            raise OpenedTooLarge(f"a record batch of more than {self._limit} bytes when decompressed")
+        if self._room is None and self.size + len(part) <= PIECE_BYTES:
+            self._parts.append(bytes(part))
+        else:
+            self._to_room()[self.size : self.size + len(part)] = part
+        self.size += len(part)
+
+    def fill(self, size: int, write: Callable[[memoryview], int]) -> None:
+        """Let `write` fill the next `size` bytes of the buffer. Raises ValueError if it writes fewer."""
+        with memoryview(self._to_room()) as room, room[self.size : self.size + size] as mine:
+            if write(mine) != size:
+                raise ValueError("less than was announced")
+        self.size += size
+
+    def _to_room(self) -> mmap.mmap:
+        if self._room is None:
+            self._room = mmap.mmap(-1, self._limit)  # pages that are not written use no memory
+            self._room[: self.size] = b"".join(self._parts)
+            self._parts.clear()
+        return self._room
+
+    def content(self) -> bytes | memoryview:
+        return b"".join(self._parts) if self._room is None else memoryview(self._room)[: self.size]
+
+
+def compress(codec: int, data: bytes) -> bytes:
+    """Compress records. Raises CodecMissing; KeyError for a codec that does not exist."""
+    return _CLOSERS[codec](data)
+
+
+def _library(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise CodecMissing(f"records are compressed by a codec that needs the package {name.split('.')[0]}") from error
+
+
+def _broken(codec: int, error: Exception) -> RemoteProtocolError:
+    return RemoteProtocolError(f"broken {NAMES[codec]} data in a record batch: {error}")
+
+
+def _open_gzip(data: bytes, whole: _Opened) -> None:
+    opener = zlib.decompressobj(_GZIP_WINDOW)
+    try:
+        for start in range(0, len(data), PIECE_BYTES):
+            part = data[start : start + PIECE_BYTES]
+            while part and not opener.eof:
+                whole.add(opener.decompress(part, PIECE_BYTES))
+                part = opener.unconsumed_tail
+        while not opener.eof and (part := opener.decompress(b"", PIECE_BYTES)):
+            whole.add(part)  # the data that the library still holds
+    except zlib.error as error:
+        raise _broken(GZIP, error) from error
+    if not opener.eof:
+        raise RemoteProtocolError("broken gzip data in a record batch: it ends too early")
+
+
+def _close_gzip(data: bytes) -> bytes:
+    closer = zlib.compressobj(wbits=_GZIP_WINDOW)
+    return closer.compress(data) + closer.flush()
+
+
+def _open_snappy(data: bytes, whole: _Opened) -> None:
+    if not data.startswith(_XERIAL):
+        _open_snappy_block(data, whole)
+        return
+    position = len(_XERIAL_HEADER)
+    while position < len(data):
+        if position + 4 > len(data):
+            raise RemoteProtocolError("broken snappy data in a record batch: half a block size")
+        size = struct.unpack_from(">i", data, position)[0]
+        position += 4
+        if not 0 < size <= len(data) - position:
+            raise RemoteProtocolError(f"broken snappy data in a record batch: a block of {size} bytes")
+        _open_snappy_block(data[position : position + size], whole)
+        position += size
+
+
+def _open_snappy_block(data: bytes, whole: _Opened) -> None:
+    snappy = _library("cramjam").snappy
+    try:
+        announced = snappy.decompress_raw_len(data)
+        if announced > whole.left:
+            raise OpenedTooLarge(f"a snappy block announces {announced} bytes")
+        if announced <= PIECE_BYTES:
+            whole.add(memoryview(snappy.decompress_raw(data)))
+        else:
+            whole.fill(announced, lambda room: snappy.decompress_raw_into(data, room))
+    except (ValueError, RuntimeError, _library("cramjam").DecompressionError) as error:
+        raise _broken(SNAPPY, error) from error
+
+
+def _close_snappy(data: bytes) -> bytes:
+    snappy = _library("cramjam").snappy
+    parts = [_XERIAL_HEADER]
+    for start in range(0, len(data), _SNAPPY_BLOCK):
+        block = bytes(snappy.compress_raw(data[start : start + _SNAPPY_BLOCK]))
+        parts += (struct.pack(">i", len(block)), block)
+    return b"".join(parts)
+
+
+def _open_lz4(data: bytes, whole: _Opened) -> None:
+    opener = _library("lz4.frame").LZ4FrameDecompressor()
+    part = data
+    try:
+        while not opener.eof:
+            opened: bytes = opener.decompress(part, PIECE_BYTES)
+            if not opened and opener.needs_input:
+                break
+            whole.add(opened)
+            part = b""
+    except (RuntimeError, ValueError, EOFError) as error:
+        raise _broken(LZ4, error) from error
+    if not opener.eof:
+        raise RemoteProtocolError("broken lz4 data in a record batch: it ends too early")
+
+
+def _close_lz4(data: bytes) -> bytes:
+    # Kafka's Java clients refuse frames whose blocks depend on each other.
+    return bytes(_library("lz4.frame").compress(data, store_size=False, block_linked=False))
+
+
+def _open_zstd(data: bytes, whole: _Opened) -> None:
+    zstandard = _library("zstandard")
+    try:
+        with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
+            while part := reader.read(PIECE_BYTES):
+                whole.add(part)
+    except zstandard.ZstdError as error:
+        raise _broken(ZSTD, error) from error
+
+
+def _close_zstd(data: bytes) -> bytes:
+    return bytes(_library("zstandard").ZstdCompressor(level=_ZSTD_LEVEL).compress(data))
+
+
+_OPENERS: dict[int, Callable[[bytes, _Opened], None]] = {
+    GZIP: _open_gzip,
+    SNAPPY: _open_snappy,
+    LZ4: _open_lz4,
+    ZSTD: _open_zstd,
+}
+_CLOSERS: dict[int, Callable[[bytes], bytes]] = {
+    NONE: bytes,
+    GZIP: _close_gzip,
+    SNAPPY: _close_snappy,
+    LZ4: _close_lz4,
+    ZSTD: _close_zstd,
+}

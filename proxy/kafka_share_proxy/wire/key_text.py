@@ -1,0 +1,27 @@
+"""Keys of records, and other text from outside, in a printable form."""
+
+from __future__ import annotations
+
+SHOWN_BYTES = 64
+"""Number of bytes of a key that are shown."""
+
+
+def key_text(key: bytes, most: int = SHOWN_BYTES) -> str:
+    """Return a key as text: printable UTF-8 unchanged, anything else as 0x and hexadecimal digits.
+
+    Args:
+        key: its bytes.
+        most: maximum number of bytes shown; a longer key ends in "...".
+    """
+    shown, rest = key[:most], "..." if len(key) > most else ""
+    try:
+        text = shown.decode()
+    except UnicodeDecodeError as error:
+        is_cut = rest and error.reason == "unexpected end of data"
+        text = shown[: error.start].decode() if is_cut else ""
+    return f"{text if text and text.isprintable() else '0x' + shown.hex()}{rest}"
+
+
+def printable(text: str) -> str:
+    """Replace control characters, line ends, and characters that reorder text by "?"."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)

@@ -1,0 +1,173 @@
+"""Helpers that generated code calls: unsigned varints, tag sections, integer arrays, and errors.
+
+Every length is checked against the remaining bytes before anything is allocated for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Any
+
+from kafka_share_proxy.wire.errors import LocalProtocolError, RemoteProtocolError, TooManyElements
+
+ELEMENTS_MAX = 1_000_000
+"""Maximum number of elements in one array. A larger cluster does not return all its partitions in one response either.
+"""
+TAGS_MAX = 1_000
+"""Maximum number of tagged fields in one structure. Kafka defines fewer than ten."""
+STRING_MAX = 0x7FFF
+"""Maximum bytes of one string. Flexible versions have the same limit as an int16 length."""
+
+_CACHED_STRUCTS = 256
+"""Maximum length of integer arrays whose Struct is cached (replica lists, partition lists)."""
+
+Buffer = bytes | bytearray | memoryview
+"""Bytes in memory."""
+
+Tags = tuple[tuple[int, bytes], ...]
+"""Unknown tagged fields of one structure: (tag, bytes), unchanged."""
+
+
+def read_uvarint(buffer: Any, position: int) -> tuple[int, int]:
+    """Read an unsigned varint of at most 32 bits. Return (value, position after it).
+
+    Raises:
+        RemoteProtocolError: longer than five bytes or larger than 32 bits. IndexError: the buffer ends within.
+    """
+    value = 0
+    for shift in (0, 7, 14, 21, 28):
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value > 0xFFFFFFFF:
+                break
+            return value, position
+    raise RemoteProtocolError("a varint has more than 32 bits")
+
+
+def uvarint(value: int) -> bytes:
+    """Write an unsigned varint."""
+    if value < 0x80:
+        return bytes((value,))
+    parts = bytearray()
+    while value >= 0x80:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    parts.append(value)
+    return bytes(parts)
+
+
+def string_uvarint(length_plus_one: int) -> bytes:
+    """Encode the length of a compact string; the slow path of the encoder.
+
+    Raises:
+        LocalProtocolError: longer than a Kafka string may be.
+    """
+    if length_plus_one > STRING_MAX + 1:
+        raise too_long(length_plus_one - 1)
+    return uvarint(length_plus_one)
+
+
+def read_tags(buffer: Any, position: int, end: int) -> tuple[Tags, int]:
+    """Read a tag section without known tags. Return (tags, position after it)."""
+    count, position = read_uvarint(buffer, position)
+    check_tags(count, end - position)
+    tags = []
+    for _ in range(count):
+        tag, position = read_uvarint(buffer, position)
+        size, position = read_uvarint(buffer, position)
+        stop = position + size
+        if stop > end:
+            raise refusal("tagged field", size, end - position)
+        tags.append((tag, bytes(buffer[position:stop])))
+        position = stop
+    return tuple(tags), position
+
+
+def skip_tags(buffer: Any, position: int, end: int) -> int:
+    """Skip a tag section. Return the position after it."""
+    count, position = read_uvarint(buffer, position)
+    check_tags(count, end - position)
+    for _ in range(count):
+        _, position = read_uvarint(buffer, position)
+        size, position = read_uvarint(buffer, position)
+        position += size
+    if position > end:
+        raise RemoteProtocolError("a tagged field is longer than the message")
+    return position
+
+
+def check_count(what: str, count: int, most: int, size: int, left: int) -> None:
+    """Raise if a length or count exceeds `most`, or does not fit in the remaining bytes at `size` bytes each.
+
+    Raises:
+        RemoteProtocolError: the count is not possible.
+    """
+    if count > most or count * size > left:
+        raise refusal(what, count, left)
+
+
+def check_tags(count: int, left: int) -> None:
+    """Raise RemoteProtocolError if the remaining bytes cannot hold this many tags (at least two bytes each)."""
+    if count > TAGS_MAX or 2 * count > left:
+        raise refusal("number of tagged fields", count, left)
+
+
+def write_tags(append: Callable[[bytes], object], known: list[tuple[int, bytes]], unknown: Tags) -> None:
+    """Write a tag section in the order of the tags, with known and unknown tags merged."""
+    tags = sorted((*known, *unknown), key=_tag_of)
+    append(uvarint(len(tags)))
+    for tag, data in tags:
+        append(uvarint(tag) + uvarint(len(data)))
+        append(data)
+
+
+def _tag_of(tagged: tuple[int, bytes]) -> int:
+    return tagged[0]
+
+
+def refusal(what: str, length: int, left: int) -> RemoteProtocolError:
+    """Return the error for an impossible length or count."""
+    return RemoteProtocolError(f"{what}: length {length} cannot be, {left} bytes are left")
+
+
+def too_many() -> TooManyElements:
+    """Return the error for a message with more elements than its reader accepts."""
+    return TooManyElements("more elements than are taken")
+
+
+def too_long(length: int) -> LocalProtocolError:
+    """Return the error for a string that is too long for every version."""
+    return LocalProtocolError(f"a string of {length} bytes is longer than {STRING_MAX}")
+
+
+def mismatch(what: str) -> RemoteProtocolError:
+    """Return the error for a tagged field whose content does not fill its size."""
+    return RemoteProtocolError(f"{what}: the tagged field does not end where its size says")
+
+
+def lacking(what: str) -> LocalProtocolError:
+    """Return the error for a value that this version cannot encode and that must not be dropped."""
+    return LocalProtocolError(f"{what} is set, but this version has no such field")
+
+
+def bad_uuid(value: object) -> LocalProtocolError:
+    """Return the error for an id that is not 16 bytes, which struct would silently pad or truncate."""
+    return LocalProtocolError(f"not a uuid of 16 bytes: {value!r}")
+
+
+class ArrayStructs(dict[int, Struct]):
+    """Cache of the Struct for n numbers of one type after some fixed values. Only small ones are kept."""
+
+    def __init__(self, code: str, front: str = "") -> None:
+        super().__init__()
+        self._code = code
+        self._front = front
+
+    def __missing__(self, count: int) -> Struct:
+        made = Struct(f">{self._front}{count}{self._code}")
+        if count <= _CACHED_STRUCTS:
+            self[count] = made
+        return made

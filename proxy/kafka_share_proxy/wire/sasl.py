@@ -1,0 +1,121 @@
+"""Client side of SASL authentication, without I/O.
+
+PLAIN (RFC 4616), SCRAM (RFC 5802, by the scramp library) and OAUTHBEARER (RFC 7628, KIP-255).
+
+Sources: KIP-43 and KIP-152 (SaslHandshake, SaslAuthenticate), KIP-368 (session lifetime).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, error_name
+from kafka_share_proxy.wire.messages import RequestMessage
+
+HANDSHAKE_VERSION = 1
+"""Version 1: tokens are sent in SaslAuthenticate. In version 0 they were sent as raw bytes (KIP-152)."""
+
+Question = tuple[ApiKey, RequestMessage[Any]]
+"""The next request to send. SaslHandshake has `HANDSHAKE_VERSION`."""
+
+SEPARATOR = "\x01"
+"""Terminator of a pair in OAUTHBEARER messages."""
+NO_SASL_ADVICE = "use the port of its SASL listener, or leave the credentials out"
+
+
+class LoginFailed(ProxyError):
+    """The broker refuses the login, or its own tokens are invalid. The caller prefixes the text with the broker's
+    name.
+    """
+
+
+def authentication(
+    mechanism: str, username: str, password: Callable[[], str], *, is_required: bool = False
+) -> Generator[Question, Any, int]:
+    """Yield the requests of a login or re-authentication (KIP-368). The caller sends each response into the
+    generator.
+
+    Args:
+        mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.
+        username: of the principal; brokers refuse another one on an authenticated connection. With OAUTHBEARER:
+            extensions (see oauth_token).
+        password: reads it, once, when it is needed. With OAUTHBEARER: the token.
+        is_required: raise on a listener without SASL, where the credentials would not be used.
+
+    Returns: lifetime of the session in milliseconds; 0 if unlimited or if the broker requires no login.
+
+    Raises LoginFailed, and any exception of `password`.
+    """
+    handshake = yield ApiKey.SASL_HANDSHAKE, messages.SaslHandshakeRequest(mechanism=mechanism)
+    if (refusal := handshake_refusal(handshake, mechanism)) is not None:
+        raise LoginFailed(refusal)
+    if not wants_login(handshake):
+        if is_required:
+            raise LoginFailed("has no SASL at this port, and the credentials would not be used: " + NO_SASL_ADVICE)
+        return 0
+    tokens = login(mechanism, username, password())
+    lifetime_ms, received = 0, None
+    while True:
+        try:
+            token = next(tokens) if received is None else tokens.send(received)
+        except StopIteration:
+            return lifetime_ms
+        answer = yield ApiKey.SASL_AUTHENTICATE, messages.SaslAuthenticateRequest(auth_bytes=token)
+        if answer.error_code != ErrorCode.NONE:
+            who = "the token" if mechanism == "OAUTHBEARER" else repr(username)
+            raise LoginFailed(f"refuses {who}: {answer.error_message or error_name(answer.error_code)}")
+        received, lifetime_ms = bytes(answer.auth_bytes or b""), answer.session_lifetime_ms
+
+
+def handshake_refusal(answer: messages.SaslHandshakeResponse, mechanism: str) -> str | None:
+    """Return the broker's reason for refusing a mechanism, or None if it accepts it or requires no login."""
+    if answer.error_code in (ErrorCode.NONE, ErrorCode.ILLEGAL_SASL_STATE):
+        return None
+    if answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+        return f"does not take {mechanism}; it offers {', '.join(answer.mechanisms or ()) or 'none'}"
+    return f"answered {error_name(answer.error_code)}"
+
+
+def wants_login(answer: messages.SaslHandshakeResponse) -> bool:
+    """Return True if SaslAuthenticate must follow. On a listener without SASL every client is ANONYMOUS."""
+    return answer.error_code != ErrorCode.ILLEGAL_SASL_STATE
+
+
+def oauth_token(token: str, extensions: str = "") -> bytes:
+    """Return the first message of OAUTHBEARER (RFC 7628, KIP-255, KIP-342).
+
+    Args:
+        token: a bearer token.
+        extensions: `key=value` pairs with SEPARATOR between them.
+    """
+    pairs = f"{SEPARATOR}{extensions}" if extensions else ""
+    return f"n,,{SEPARATOR}auth=Bearer {token}{pairs}{SEPARATOR}{SEPARATOR}".encode()
+
+
+def login(mechanism: str, username: str, password: str) -> Generator[bytes, bytes, None]:
+    """Yield the client's tokens, each for one SaslAuthenticate. The caller sends the server's tokens into the
+    generator.
+
+    Raises:
+        LoginFailed: the server does not know the password, or its messages are invalid.
+    """
+    if mechanism == "OAUTHBEARER":
+        refusal = yield oauth_token(password, username)
+        if refusal:
+            yield SEPARATOR.encode()  # the broker refuses the token in its response to this
+            raise LoginFailed(f"refuses the token: {refusal.decode(errors='replace')}")
+        return
+    if mechanism == "PLAIN":  # authorization id (empty), authentication id, password
+        yield "\0".join(("", username, password)).encode()
+        return
+    from scramp import ScramClient, ScramException
+
+    client = ScramClient([mechanism], username, password)
+    try:
+        client.set_server_first((yield client.get_client_first().encode()).decode())
+        client.set_server_final((yield client.get_client_final().encode()).decode())
+    except (ScramException, UnicodeDecodeError) as error:
+        raise LoginFailed(f"answers the login with what is none: {error}") from None

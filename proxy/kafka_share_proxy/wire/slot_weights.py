@@ -1,0 +1,44 @@
+"""Tagged field `SlotWeights` of a topic in a Metadata response, used between clients of the proxy and the proxy.
+
+Layout: schemas/internal/SlotWeights.json; rules: views/README.md 53 and 54.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kafka_share_proxy.wire import messages, registry
+from kafka_share_proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.wire.primitives import Tags
+
+TAG = 27502
+"""Tag in MetadataRequest, with an empty field, and in MetadataResponse.MetadataResponseTopic."""
+
+Tag = tuple[int, bytes]
+REQUESTED: Tag = (TAG, b"")
+"""The field as a request contains it."""
+
+
+def is_requested(unknown_tags: Tags) -> bool:
+    """Return True if a Metadata request has the field."""
+    return any(tag == TAG for tag, _ in unknown_tags)
+
+
+def written(weights: Sequence[float]) -> Tag:
+    """Return the field of a topic in the response."""
+    message = messages.SlotWeights
+    return TAG, registry.codec_of(message, 0).encode(message(weights=list(weights)))
+
+
+def read(unknown_tags: Tags) -> tuple[float, ...]:
+    """Return the weights of the slots of a topic; empty if the response has none, or they cannot be decoded.
+
+    A client then counts partitions, which is worse than weights and better than no assignment.
+    """
+    for tag, content in unknown_tags:
+        if tag == TAG:
+            try:
+                return tuple(registry.codec_of(messages.SlotWeights, 0).decode(content).weights)
+            except RemoteProtocolError:
+                return ()
+    return ()

@@ -1,0 +1,27 @@
+"""The keyword arguments that type checkers see are the fields of the options."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any, get_type_hints
+
+import pytest
+from kafka_share_proxy.consumer.option_types import ConsumerKeywords, ShareConsumerKeywords
+from kafka_share_proxy.consumer.options import ConsumerOptions
+from kafka_share_proxy.consumer.share_options import ShareConsumerOptions
+
+
+@pytest.mark.parametrize(
+    ("keywords", "kind"), [(ConsumerKeywords, ConsumerOptions), (ShareConsumerKeywords, ShareConsumerOptions)]
+)
+def test_keywords_and_fields_have_the_same_names_and_types(keywords: Any, kind: Any) -> None:
+    hints = get_type_hints(kind)
+    wanted = {each.name: hints[each.name] for each in fields(kind) if each.init and each.name != "group_id"}
+    assert get_type_hints(keywords) == wanted
+    assert not keywords.__required_keys__
+
+
+def test_a_list_of_assignors_is_kept_as_a_tuple() -> None:
+    names: Sequence[Any] = ["range"]
+    assert ConsumerOptions(assignors=names).assignors == ("range",)

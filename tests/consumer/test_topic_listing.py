@@ -1,0 +1,91 @@
+"""Listing topics: one Metadata request for each call, repeated after what passes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kafka_share_proxy.consumer.events import BrokerRefused, CallDone, ConsumerError
+from kafka_share_proxy.consumer.topic_listing import PartitionInfo, TopicListing
+from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.errors import ErrorCode
+
+from tests.consumer.managers import BARRED, GONE, NOW, OPTIONS, backoff, nothing, only
+
+
+def response(*topics: tuple[str, int, int]) -> Any:
+    """A Metadata response of topics: name, error code, number of partitions."""
+    made = messages.MetadataResponse
+    return made(
+        topics=[
+            made.MetadataResponseTopic(
+                name=name,
+                error_code=code,
+                partitions=[
+                    made.MetadataResponsePartition(
+                        partition_index=number,
+                        leader_id=1 if number else -1,
+                        replica_nodes=[1, 2],
+                        isr_nodes=[1],
+                        offline_replicas=[2],
+                    )
+                    for number in reversed(range(count))
+                ],
+            )
+            for name, code, count in topics
+        ]
+    )
+
+
+def test_all_topics_are_listed_by_name() -> None:
+    listing = TopicListing(OPTIONS, backoff())
+    nothing(listing)
+    listing.ask(1, None)
+    request = only(listing)
+    assert request.message.topics is None
+    nothing(listing)
+    (done,) = listing.on_response(request, response(("b", 0, 2), ("hidden", 29, 0), ("a", 0, 0)), NOW)
+    assert isinstance(done, CallDone)
+    assert list(done.value) == ["a", "b"]
+    assert done.value["b"] == (
+        PartitionInfo("b", 0, None, (1, 2), (1,), (2,)),
+        PartitionInfo("b", 1, 1, (1, 2), (1,), (2,)),
+    )
+    nothing(listing)
+
+
+def test_a_topic_that_does_not_exist_is_an_error_of_its_call() -> None:
+    listing = TopicListing(OPTIONS, backoff())
+    listing.ask(1, "x")
+    request = only(listing)
+    assert request.message.allow_auto_topic_creation is False
+    (done,) = listing.on_response(request, response(("x", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)), NOW)
+    assert isinstance(done, CallDone)
+    assert isinstance(done.error, BrokerRefused)
+    assert str(done.error) == "Metadata of topic 'x': UNKNOWN_TOPIC_OR_PARTITION"
+
+
+@pytest.mark.parametrize("outcome", [GONE, response(("x", ErrorCode.LEADER_NOT_AVAILABLE, 0))])
+def test_what_passes_is_asked_again_after_a_pause(outcome: Any) -> None:
+    listing = TopicListing(OPTIONS, backoff())
+    listing.ask(1, "x")
+    assert listing.on_response(only(listing), outcome, NOW) == []
+    assert nothing(listing) == pytest.approx(NOW + 0.1)
+    only(listing, NOW + 0.1)
+
+
+def test_a_broker_that_lets_nobody_in_ends_the_call() -> None:
+    listing = TopicListing(OPTIONS, backoff())
+    listing.ask(1, None)
+    (done,) = listing.on_response(only(listing), BARRED, NOW)
+    assert isinstance(done, CallDone)
+    assert isinstance(done.error, ConsumerError)
+
+
+def test_a_call_that_was_given_up_is_forgotten() -> None:
+    listing = TopicListing(OPTIONS, backoff())
+    listing.ask(1, None)
+    request = only(listing)
+    listing.give_up(1)
+    assert listing.on_response(request, response(), NOW) == []
+    nothing(listing)

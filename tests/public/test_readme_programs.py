@@ -1,0 +1,104 @@
+"""The programs of the README: type checkers accept them and report misspellings, and Ctrl-C ends them in one line."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from kafka_share_proxy.localkafka.cluster import Cluster
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+Fresh = Callable[[str], str]
+PLAIN, SHARED = "open_consumer(", "open_share_consumer("
+
+
+def program(call: str) -> str:
+    """The whole program of the README with a call."""
+    blocks = re.findall(r"```python\n(.*?)```", (CHECKOUT / "README.md").read_text(), re.DOTALL)
+    (found,) = [each for each in blocks if f"{call}" in each and "trio.run(main)" in each]
+    return found
+
+
+def mypy(folder: Path, *programs: str) -> str:
+    """Return the output of `mypy --strict` for programs, with the package of this checkout."""
+    (folder / "kafka_share_proxy").symlink_to(CHECKOUT / "proxy" / "kafka_share_proxy")
+    files = []
+    for number, text in enumerate(programs):
+        path = folder / f"program_{number}.py"
+        path.write_text(text)
+        files.append(path.name)
+    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--config-file=", *files]
+    done = subprocess.run(
+        [*command, f"--cache-dir={CHECKOUT / '.mypy_cache' / 'readme'}"],
+        cwd=folder, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    return done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_type_checkers_accept_the_programs_and_report_misspelt_options(tmp_path: Path) -> None:
+    plain, shared = program(PLAIN), program(SHARED)
+    misspelt = plain.replace('auto_offset_reset="earliest"', 'auto_offset_rest="earliest"')
+    wrong_value = plain.replace('auto_offset_reset="earliest"', 'auto_offset_reset="newest"')
+    wrong_type = shared.replace('acknowledgement_mode="explicit"', "max_poll_records=True, fetch_min_bytes=1.5")
+    wrong_call = plain.replace("consumer.commit()", "consumer.comit()")
+    said = mypy(tmp_path, plain, shared, misspelt, wrong_value, wrong_type, wrong_call)
+    by_file = {
+        int(number): line for number, line in re.findall(r"^program_(\d)\.py:\d+: error: (.*)$", said, re.MULTILINE)
+    }
+    assert by_file.keys() == {2, 3, 4, 5}, said
+    assert 'Unexpected keyword argument "auto_offset_rest"' in by_file[2]
+    assert "Literal['earliest', 'latest', 'none']" in by_file[3]
+    assert '"fetch_min_bytes"' in by_file[4]
+    assert '"comit"' in by_file[5]
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Let children receive SIGINT: a shell starts what it runs in the background with the signal ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.broker
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("call", [PLAIN, SHARED])
+def test_ctrl_c_ends_a_program_in_one_line_and_leaves_the_group(
+    kafka_43_quick: Cluster, fresh: Fresh, tmp_path: Path, call: str
+) -> None:
+    topic, group = fresh("orders"), fresh("group")
+    text = program(call).replace("kafka-1:9092", kafka_43_quick.bootstrap).replace('"orders"', f'"{topic}"')
+    text = re.sub(r'group="\w+"', f'group="{group}"', text)
+    path = tmp_path / "program.py"
+    path.write_text(text)
+    lines: list[str] = []
+    producer = Producer({"bootstrap.servers": kafka_43_quick.bootstrap, "log_level": 2})
+    running = subprocess.Popen(
+        [sys.executable, "-u", str(path)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        reader = threading.Thread(target=lambda: lines.extend(running.stdout or ()), daemon=True)
+        reader.start()
+        until = time.monotonic() + 60
+        while not any("b'value'" in each for each in lines) and time.monotonic() < until:
+            producer.produce(topic, b"value")  # a new share group begins at the end
+            producer.flush(10)
+            time.sleep(0.2)
+        running.send_signal(signal.SIGINT)
+        running.wait(timeout=40)
+        reader.join(10)
+    finally:
+        running.kill()
+        running.communicate()
+    assert running.returncode == 0
+    assert any("b'value'" in each for each in lines)
+    assert [each for each in lines if "b'value'" not in each and "does not exist" not in each] == ["stopped\n"]

@@ -1,0 +1,62 @@
+"""`views list` shows the groups on views: which assignor they use, and what it does to the balance."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+from confluent_kafka import Consumer
+from kafka_share_proxy.app import cli
+from kafka_share_proxy.localkafka.cluster import Cluster
+from kafka_share_proxy.localkafka.front import Front
+from typer.testing import CliRunner
+
+from tests.support.raw import Raw
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
+SLOTS, PARTITIONS, MEMBERS = 2, 2, 2
+JOIN_S = 60.0
+
+
+@pytest.fixture
+def raw(views_43: Front) -> Iterator[Raw]:
+    with Raw(views_43.bootstrap) as opened:
+        yield opened
+
+
+def joined(stack: ExitStack, front: Front, group: str, view: str, **settings: str) -> None:
+    """Have two members share all partitions of the view."""
+    options = {"bootstrap.servers": str(front.bootstrap), "group.id": group, **settings}
+    members = []
+    for _ in range(MEMBERS):
+        members.append(Consumer(options))
+        stack.callback(members[-1].close)
+        members[-1].subscribe([view])
+    end = time.monotonic() + JOIN_S
+    while [len(each.assignment()) for each in members] != [SLOTS * PARTITIONS // MEMBERS] * MEMBERS:
+        assert time.monotonic() < end, "the members did not share the view"
+        for each in members:
+            each.poll(0.1)
+
+
+def test_groups_on_views_are_listed_with_assignor_and_balance(
+    views_43: Front, kafka_43: Cluster, raw: Raw, fresh: Callable[[str], str]
+) -> None:
+    topic = raw.create_topic(fresh("base"), PARTITIONS)
+    view = f"__view.r{SLOTS}.{topic.name}"
+    by_range, in_turn, uniform = (fresh(name) for name in ("range", "turn", "uniform"))
+    with ExitStack() as stack:
+        joined(stack, views_43, by_range, view, **{"partition.assignment.strategy": "range"})
+        joined(stack, views_43, in_turn, view, **{"partition.assignment.strategy": "roundrobin"})
+        joined(stack, views_43, uniform, view, **{"group.protocol": "consumer", "group.remote.assignor": "uniform"})
+        told = CliRunner().invoke(cli.app, ["views", "list", "--upstream", str(kafka_43.bootstrap)])
+    assert told.exit_code == 0, told.output
+    lines = {line.split()[1]: line for line in told.output.splitlines() if line.startswith("group ")}
+    for group, assignor in ((by_range, "range"), (in_turn, "roundrobin"), (uniform, "uniform")):
+        assert (
+            f"reads {view}: assignor {assignor}, 2 members, at most 2 partitions each (1.00 x the mean)" in lines[group]
+        )
+    assert "no plan balances: use cooperative-sticky" in lines[by_range]
+    assert "no plan balances" not in lines[in_turn]

@@ -1,0 +1,86 @@
+"""A member of a classic group that subscribes to a view finds it created when its JoinGroup reaches the broker."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+
+from tests.support.view_broker import World
+
+V, OTHER = "__view.r4.orders", "__view.s2.orders"
+KEY = 11
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.cluster.make("orders", 1)
+    return world
+
+
+def subscription(*topics: str, version: int = 1, behind: bytes = b"\xff\xff\xff\xff\0\0\0\0") -> bytes:
+    """ConsumerProtocolSubscription: version, topics, user data, owned partitions."""
+    names = b"".join(struct.pack(">h", len(topic)) + topic.encode() for topic in topics)
+    return struct.pack(">hi", version, len(topics)) + names + behind
+
+
+def join(*metadata: bytes, protocol_type: str = "consumer") -> dict[str, Any]:
+    return {
+        "group_id": "g", "session_timeout_ms": 1, "rebalance_timeout_ms": 1, "member_id": "",
+        "protocol_type": protocol_type, "reason": None,
+        "protocols": [{"name": f"p{n}", "metadata": each} for n, each in enumerate(metadata)],
+    }  # fmt: skip
+
+
+def test_views_are_created_and_the_request_goes_on(world: World) -> None:
+    """Those of all protocols; other topics are the broker's."""
+    request = join(subscription("orders", V), subscription(V, OTHER))
+    assert world.is_served(KEY, 9, **request)
+    assert world.call(KEY, 9, **request) is None
+    assert {name: world.cluster.topics[name].partitions for name in (V, OTHER)} == {V: 4, OTHER: 2}
+
+
+def test_a_view_that_was_deleted_meanwhile_is_created_again(world: World) -> None:
+    """The catalog may be behind: who joins looks."""
+    world.call(KEY, 9, **join(subscription(V)))
+    del world.cluster.topics[V]
+    world.call(KEY, 9, **join(subscription(V)))
+    assert V in world.cluster.topics
+
+
+@pytest.mark.parametrize("version", [0, 3, 99])
+def test_topics_stand_alike_in_every_version(world: World, version: int) -> None:
+    """A later one has more behind them."""
+    world.call(KEY, 9, **join(subscription(V, version=version, behind=b"whatever")))
+    assert V in world.cluster.topics
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        b"", b"\0", b"\0\1\0\0\0\1\xff\xff__view.", b"\0\1\0\0\0\1\x7f\xff__view.r4.orders",
+        b"\0\1\0\0\0\1\0\x09__view.\xff\xfe", b"\0\1\xff\xff\xff\xff__view.r4.orders", b"__view.r4.orders",
+    ],
+)  # fmt: skip
+def test_what_is_no_subscription_goes_on_as_it_came(world: World, metadata: bytes) -> None:
+    """It is for the members of the group."""
+    assert world.call(KEY, 9, **join(metadata)) is None
+    assert not [name for name in world.cluster.topics if name.startswith("__view.")]
+
+
+def test_what_stands_in_a_views_way_is_no_matter_of_the_join(world: World) -> None:
+    """Metadata says it by the view's name; a member may subscribe to what does not exist."""
+    world.cluster.codes[19] = 29
+    assert world.call(KEY, 9, **join(subscription(V, "__view.junk", "__view.r2.nothing"))) is None
+
+
+def test_groups_of_other_kinds_create_nothing(world: World) -> None:
+    """Connect workers and schema registries have their own metadata."""
+    assert world.call(KEY, 9, **join(subscription(V), protocol_type="connect")) is None
+    assert V not in world.cluster.topics
+
+
+def test_joins_that_name_no_view_pass(world: World) -> None:
+    assert not world.is_served(KEY, 9, **join(subscription("orders")))

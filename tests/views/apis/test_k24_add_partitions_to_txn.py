@@ -1,0 +1,45 @@
+"""Transactions do not write into views."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.view_broker import World
+
+V = "__view.r4.orders"
+KEY = 24
+
+
+def add(*topics: str) -> dict[str, Any]:
+    return {
+        "v3_and_below_transactional_id": "t", "v3_and_below_producer_id": 1, "v3_and_below_producer_epoch": 0,
+        "v3_and_below_topics": [{"name": topic, "partitions": [0, 1]} for topic in topics],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_a_view_is_refused_and_nothing_is_added(version: int) -> None:
+    """17 as in Produce; the other topics of the request have 55, and the broker gets none of it."""
+    world = World()
+    assert world.is_served(KEY, version, **add("orders", V))
+    answer = world.call(KEY, version, **add("orders", V))
+    found = {
+        topic.name: [(part.partition_index, part.partition_error_code) for part in topic.results_by_partition]
+        for topic in answer.results_by_topic_v3_and_below
+    }
+    assert found == {"orders": [(0, 55), (1, 55)], V: [(0, 17), (1, 17)]}
+    assert world.cluster.asked == []
+
+
+def test_transactions_without_views_pass() -> None:
+    world = World()
+    assert not world.is_served(KEY, 3, **add("orders"))
+
+
+def test_requests_of_brokers_are_for_brokers() -> None:
+    """From v4 on they are about several transactions, and need CLUSTER_ACTION."""
+    topics = [{"name": V, "partitions": [0]}]
+    transaction = {"transactional_id": "t", "producer_id": 1, "producer_epoch": 0, "verify_only": False}
+    assert not World().is_served(KEY, 5, transactions=[transaction | {"topics": topics}])

@@ -274,7 +274,7 @@ class ShareKafka(FakeKafka):
             session.partitions -= {self.place(topic.topic_id, number) for number in topic.partitions}
         until = now + message.max_wait_ms / 1000
 
-        def answer(at: float, ended: bool) -> bool:
+        def respond(at: float, ended: bool) -> bool:
             if group.sessions.get((node_id, member)) is not session:
                 reply(response(error_code=ErrorCode.SHARE_SESSION_NOT_FOUND))
                 return True
@@ -284,8 +284,8 @@ class ShareKafka(FakeKafka):
             reply(response(acquisition_lock_timeout_ms=round(group.lock_s * 1000), responses=made))
             return True
 
-        if not answer(now, message.max_wait_ms == 0 or bool(said)):
-            group.waiting.append(_Waiting(until, answer))
+        if not respond(now, message.max_wait_ms == 0 or bool(said)):
+            group.waiting.append(_Waiting(until, respond))
 
     def fetched(
         self, response: Any, session: FakeSession, said: dict[TopicPartition, int], most: int, node_id: int,

@@ -81,9 +81,9 @@ class FakeKafka:
             return
         self.wire.append(f"{who} {request.api}")
         if self.faults.get(request.api):
-            answer = self.faults[request.api].pop(0)(request)
-            if answer is not None:
-                reply(answer)
+            fault = self.faults[request.api].pop(0)(request)
+            if fault is not None:
+                reply(fault)
                 return
         version = request.versions[1]
         message = crossed(request.message, version)

@@ -162,8 +162,8 @@ def test_offsets_of_several_groups_come_from_both_sides():
     request, response = (registry.message(f"DescribeShareGroupOffsets{kind}") for kind in ("Request", "Response"))
     group, told_group = request.DescribeShareGroupOffsetsRequestGroup, response.DescribeShareGroupOffsetsResponseGroup
     mixed.upstream[90] = response(groups=[told_group(group_id="x", topics=[])])
-    answer = mixed.ask(90, 1, groups=[group(group_id=name, topics=None) for name in ("old", "x")])
-    assert [(each.group_id, each.error_code) for each in answer.groups] == [("old", 0), ("x", 0)]
+    merged = mixed.ask(90, 1, groups=[group(group_id=name, topics=None) for name in ("old", "x")])
+    assert [(each.group_id, each.error_code) for each in merged.groups] == [("old", 0), ("x", 0)]
     assert [[each.group_id for each in asked.groups] for asked in mixed.asked] == [["x"]]
 
 
@@ -188,8 +188,8 @@ def test_settings_of_a_forwarded_group_are_the_brokers():
         )
 
     mixed.upstream[32] = broker
-    answer = mixed.ask(32, 4, resources=asked)
-    assert [(each.resource_name, len(each.configs) > 5) for each in answer.results] == [("x", False), ("old", True)]
+    merged = mixed.ask(32, 4, resources=asked)
+    assert [(each.resource_name, len(each.configs) > 5) for each in merged.results] == [("x", False), ("old", True)]
     assert mixed.ask(32, 4, resources=asked[:1]) == FORWARDED
 
 

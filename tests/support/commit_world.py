@@ -286,10 +286,10 @@ class CommitWorld:
         if answer is not None:
             return answer
         body = registry.request(call.key, call.version).encode(call.message)
-        response = registry.response(call.key, call.version).decode(
+        forwarded = registry.response(call.key, call.version).decode(
             await call.connection.ask(call.key, call.version, body)
         )
-        return frames.response(call.key, call.version, call.correlation_id, response)
+        return frames.response(call.key, call.version, call.correlation_id, forwarded)
 
     def commit(
         self,

@@ -89,10 +89,10 @@ def test_extension_and_twin_agree_about_any_bytes(version: int) -> None:
         frame = changed(request(version, 1 + seed % 2, 1 + seed % 3, seed)[0], seed)
         assert commit_frames.read(frame, version) == _twin_read(frame, version), frame
         codes = [0] * (seed % 3) + [seed % 7 and 0]
-        answer = changed(response(version, codes), seed)
+        body = changed(response(version, codes), seed)
         for partitions in (len(codes), 1):
-            found = commit_frames.accepted(answer, version, partitions)
-            assert found == _twin_accepted(answer, version, partitions), answer
+            found = commit_frames.accepted(body, version, partitions)
+            assert found == _twin_accepted(body, version, partitions), body
 
 
 @pytest.mark.parametrize("version", VERSIONS)

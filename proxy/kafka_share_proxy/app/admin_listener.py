@@ -213,9 +213,9 @@ def _bytes(http: h11.Connection, answer: _Answer, *, head: bool) -> bytes:
     ]
     if answer.status == HTTPStatus.METHOD_NOT_ALLOWED:
         headers.append(("Allow", "GET, HEAD"))
-    response = h11.Response(status_code=answer.status, headers=headers, reason=answer.status.phrase.encode())
+    start = h11.Response(status_code=answer.status, headers=headers, reason=answer.status.phrase.encode())
     body = b"" if head else answer.body
-    return b"".join(http.send(event) or b"" for event in (response, h11.Data(data=body), h11.EndOfMessage()))
+    return b"".join(http.send(event) or b"" for event in (start, h11.Data(data=body), h11.EndOfMessage()))
 
 
 def _json(body: Mapping[str, object]) -> bytes:

@@ -285,8 +285,8 @@ class UsualCommit(AwaitedAnswer):
             for topic, entries in found.items()
         ]
         message = response(topics=topics)
-        answer = frames.response(self.request.key, self.request.version, self.correlation_id, message)
-        self.connection.answer_at_once(bytes(answer))
+        frame = frames.response(self.request.key, self.request.version, self.correlation_id, message)
+        self.connection.answer_at_once(bytes(frame))
 
     def _end(self) -> None:
         self.is_over = True

@@ -26,9 +26,9 @@ def ask(connection: Connection, key: int, version: int, request: RequestMessage[
     return connection.ask(key, version, registry.request(key, version).encode(request))
 
 
-def told(response: type[R], version: int, answer: memoryview) -> R:
+def told(response: type[R], version: int, body: memoryview) -> R:
     """Decode the response to `ask` as this class. Raises RemoteProtocolError if the bytes are invalid."""
-    return registry.codec_of(response, version).decode(answer)
+    return registry.codec_of(response, version).decode(body)
 
 
 async def ask_in_slices(
@@ -40,31 +40,31 @@ async def ask_in_slices(
     return connection.ask(key, version, b"".join(parts))
 
 
-async def told_in_slices(work: Work, response: type[R], version: int, answer: memoryview) -> R:
+async def told_in_slices(work: Work, response: type[R], version: int, body: memoryview) -> R:
     """Decode a response like `told`, in slices if it is large."""
     codec = registry.codec_of(response, version)
-    if len(answer) <= AT_ONCE_BYTES:
-        return codec.decode(answer)
-    return await work.drive(codec.decode_in_slices(answer, 0, ANSWER_ELEMENTS_MAX))
+    if len(body) <= AT_ONCE_BYTES:
+        return codec.decode(body)
+    return await work.drive(codec.decode_in_slices(body, 0, ANSWER_ELEMENTS_MAX))
 
 
 async def ask_upstream(call: Call[Message], request: RequestMessage[R]) -> R:
     """Send a request of the client's API and version upstream. Returns the decoded response. Large ones use slices."""
     key, version, parts = call.key, call.version, list[Any]()
     if call.frame is not None and len(call.frame) <= AT_ONCE_BYTES:
-        answer = await call.connection.ask(key, version, registry.request(key, version).encode(request))
-        if len(answer) <= AT_ONCE_BYTES:
-            small: R = registry.response(key, version).decode(answer)
+        body = await call.connection.ask(key, version, registry.request(key, version).encode(request))
+        if len(body) <= AT_ONCE_BYTES:
+            small: R = registry.response(key, version).decode(body)
             return small
-        return await _read(call, request, answer)
+        return await _read(call, request, body)
     await call.work.drive(registry.request(key, version).encode_in_slices(request, parts))
     return await _read(call, request, await call.connection.ask(key, version, b"".join(parts)))
 
 
-async def _read(call: Call[Message], _request: RequestMessage[R], answer: memoryview) -> R:
+async def _read(call: Call[Message], _request: RequestMessage[R], body: memoryview) -> R:
     """Decode the response to a request in slices."""
     codec = registry.response(call.key, call.version)
-    response: R = await call.work.drive(codec.decode_in_slices(answer, 0, ANSWER_ELEMENTS_MAX))
+    response: R = await call.work.drive(codec.decode_in_slices(body, 0, ANSWER_ELEMENTS_MAX))
     return response
 
 
@@ -73,16 +73,16 @@ async def replied(call: Call[RequestMessage[R]], message: R) -> bytes:
     return await call.work.drive(frames.response_in_slices(call.key, call.version, call.correlation_id, message))
 
 
-async def framed(call: Call[Any], answer: frames.Answer | Message | None) -> frames.Answer | None:
+async def framed(call: Call[Any], body: frames.Answer | Message | None) -> frames.Answer | None:
     """Return a handler's result as a frame, encoding it if it is a message."""
-    return await replied(call, answer) if isinstance(answer, Message) else answer
+    return await replied(call, body) if isinstance(body, Message) else body
 
 
-async def decoded(call: Call[RequestMessage[R]], answer: frames.Answer | Message) -> R:
+async def decoded(call: Call[RequestMessage[R]], body: frames.Answer | Message) -> R:
     """Return a handler's result as a message, decoding it if it is a frame."""
-    if isinstance(answer, Message):
-        return cast(R, answer)  # the handler returns only this class
-    frame = memoryview(bytes(answer))[4:]
+    if isinstance(body, Message):
+        return cast(R, body)  # the handler returns only this class
+    frame = memoryview(bytes(body))[4:]
     return await call.work.drive(frames.decode_response_in_slices(call.key, call.version, frame))
 
 

@@ -189,14 +189,14 @@ class UpstreamFetch(ABC):
             self.done.set(None)  # the request that caused the Fetch continues first
             self._ended()
 
-    def _take_in(self, answer: memoryview) -> None:
-        response = registry.codec_of(messages.FetchResponse, self._version).decode(answer)
+    def _take_in(self, body: memoryview) -> None:
+        response = registry.codec_of(messages.FetchResponse, self._version).decode(body)
         self.throttle_time_ms = response.throttle_time_ms
         self.error_code = response.error_code
         for topic in response.responses:
             name = bytes(topic.topic_id) if self._by_id else topic.topic
             for partition in topic.partitions:
-                self._take_in_partition((name, partition.partition_index), partition, len(answer))
+                self._take_in_partition((name, partition.partition_index), partition, len(body))
 
     def _take_in_partition(self, place: tuple[bytes | str, int], partition: PartitionAnswer, answer_bytes: int) -> None:
         read = self._by_place.get(place)

@@ -19,9 +19,9 @@ def test_groups_are_listed_or_there_is_one() -> None:
 def test_answer_tells_each_group(version: int) -> None:
     request, response = registry.message("OffsetFetchRequest"), registry.message("OffsetFetchResponse")
     if version < 8:
-        asked, answer = request(group_id="g"), response(error_code=16)
+        asked, made = request(group_id="g"), response(error_code=16)
     else:
         asked = request(groups=[request.OffsetFetchRequestGroup(group_id="g")])
-        answer = response(groups=[response.OffsetFetchResponseGroup(group_id="g", error_code=16)])
+        made = response(groups=[response.OffsetFetchResponseGroup(group_id="g", error_code=16)])
     assert [group.group_id for group in asked_groups(asked, version)] == ["g"]
-    assert [(name, group.error_code) for name, group in answered_groups(asked, answer, version)] == [("g", 16)]
+    assert [(name, group.error_code) for name, group in answered_groups(asked, made, version)] == [("g", 16)]

@@ -58,10 +58,10 @@ async def handle(call: Call[messages.DeleteGroupsRequest], services: ShareServic
         for name, outcome in outcomes.items()
     }
     response = messages.DeleteGroupsResponse
-    answer = await ask_upstream(call, _request(rest)) if rest else response(results=[])
+    merged = await ask_upstream(call, _request(rest)) if rest else response(results=[])
     mine = [response.DeletableGroupResult(group_id=name, error_code=code) for name, code in codes.items()]
-    answer.results = [*mine, *answer.results]
-    return await replied(call, answer)
+    merged.results = [*mine, *merged.results]
+    return await replied(call, merged)
 
 
 def _request(names: list[str]) -> messages.DeleteGroupsRequest:

@@ -98,7 +98,7 @@ async def answer_from_bases(
     for (name, places), questions in zip(topics, asked, strict=True):
         said.append((name, await call.work.map(entry, zip(places, questions, strict=True))))
         await call.work.step()
-    return wording.answer(max((throttle(answer) for _, answer in told), default=0), said)
+    return wording.answer(max((throttle(each) for _, each in told), default=0), said)
 
 
 async def make_ready(

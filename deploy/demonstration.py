@@ -202,8 +202,8 @@ def _compare_versions(broker: str, proxy: str) -> None:
 
 def _versions(bootstrap: str) -> dict[int, tuple[int, int]]:
     with setting_up.connect(bootstrap) as connection:
-        answer = connection.ask(API_VERSIONS, 0, build("ApiVersionsRequest"))
-    return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+        response = connection.ask(API_VERSIONS, 0, build("ApiVersionsRequest"))
+    return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
 
 
 def _range(versions: tuple[int, int] | None) -> str:
@@ -246,8 +246,8 @@ def _prepare(bootstrap: str, topic: str, group: str) -> None:
 def _members(bootstrap: str, group: str) -> int:
     """Return how many members of the group have something to read."""
     with setting_up.connect(bootstrap) as connection:
-        answer = connection.ask(SHARE_GROUP_DESCRIBE, 1, build("ShareGroupDescribeRequest", group_ids=[group]))
-    return sum(bool(member.assignment.topic_partitions) for member in answer.groups[0].members)
+        response = connection.ask(SHARE_GROUP_DESCRIBE, 1, build("ShareGroupDescribeRequest", group_ids=[group]))
+    return sum(bool(member.assignment.topic_partitions) for member in response.groups[0].members)
 
 
 def _produce(bootstrap: str, topic: str, count: int) -> None:

@@ -68,10 +68,10 @@ def test_third_proxy_takes_its_share_from_live_ones_and_gives_it_back(
     fleet.start("c")
     fleet.settled("a", "b", "c")
     for member, t in zip(members, topics, strict=True):
-        answer = member.acknowledge((t, 0, 5, 6, ACCEPT))
-        first = 7 if answer.error == 0 else 5
-        if answer.error:
-            assert answer.error == 122
+        response = member.acknowledge((t, 0, 5, 6, ACCEPT))
+        first = 7 if response.error == 0 else 5
+        if response.error:
+            assert response.error == 122
             assert acquired_again(member, t) == [(first, 9, 1)]
         assert member.acknowledge((t, 0, first, 9, ACCEPT)).code(t) == 0
     assert fleet.fronts.pop("c").stop() == 0
@@ -87,7 +87,7 @@ def test_proxy_that_would_own_everything_is_refused_by_a_fleet(
     """Two ways to share at once would be two owners."""
     alone = Front(fleet_kafka.bootstrap, fleet.fronts["a"].folder.parent / "alone", {"share_groups": {"broker": QUICK}})
     alone._wait_ready = lambda: until(
-        lambda: "another cluster.mode" in alone.ask("/readyz/share-groups")[1], "its reason"
+        lambda: "another cluster.mode" in alone.send_request("/readyz/share-groups")[1], "its reason"
     )  # type: ignore[method-assign]
     with alone:
         fleet.settled("a", "b")
@@ -117,9 +117,9 @@ def test_five_proxies_lose_two_and_go_on(fleet: Fleet, fresh: Callable[[str], st
         killed.child = None  # its end is what was wanted
     fleet.settled("a", "b", "c")
     for member, t in zip(members, topics, strict=True):
-        answer = member.acknowledge((t, 0, 5, 9, ACCEPT))
-        if answer.error:
-            assert answer.error == 122, "its owner was killed, and its session with it"
+        response = member.acknowledge((t, 0, 5, 9, ACCEPT))
+        if response.error:
+            assert response.error == 122, "its owner was killed, and its session with it"
             assert acquired_again(member, t) == [(5, 9, 1)]
             assert member.acknowledge((t, 0, 5, 9, ACCEPT)).code(t) == 0
         worlds[0].raw.produce(t, 1)
@@ -164,7 +164,7 @@ def test_stock_clients_at_every_proxy_lose_nothing_when_one_is_killed(
 
 def lag(raw: Raw, group: str) -> int:
     """Records that are not settled; -1 while nobody can tell."""
-    (told,) = raw.ask("DescribeShareGroupOffsets", 1, groups=[{"group_id": group, "topics": None}]).groups
+    (told,) = raw.send_request("DescribeShareGroupOffsets", 1, groups=[{"group_id": group, "topics": None}]).groups
     lags = [partition.lag for topic in told.topics for partition in topic.partitions]
     return sum(lags) if len(lags) == 4 and min(lags) >= 0 else -1
 

@@ -40,7 +40,7 @@ def front(running: Running, kafka: Cluster) -> Front:
 
 
 def body(front: Front, path: str = "/readyz") -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(front.ask(path)[1])
+    told: dict[str, Any] = json.loads(front.send_request(path)[1])
     return told
 
 
@@ -54,8 +54,8 @@ def test_readyz_names_a_dead_broker_until_it_is_back(kafka: Cluster, front: Fron
     node.kill()
     try:
         until(lambda: set(body(front)["unreachable"]) == {str(DEAD)}, "the dead broker to be named")
-        assert front.ask("/readyz")[0], "forwarding goes on"
-        until(lambda: front.ask("/readyz/share-groups")[0], "share groups to be served again")
+        assert front.send_request("/readyz")[0], "forwarding goes on"
+        until(lambda: front.send_request("/readyz/share-groups")[0], "share groups to be served again")
         until(lambda: body(front)["ready"], "to be ready")
     finally:
         node.start()
@@ -75,7 +75,9 @@ def test_share_groups_go_on_when_the_coordinator_of_the_proxies_is_lost_without_
 ) -> None:
     """Its machine is gone: no connection ends. Whoever waited for it waited for 15 s and more."""
     with Raw(kafka.bootstrap) as raw:
-        lost = kafka.node(raw.ask("FindCoordinator", 4, key_type=0, coordinator_keys=[GROUP]).coordinators[0].node_id)
+        lost = kafka.node(
+            raw.send_request("FindCoordinator", 4, key_type=0, coordinator_keys=[GROUP]).coordinators[0].node_id
+        )
         stays = next(node for node in kafka.nodes if node is not lost)
     world = World("lost", front.bootstrap, "lost")
     topic = world.topic(assignments={0: [stays.node_id]})
@@ -86,7 +88,7 @@ def test_share_groups_go_on_when_the_coordinator_of_the_proxies_is_lost_without_
     lost.suspend()
     try:
         time.sleep(LEASE_S)
-        until(lambda: front.ask("/readyz/share-groups")[0], "share groups to be served again", MOVED_S)
+        until(lambda: front.send_request("/readyz/share-groups")[0], "share groups to be served again", MOVED_S)
         settle(member, topic)
     finally:
         lost.resume()
@@ -98,5 +100,5 @@ def test_share_groups_go_on_when_the_coordinator_of_the_proxies_is_lost_without_
 def settle(member: Member, topic: Topic) -> None:
     """Take one record and have it settled."""
     ((first, last, _),) = member.take(topic, records=1, batch=1, mode=RECORD_LIMIT).acquired(topic)
-    answer = member.acknowledge((topic, 0, first, last, ACCEPT))
-    assert (answer.error, answer.code(topic)) == (0, 0)
+    response = member.acknowledge((topic, 0, first, last, ACCEPT))
+    assert (response.error, response.code(topic)) == (0, 0)

@@ -42,7 +42,7 @@ def client(front: Front) -> Connection:
 def is_served(connection: Connection) -> bool:
     """Asks its broker, so that it has an upstream connection."""
     request = build("ApiVersionsRequest", client_software_name="t", client_software_version="1")
-    return bool(connection.ask(18, 3, request).api_keys)
+    return bool(connection.send_request(18, 3, request).api_keys)
 
 
 def is_closed(front: Front) -> bool:
@@ -65,8 +65,8 @@ def test_clients_get_what_is_left_and_the_proxy_keeps_its_own(front: Front, fres
         assert all(map(is_served, clients))
         assert is_closed(front)
         until(lambda: f"limits.connections ({ROOM}) is reached" in front.output(), "a line in the log")
-        assert front.ask("/readyz")[0]
-        assert f"ksp_connections {ROOM}.0" in front.ask("/metrics")[1]
+        assert front.send_request("/readyz")[0]
+        assert f"ksp_connections {ROOM}.0" in front.send_request("/metrics")[1]
         assert until(lambda: raw.view(f"__view.r2.{base}"), "the view")  # the proxy's own connections make it
         assert all(map(is_served, clients))
         clients[0].close()

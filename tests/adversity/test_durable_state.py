@@ -25,7 +25,7 @@ from tests.support.brokers import OLD, QUICK, Running
 from tests.support.java_tools import command, tool
 from tests.support.raw import LIMIT_S, SET, TOPIC_RESOURCE, Raw, until
 from tests.support.relay import Relay
-from tests.support.worlds import ACCEPT, BEFORE_LOCK_S, REJECT, RELEASE, Answer, Member, World
+from tests.support.worlds import ACCEPT, BEFORE_LOCK_S, REJECT, RELEASE, Member, Response, World
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -55,7 +55,7 @@ def front(running: Running, kafka: Cluster, relay: Relay) -> Front:
 @pytest.fixture
 def w(front: Front, relay: Relay, fresh: Fresh) -> Iterator[World]:
     relay.go_on()
-    until(lambda: front.ask("/readyz/share-groups")[0], "the proxy to be ready")
+    until(lambda: front.send_request("/readyz/share-groups")[0], "the proxy to be ready")
     world = World("proxy", front.bootstrap, fresh("w")[-16:])
     opened.append(world)
     yield world
@@ -99,8 +99,8 @@ def nothing_more(member: Member, topic: Any) -> None:
     assert not member.fetch(topic, wait_ms=300).acquired(topic)
 
 
-def steps(answer: Answer, topic: Any) -> list[tuple[int, int, int]]:
-    return answer.acquired(topic)
+def steps(response: Response, topic: Any) -> list[tuple[int, int, int]]:
+    return response.acquired(topic)
 
 
 def test_state_topic_that_is_deleted_is_made_anew(w: World, front: Front, kafka: Cluster) -> None:
@@ -115,7 +115,7 @@ def test_state_topic_that_is_deleted_is_made_anew(w: World, front: Front, kafka:
         assert before is not None
         direct.delete_topic(before)
         until(lambda: "share-state-topic-lost" in front.output(), "the proxy to notice")
-        until(lambda: front.ask("/readyz/share-groups")[0], "the proxy to be ready")
+        until(lambda: front.send_request("/readyz/share-groups")[0], "the proxy to be ready")
         made = direct.topic(TOPIC)
         assert made is not None
         assert made.topic_id != before.topic_id
@@ -153,9 +153,9 @@ def test_killed_at_each_step(step: str, w: World, front: Front, relay: Relay) ->
         expected = [[(0, 9, 2)]]
     elif step in ("accept under way", "release under way"):
         kind, done = (ACCEPT, (5, 9, 1)) if step.startswith("accept") else (RELEASE, (5, 9, 1))
-        relay.lose_answers()
+        relay.lose_responses()
         in_background(lambda: a.acknowledge((t, 0, 0, 4, kind)))
-        until(lambda: relay.lost_answers, "the append to be written")
+        until(lambda: relay.lost_responses, "the append to be written")
         expected = [[(0, 9, 1)], [done] if kind == ACCEPT else [(0, 4, 2), done]]
     front.kill()
     relay.go_on()
@@ -164,10 +164,10 @@ def test_killed_at_each_step(step: str, w: World, front: Front, relay: Relay) ->
     got: list[tuple[int, int, int]] = []
     end = time.monotonic() + BEFORE_LOCK_S
     while time.monotonic() < end and not any(got == each for each in expected):
-        answer = b.fetch(t)
-        assert answer.error in (0, 122)
-        b.epoch = 0 if answer.error else b.epoch
-        got = sorted([*got, *steps(answer, t)])
+        response = b.fetch(t)
+        assert response.error in (0, 122)
+        b.epoch = 0 if response.error else b.epoch
+        got = sorted([*got, *steps(response, t)])
     assert got in expected
     nothing_more(b, t)
     assert b.acknowledge((t, 0, got[-1][0], 9, ACCEPT)).code(t) == 0
@@ -210,13 +210,13 @@ def test_ten_thousand_share_partitions_are_read_in_time(w: World, front: Front) 
     t = w.topic(partitions=200)
     parts = [{"partition_index": index, "start_offset": index} for index in t.leaders]
     for number in range(50):
-        answer = w.raw.ask(
+        response = w.raw.send_request(
             "AlterShareGroupOffsets", 0, on=w.raw.kept(w.raw.node(NODE)), group_id=f"{t.name}-{number}",
             topics=[{"topic_name": t.name, "partitions": parts}],
         )  # fmt: skip
-        assert {part.error_code for each in answer.responses for part in each.partitions} == {0}
+        assert {part.error_code for each in response.responses for part in each.partitions} == {0}
     crash(front)
-    until(lambda: front.ask("/readyz/share-groups")[0], "the proxy to be ready")
+    until(lambda: front.send_request("/readyz/share-groups")[0], "the proxy to be ready")
     told = re.findall(r"share-state-loaded .*seconds=(\S+) share_partitions=(\d+)", front.output())
     seconds, partitions = told[-1]
     assert int(partitions) >= 10_000
@@ -230,24 +230,24 @@ def test_append_with_an_unknown_outcome(trouble: str, w: World, relay: Relay) ->
     w.raw.produce(t, 10)
     a = w.member(w.group(), topics=[t])
     a.take(t)
-    answers: list[Answer] = []
-    lost = relay.lost_answers
+    responses: list[Response] = []
+    lost = relay.lost_responses
     if trouble == "answer lost":
-        relay.lose_answers()
+        relay.lose_responses()
     else:
         relay.stall()
-    thread = in_background(lambda: answers.append(a.acknowledge((t, 0, 0, 4, ACCEPT))))
+    thread = in_background(lambda: responses.append(a.acknowledge((t, 0, 0, 4, ACCEPT))))
     if trouble == "answer lost":
-        until(lambda: relay.lost_answers > lost, "an answer to be lost")
+        until(lambda: relay.lost_responses > lost, "an answer to be lost")
     else:
         time.sleep(0.5)
     if trouble == "cut":
         relay.cut()  # the member's own connection upstream goes as well, and the member with it
-    assert not answers
+    assert not responses
     relay.go_on()
     thread.join(LIMIT_S)
     if trouble != "cut":
-        assert answers[0].code(t) == 0
+        assert responses[0].code(t) == 0
         assert a.fetch(t).error == 0
     b = again(w, a, "B")
     want = [(5, 9, 1)] if trouble != "cut" else None
@@ -291,7 +291,7 @@ def little(w: World, front: Front, kafka: Cluster) -> Iterator[World]:
         _limit_records(direct, str(LITTLE))
         try:
             crash(front)
-            until(lambda: front.ask("/readyz")[0], "the proxy to be ready")
+            until(lambda: front.send_request("/readyz")[0], "the proxy to be ready")
             assert "state-message-bytes-low" in front.output()
             yield world_again(w)
         finally:
@@ -327,7 +327,7 @@ def test_wide_log_batch_where_the_state_topic_takes_little(little: World, front:
     while len(accepted) < 30_000 and time.monotonic() < end:
         settle_some(a, t, accepted)
     crash(front)
-    until(lambda: front.ask("/readyz")[0], "the proxy to be ready")
+    until(lambda: front.send_request("/readyz")[0], "the proxy to be ready")
     b = again(little, a, "B")
     end = time.monotonic() + 60
     while len(accepted) < 60_000 and time.monotonic() < end:
@@ -347,13 +347,13 @@ def test_many_fragmented_share_partitions_in_one_request(little: World, front: F
     held: set[int] = set()
     end = time.monotonic() + BEFORE_LOCK_S
     while len(held) < count and time.monotonic() < end:
-        answer = a.fetch(*places, records=count * records, batch=count * records)
-        held.update(p for p in t.leaders if answer.acquired(t, p))
+        response = a.fetch(*places, records=count * records, batch=count * records)
+        held.update(p for p in t.leaders if response.acquired(t, p))
     types = [ACCEPT if offset % 2 else RELEASE for offset in range(records)]
-    answer = a.acknowledge(*[(t, partition, 0, records - 1, types) for partition in t.leaders])
-    assert {answer.code(t, partition) for partition in t.leaders} == {0}
+    response = a.acknowledge(*[(t, partition, 0, records - 1, types) for partition in t.leaders])
+    assert {response.code(t, partition) for partition in t.leaders} == {0}
     crash(front)
-    until(lambda: front.ask("/readyz")[0], "the proxy to be ready")
+    until(lambda: front.send_request("/readyz")[0], "the proxy to be ready")
     b = again(little, a, "B")
     got = b.take(*places, records=count * records, batch=count * records)
     first = next(partition for partition in t.leaders if got.acquired(t, partition))
@@ -363,7 +363,7 @@ def test_many_fragmented_share_partitions_in_one_request(little: World, front: F
 def _limit_records(raw: Raw, size: str) -> None:
     change = {"name": "max.message.bytes", "config_operation": SET, "value": size}
     resource = {"resource_type": TOPIC_RESOURCE, "resource_name": TOPIC, "configs": [change]}
-    assert raw.ask("IncrementalAlterConfigs", 1, resources=[resource]).responses[0].error_code == 0
+    assert raw.send_request("IncrementalAlterConfigs", 1, resources=[resource]).responses[0].error_code == 0
 
 
 def test_suspended_beyond_its_lease(w: World, front: Front) -> None:
@@ -380,7 +380,7 @@ def test_suspended_beyond_its_lease(w: World, front: Front) -> None:
     finally:
         os.kill(front.child.pid, signal.SIGCONT)
     assert a.acknowledge((t, 0, 5, 9, ACCEPT)).error == 122
-    until(lambda: front.ask("/readyz/share-groups")[0], "the proxy to own its state again")
+    until(lambda: front.send_request("/readyz/share-groups")[0], "the proxy to own its state again")
     a.disconnect()
     a.epoch = 0
     assert steps(a.take(t), t) == [(5, 9, 1)]
@@ -407,24 +407,24 @@ def test_second_proxy_waits_and_takes_over(w: World, front: Front, running: Runn
     assert a.acknowledge((t, 0, 0, 4, ACCEPT)).code(t) == 0
     second = Front(kafka.bootstrap, front.folder.parent / "second", {"share_groups": {"broker": QUICK}})
     second._wait_ready = lambda: until(
-        lambda: "serves share groups" in second.ask("/readyz/share-groups")[1], "its reason"
+        lambda: "serves share groups" in second.send_request("/readyz/share-groups")[1], "its reason"
     )
     with second:
         elsewhere = World("second", second.bootstrap, w._prefix)
         opened.append(elsewhere)
         there = again(elsewhere, a)
         assert there.heartbeat(0, topics=[t.name], silent=True).error_code == 15
-        assert second.ask("/readyz")[0], "it forwards everything else"
+        assert second.send_request("/readyz")[0], "it forwards everything else"
         _tools_at_a_standby(second, a.group)
         assert a.fetch(t).error == 0, "the first goes on"
         assert front.child is not None
         os.kill(front.child.pid, signal.SIGSTOP)
         try:
-            until(lambda: second.ask("/readyz/share-groups")[0], "the second to own the state")
+            until(lambda: second.send_request("/readyz/share-groups")[0], "the second to own the state")
             assert steps(again(elsewhere, a, "C").take(t), t) == [(5, 9, 1)]
         finally:
             os.kill(front.child.pid, signal.SIGCONT)
         assert a.acknowledge((t, 0, 5, 9, ACCEPT)).error == 122
-        assert not front.ask("/readyz/share-groups")[0]
-    until(lambda: front.ask("/readyz/share-groups")[0], "the first to own the state again")
+        assert not front.send_request("/readyz/share-groups")[0]
+    until(lambda: front.send_request("/readyz/share-groups")[0], "the first to own the state again")
     assert front.child.status is None

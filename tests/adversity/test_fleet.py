@@ -46,20 +46,20 @@ def test_every_request_of_a_group_is_served_at_a_proxy_that_does_not_own_it(
     one.disconnect()
     assert two.take(t).acquired(t) == [(5, 5, 2), (10, 12, 2)], "the end of its connection ended the session"
     for world in (a, b):
-        described = world.raw.ask("ShareGroupDescribe", 1, group_ids=[group, a.group("none", start=None)])
+        described = world.raw.send_request("ShareGroupDescribe", 1, group_ids=[group, a.group("none", start=None)])
         assert [(g.group_id == group, g.error_code) for g in described.groups] == [(True, 0), (False, 69)]
-        listed = world.raw.ask("ListGroups", 5, states_filter=[], types_filter=["share"])
+        listed = world.raw.send_request("ListGroups", 5, states_filter=[], types_filter=["share"])
         assert group in [g.group_id for g in listed.groups]
         resource = {
             "resource_type": 32,
             "resource_name": group,
             "configuration_keys": ["share.record.lock.duration.ms"],
         }
-        (result,) = world.raw.ask("DescribeConfigs", 4, resources=[resource]).results
+        (result,) = world.raw.send_request("DescribeConfigs", 4, resources=[resource]).results
         assert (result.error_code, result.configs[0].value) == (0, "29000")
-        offsets = world.raw.ask("DescribeShareGroupOffsets", 1, groups=[{"group_id": group, "topics": None}])
+        offsets = world.raw.send_request("DescribeShareGroupOffsets", 1, groups=[{"group_id": group, "topics": None}])
         assert offsets.groups[0].topics[0].partitions[0].start_offset in (5, 10)
-    assert a.raw.ask("DeleteGroups", 2, groups_names=[group]).results[0].error_code == 68
+    assert a.raw.send_request("DeleteGroups", 2, groups_names=[group]).results[0].error_code == 68
 
 
 def test_owner_that_is_killed_is_followed_by_another(fleet: Fleet, fresh: Callable[[str], str]) -> None:

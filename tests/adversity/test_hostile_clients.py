@@ -45,7 +45,7 @@ def steady(proxy_39: Front) -> Iterator[Connection]:
 def versions(connection: Connection) -> list[tuple[int, int]]:
     """Return what is offered, as far as its layout is known (Produce is offered from 0 for old clients' sake)."""
     request = build("ApiVersionsRequest", client_software_name="t", client_software_version="1")
-    offered = connection.ask(18, 3, request).api_keys
+    offered = connection.send_request(18, 3, request).api_keys
     return [
         (api.api_key, version)
         for api in offered
@@ -83,7 +83,7 @@ def rss_kib(front: Front) -> int:
 
 
 def connections(front: Front) -> int:
-    found = re.search(r"^ksp_connections (\d+)", front.ask("/metrics")[1], re.MULTILINE)
+    found = re.search(r"^ksp_connections (\d+)", front.send_request("/metrics")[1], re.MULTILINE)
     return int(found[1]) if found else -1
 
 
@@ -105,7 +105,7 @@ def test_garbage_of_every_kind_disturbs_nobody(proxy_39: Front, steady: Connecti
             assert versions(steady) == listed
     until(lambda: connections(proxy_39) <= before[1], "all bad connections to be gone")
     assert rss_kib(proxy_39) - before[0] < RSS_GROWTH_MAX_KIB
-    events = proxy_39.ask("/metrics")[1]
+    events = proxy_39.send_request("/metrics")[1]
     assert re.search(r'ksp_events_total\{event="client-protocol-error"\} [1-9]', events)
     assert "connection-failed" not in events
     assert "handler-failed" not in events

@@ -32,13 +32,13 @@ HOSTILE, VIEWS_EACH, HOSTILE_S = 6, 4, 6.0
 STOPPED_S = 1.0
 """Opened in the loop, these batches stopped it for longer. What a bystander really waits is printed."""
 SLOW_READERS = 60
-ANSWERS, CACHE, GATHERED = 24 * MIB, 8 * MIB, 24 * MIB
+RESPONSES, CACHE, GATHERED = 24 * MIB, 8 * MIB, 24 * MIB
 OPENING = 2 * (64 + 4) * MIB
 """What the worker threads may have opened, and made of it, at one time."""
 BESIDE = 24 * MIB
 """The allocator's, sockets', and everything else's."""
 LIMITS = {
-    "local_answers_total_bytes": ANSWERS,
+    "local_answers_total_bytes": RESPONSES,
     "gathered_total_bytes": GATHERED,
     "collected_bytes": 8 * MIB,
     "served_request_bytes": MIB // 2,
@@ -79,8 +79,10 @@ def a_view(raw: Raw, base: Topic, slots: int = 2) -> Topic:
 
 def write(raw: Raw, base: Topic, batch: bytes) -> None:
     data = [{"name": base.name, "partition_data": [{"index": 0, "records": batch}]}]
-    answer = raw.ask("Produce", 9, on=raw.kept(raw.node(base.leaders[0])), acks=-1, timeout_ms=5000, topic_data=data)
-    assert answer.responses[0].partition_responses[0].error_code == 0
+    response = raw.send_request(
+        "Produce", 9, on=raw.kept(raw.node(base.leaders[0])), acks=-1, timeout_ms=5000, topic_data=data
+    )
+    assert response.responses[0].partition_responses[0].error_code == 0
 
 
 def request(view: Topic, slot: int, offset: int, **options: Any) -> Any:
@@ -104,7 +106,7 @@ def keep_reading(address: Address, views: list[tuple[Topic, int]], end: threadin
             while offset < BOMBS:
                 if end.is_set():
                     return
-                (entry,) = on.ask(1, 12, request(view, slot, offset)).responses[0].partitions
+                (entry,) = on.send_request(1, 12, request(view, slot, offset)).responses[0].partitions
                 told.append(entry.error_code)
                 offset = max([batch.last_offset + 1 for batch in records.iter_batches(entry.records)], default=offset)
 
@@ -116,7 +118,7 @@ def times_of_small_requests(address: Address, seconds: float) -> list[float]:
         until_s = time.monotonic() + seconds
         while time.monotonic() < until_s:
             began = time.monotonic()
-            on.ask(18, 3, build("ApiVersionsRequest", client_software_name="t", client_software_version="1"))
+            on.send_request(18, 3, build("ApiVersionsRequest", client_software_name="t", client_software_version="1"))
             found.append(time.monotonic() - began)
             time.sleep(0.005)
     return sorted(found)
@@ -142,9 +144,9 @@ def test_a_bomb_costs_its_own_reader(front: Front, raw: Raw, fresh: Any, capsys:
     with Connection(address) as on:
         while bystander.is_alive():
             began = time.monotonic()
-            answer = on.ask(1, 12, request(another, 0, 0))
+            response = on.send_request(1, 12, request(another, 0, 0))
             waits.append(time.monotonic() - began)
-            assert len(answer.responses[0].partitions[0].records)
+            assert len(response.responses[0].partitions[0].records)
     end.set()
     for thread in (bystander, *readers):
         thread.join()
@@ -169,7 +171,7 @@ def test_slow_readers_take_no_more_than_the_limits_promise(front: Front, raw: Ra
     view = a_view(raw, base)
     address = raw.node(view.leaders[0])
     with Connection(address) as on:
-        on.ask(1, 12, request(view, 0, 0))
+        on.send_request(1, 12, request(view, 0, 0))
     before, most = rss(front), 0
     with ExitStack() as stack:
         for number in range(SLOW_READERS):
@@ -182,13 +184,15 @@ def test_slow_readers_take_no_more_than_the_limits_promise(front: Front, raw: Ra
             most = max(most, rss(front))
             time.sleep(0.02)
         with Connection(address) as on:
-            assert on.ask(18, 3, build("ApiVersionsRequest", client_software_name="t", client_software_version="1"))
+            assert on.send_request(
+                18, 3, build("ApiVersionsRequest", client_software_name="t", client_software_version="1")
+            )
     with capsys.disabled():
         print(
             f"\n{SLOW_READERS} slow readers of 4 MiB each: {(most - before) / MIB:.0f} MiB more; the limits promise "
-            f"{(ANSWERS + CACHE + GATHERED) / MIB:.0f} MiB, {BESIDE / MIB:.0f} MiB are allowed beside them"
+            f"{(RESPONSES + CACHE + GATHERED) / MIB:.0f} MiB, {BESIDE / MIB:.0f} MiB are allowed beside them"
         )
-    assert most - before <= ANSWERS + CACHE + GATHERED + BESIDE
+    assert most - before <= RESPONSES + CACHE + GATHERED + BESIDE
 
 
 def test_bombs_take_no_more_memory_than_threads_may_open(front: Front, raw: Raw, fresh: Any, capsys: Any) -> None:
@@ -213,4 +217,4 @@ def test_bombs_take_no_more_memory_than_threads_may_open(front: Front, raw: Raw,
         print(
             f"\n{HOSTILE} readers of bombs: {(most - before) / MIB:.0f} MiB more, {OPENING / MIB:.0f} MiB may be opened"
         )
-    assert most - before <= ANSWERS + CACHE + OPENING + BESIDE
+    assert most - before <= RESPONSES + CACHE + OPENING + BESIDE

@@ -40,11 +40,11 @@ def commit(bootstrap: str, group: str, topic: str, offset: int, text: str | None
     """One commit of a tool, on a connection of its own."""
     with Raw(bootstrap) as raw:
         partition = {"partition_index": 0, "committed_offset": offset, "committed_metadata": text}
-        answer = raw.ask(
+        response = raw.send_request(
             "OffsetCommit", 8, on=raw.on_coordinator(group), group_id=group, generation_id_or_member_epoch=-1,
             member_id="", topics=[{"name": topic, "partitions": [partition]}],
         )  # fmt: skip
-    return int(answer.topics[0].partitions[0].error_code)
+    return int(response.topics[0].partitions[0].error_code)
 
 
 def commit_at_last(bootstrap: str, group: str, topic: str, offset: int, text: str | None = None) -> None:
@@ -73,18 +73,18 @@ def recreate(bootstrap: str, topic: str) -> None:
 def shown(bootstrap: str, group: str, topic: str) -> tuple[int, str]:
     """Return what a member is told."""
 
-    def ask() -> tuple[int, str] | None:
+    def send_request() -> tuple[int, str] | None:
         with Raw(bootstrap) as raw:
-            answer = raw.ask(
+            response = raw.send_request(
                 "OffsetFetch", 7, on=raw.on_coordinator(group), group_id=group, require_stable=True,
                 topics=[{"name": topic, "partition_indexes": [0]}],
             )  # fmt: skip
-        if answer.error_code in AGAIN:
+        if response.error_code in AGAIN:
             return None
-        entry = answer.topics[0].partitions[0]
+        entry = response.topics[0].partitions[0]
         return entry.committed_offset, entry.metadata
 
-    found: tuple[int, str] = until(ask, f"what {group} has committed")
+    found: tuple[int, str] = until(send_request, f"what {group} has committed")
     return found
 
 

@@ -96,7 +96,7 @@ REFUSED: dict[str, Callable[[], bytes]] = {
     "IncrementalAlterConfigs of 3.8 MiB": lambda: alter_configs(90_000),
     "ShareFetch of 1.65 MiB": lambda: share_fetch(280_000),
 }
-ANSWERED: dict[str, Callable[[], bytes]] = {
+RESPONDED: dict[str, Callable[[], bytes]] = {
     "DeleteGroups of 2,000": lambda: delete_groups(2_000),
     "DeleteGroups of too many": lambda: delete_groups(22_000),
     "DescribeConfigs of 2,000": lambda: describe_configs(2_000),
@@ -118,7 +118,7 @@ def front(kafka_39: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         with Connection(Address("127.0.0.1", made.port)) as member:
             beat = build("ShareGroupHeartbeatRequest", group_id=HELD, member_id="A" * 22, member_epoch=0,
                          subscribed_topic_names=["nothing"])  # fmt: skip
-            until(lambda: not member.ask(76, 1, beat).error_code, "the group to be held")
+            until(lambda: not member.send_request(76, 1, beat).error_code, "the group to be held")
         yield made
 
 
@@ -128,7 +128,7 @@ class Bystander:
     def __init__(self, port: int) -> None:
         self._connection = Connection(Address("127.0.0.1", port))
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._ask)
+        self._thread = threading.Thread(target=self._query)
         self.took_ms: list[float] = []
 
     def __enter__(self) -> Bystander:
@@ -140,11 +140,11 @@ class Bystander:
         self._thread.join(LIMIT_S)
         self._connection.close()
 
-    def _ask(self) -> None:
+    def _query(self) -> None:
         request = build("MetadataRequest", topics=[])
         while not self._ended.is_set():
             began = time.perf_counter()
-            self._connection.ask(3, 4, request)
+            self._connection.send_request(3, 4, request)
             self.took_ms.append((time.perf_counter() - began) * 1000)
             time.sleep(0.002)
 
@@ -164,10 +164,10 @@ def outcome(port: int, data: bytes) -> bytes:
             return b""
 
 
-@pytest.mark.parametrize("name", [*REFUSED, *ANSWERED])
+@pytest.mark.parametrize("name", [*REFUSED, *RESPONDED])
 def test_a_bystander_hardly_waits(front: Front, name: str) -> None:
     """For a second beside a client that sends nothing else; p99 and the longest wait are printed."""
-    data = (REFUSED.get(name) or ANSWERED[name])()
+    data = (REFUSED.get(name) or RESPONDED[name])()
     outcome(front.port, data)  # codecs are compiled, the broker has warmed up
     for _ in range(ATTEMPTS):
         p99_ms = waited(front, name, data)
@@ -175,7 +175,7 @@ def test_a_bystander_hardly_waits(front: Front, name: str) -> None:
             break
     assert p99_ms < P99_MAX_MS
     if name in REFUSED:
-        assert "request-refused" in front.ask("/metrics")[1]
+        assert "request-refused" in front.send_request("/metrics")[1]
 
 
 def waited(front: Front, name: str, data: bytes) -> float:
@@ -183,8 +183,8 @@ def waited(front: Front, name: str, data: bytes) -> float:
     with Bystander(front.port) as bystander:
         end, count = time.monotonic() + 1.0, 0
         while time.monotonic() < end or count < 2:
-            answered = outcome(front.port, data)
-            assert bool(answered) is (name in ANSWERED)
+            responded = outcome(front.port, data)
+            assert bool(responded) is (name in RESPONDED)
             count += 1
         until(lambda: len(bystander.took_ms) > 100, "a hundred answers")
     worst = max(bystander.took_ms)
@@ -211,7 +211,7 @@ def test_half_requests_take_no_more_memory_than_promised(kafka_39: Cluster, tmp_
         for number in range(CONNECTIONS):
             socks.append(half(front.port, *KINDS[number % len(KINDS)], 4 * MIB - 100))
             most = max(most, rss_kib(front))
-            assert steady.ask(3, 4, request).brokers
+            assert steady.send_request(3, 4, request).brokers
         for sock in socks:
             sock.close()
         steady.close()
@@ -237,10 +237,10 @@ def test_a_cluster_with_sasl_gathers_little_of_who_did_not_authenticate(running:
             with half(front.port, key, version, 4 * MIB - 100) as sock:
                 most = max(most, rss_kib(front))
                 assert ended(sock)
-        for name, make in ANSWERED.items():
+        for name, make in RESPONDED.items():
             assert outcome(front.port, make()) == b"", name
         grown = (max(most, rss_kib(front)) - before) / 1024
-        print(f"{len(KINDS)} x 4 MiB and {len(ANSWERED)} large requests, resident memory grew by {grown:.1f} MiB")
+        print(f"{len(KINDS)} x 4 MiB and {len(RESPONDED)} large requests, resident memory grew by {grown:.1f} MiB")
         assert grown < len(KINDS) / 2 + PROCESS_MIB
         assert "larger than" not in front.log.read_text()
 
@@ -260,7 +260,7 @@ def test_rights_on_long_group_ids_take_no_more_memory_than_promised(front: Front
         connections.append(Connection(Address("127.0.0.1", front.port)))
         for part in range(5):
             names = [f"{number:04}{part:04}{n:04}" + "x" * 32_000 for n in range(60)]
-            connections[-1].ask(77, 1, message(group_ids=names))
+            connections[-1].send_request(77, 1, message(group_ids=names))
             most = max(most, rss_kib(front))
     for connection in connections:
         connection.close()

@@ -98,11 +98,11 @@ class Traffic:
         partition = {"partition_index": 0, "committed_offset": 0, "committed_metadata": f"ic/1;{first}-{first}"}
 
         def is_done() -> bool:
-            answer = world.raw.ask(
+            response = world.raw.send_request(
                 "OffsetCommit", 8, on=world.raw.on_coordinator(group), group_id=group, member_id="",
                 generation_id_or_member_epoch=-1, topics=[{"name": self.topic.name, "partitions": [partition]}],
             )  # fmt: skip
-            code = answer.topics[0].partitions[0].error_code
+            code = response.topics[0].partitions[0].error_code
             assert code in {0, *AGAIN}
             return code == 0
 

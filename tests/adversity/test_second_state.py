@@ -54,23 +54,23 @@ class States:
         self.third = Child([*COMMAND, str(self.ports["third"]), "follow", kafka.bootstrap], folder / "third.log")
         self.fleet.settled("a", "b")
 
-    def ask(self, name: str) -> dict[str, Any]:
+    def send_request(self, name: str) -> dict[str, Any]:
         return tell(self.ports[name])
 
     def owned_by(self, name: str, count: int) -> list[str]:
         """Keys that this proxy owns."""
-        served = until(lambda: self.ask(name).get("served"), f"{name} to serve the test state")
+        served = until(lambda: self.send_request(name).get("served"), f"{name} to serve the test state")
         return [key for key in (f"key-{n}" for n in range(999)) if wide_partition_of(key) in served][:count]
 
     def put(self, name: str, key: str, text: str) -> None:
-        answer = tell(self.ports[name], put=[key, text])
-        assert answer == {"stored": key}, answer
+        response = tell(self.ports[name], put=[key, text])
+        assert response == {"stored": key}, response
 
     def all_follow(self, texts: dict[str, str], *names: str) -> float:
         """Wait until each of these has read just that; how long it took."""
         began = time.monotonic()
         for name in names:
-            until(lambda name=name: self.ask(name).get("followed") == texts, f"{name} to follow", FOLLOWED_S)
+            until(lambda name=name: self.send_request(name).get("followed") == texts, f"{name} to follow", FOLLOWED_S)
         return time.monotonic() - began
 
 
@@ -97,29 +97,32 @@ def test_owner_of_two_states_that_is_killed_is_followed_in_both(states: States, 
     for key, text in texts.items():
         states.put("b", key, text)
     took = states.all_follow(texts, "a", "b", "third")
-    third = states.ask("third")
+    third = states.send_request("third")
     assert third["loaded"]
     assert third["behind"] == 0
     assert third["age_s"] < 2 * FOLLOWED_S
     print(f"followed everywhere after {took:.3f} s; delay of the third {third['delay_s']:.3f} s")
-    assert states.ask("a")["held"] == {}
+    assert states.send_request("a")["held"] == {}
 
     began = time.monotonic()
     fleet.fronts["b"].kill()
     got = acquired_again(one, t)
-    until(lambda: len(states.ask("a").get("served", ())) == WIDE_STATE.partitions, "a to serve all of the second state")
+    until(
+        lambda: len(states.send_request("a").get("served", ())) == WIDE_STATE.partitions,
+        "a to serve all of the second state",
+    )
     print(f"both states taken over after kill -9: {time.monotonic() - began:.2f} s (session {LEASE_S:g} s)")
     assert got == [(4, 9, 1)]
-    assert states.ask("a")["held"] == texts
+    assert states.send_request("a")["held"] == texts
     states.put("a", keys[0], "changed")
     texts[keys[0]] = "changed"
     states.all_follow(texts, "a", "third")
 
     fleet.fronts["b"].start()
     fleet.settled("a", "b")
-    served = {name: set(until(lambda name=name: states.ask(name).get("served"), name)) for name in ("a", "b")}
+    served = {name: set(until(lambda name=name: states.send_request(name).get("served"), name)) for name in ("a", "b")}
     assert served["a"] | served["b"] == set(WIDE_STATE.all)
     assert not served["a"] & served["b"]
-    held = states.ask("a")["held"] | states.ask("b")["held"]
+    held = states.send_request("a")["held"] | states.send_request("b")["held"]
     assert held == texts, "what moved back was loaded where it is owned now"
     states.all_follow(texts, "a", "b", "third")

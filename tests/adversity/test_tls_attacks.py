@@ -68,14 +68,14 @@ def p99_beside(bystander: TlsClient, seconds: float = SECONDS) -> float:
     waits = []
     end = time.monotonic() + seconds
     while (began := time.monotonic()) < end:
-        bystander.ask()
+        bystander.send_request()
         waits.append(time.monotonic() - began)
         time.sleep(EVERY_S)
     return sorted(waits)[int(0.99 * len(waits))]
 
 
 def gauge(front: Front, name: str) -> float:
-    found = re.search(rf"^ksp_{name} (\S+)", front.ask("/metrics")[1], re.MULTILINE)
+    found = re.search(rf"^ksp_{name} (\S+)", front.send_request("/metrics")[1], re.MULTILINE)
     assert found is not None
     return float(found[1])
 
@@ -93,7 +93,7 @@ def beside(front: Front, attack: Flood | TinyRecords, bystander: TlsClient) -> t
         waits = p99_beside(bystander)
         began = time.monotonic()
         client = TlsClient((HOST, front.port))
-        client.ask()
+        client.send_request()
         client.close()
         newcomer = time.monotonic() - began
         assert thread.is_alive(), f"the attack ended early: {attack}"
@@ -124,7 +124,7 @@ def test_unfinished_handshakes_keep_neither_memory_nor_other_clients_waiting(
     until(lambda: gauge(front, "tls_handshakes") == 0, "all handshakes to end")
     until(lambda: gauge(front, "connections") == 1, "nobody but the bystander to be connected")
     assert rss(front) - before < RSS_GROWTH_MAX_MIB
-    events = front.ask("/metrics")[1]
+    events = front.send_request("/metrics")[1]
     for failure in ("connection-failed", "callback-failed", "handler-failed", "accept-failed"):
         assert failure not in events, front.output()
 

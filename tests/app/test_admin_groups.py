@@ -13,7 +13,7 @@ from kafka_share_proxy.app import admin_groups
 from kafka_share_proxy.app.admin_groups import AdminRequest, GroupPages
 from kafka_share_proxy.wire.errors import ErrorCode
 
-from tests.app.test_admin_listener import ask, get, running
+from tests.app.test_admin_listener import get, running, send_request
 from tests.support.ports import SlowJournal, World, acquired
 
 RELEASE = "/groups/a%2Fg/members/m%201/release"
@@ -36,38 +36,38 @@ def asked(path, method="GET", *, peer="127.0.0.1", from_page=False):
     return AdminRequest(method=method, path=path, from_page=from_page, peer=peer)
 
 
-async def answered(world, request, changes="local"):
-    return await GroupPages(lambda: world.services, changes).answer(request)
+async def responded(world, request, changes="local"):
+    return await GroupPages(lambda: world.services, changes).response(request)
 
 
 async def test_groups_and_one_group(world):
     """Ids come percent-encoded."""
-    status, body = await answered(world, asked("/groups"))
+    status, body = await responded(world, asked("/groups"))
     assert (status, [line["group"] for line in body["groups"]]) == (HTTPStatus.OK, ["a/g"])
-    status, body = await answered(world, asked("/groups/a%2Fg"))
+    status, body = await responded(world, asked("/groups/a%2Fg"))
     assert (status, body["locks"][0]["member"]) == (HTTPStatus.OK, "m 1")
-    assert (await answered(world, asked("/groups/absent")))[0] == HTTPStatus.NOT_FOUND
-    assert await answered(world, asked("/groups/a/b/c")) is None
-    assert await answered(world, asked("/livez")) is None
-    assert (await answered(world, asked("/groups", "POST")))[0] == HTTPStatus.METHOD_NOT_ALLOWED
+    assert (await responded(world, asked("/groups/absent")))[0] == HTTPStatus.NOT_FOUND
+    assert await responded(world, asked("/groups/a/b/c")) is None
+    assert await responded(world, asked("/livez")) is None
+    assert (await responded(world, asked("/groups", "POST")))[0] == HTTPStatus.METHOD_NOT_ALLOWED
 
 
 async def test_a_group_whose_state_is_loading_is_not_reported_as_absent(world):
     """503 with the gate's reason, and the list says that it is not complete."""
-    status, body = await answered(world, asked("/groups"))
+    status, body = await responded(world, asked("/groups"))
     assert (status, body["complete"]) == (HTTPStatus.OK, True)
     gate = world.services.gate
     partition = gate.partition_of("late")
     gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "share state is being read", [partition])
-    status, body = await answered(world, asked("/groups/late"))
+    status, body = await responded(world, asked("/groups/late"))
     assert status == HTTPStatus.SERVICE_UNAVAILABLE
     assert body["reason"] == 'share group "late" is not known yet: share state is being read; try again soon'
-    status, body = await answered(world, asked("/groups/late/members/m/release", "POST"))
+    status, body = await responded(world, asked("/groups/late/members/m/release", "POST"))
     assert status == HTTPStatus.SERVICE_UNAVAILABLE
-    status, body = await answered(world, asked("/groups"))
+    status, body = await responded(world, asked("/groups"))
     assert (body["complete"], body["reason"]) == (False, "share state is being read")
     gate.open([partition])
-    assert (await answered(world, asked("/groups/late")))[0] == HTTPStatus.NOT_FOUND
+    assert (await responded(world, asked("/groups/late")))[0] == HTTPStatus.NOT_FOUND
 
 
 async def test_a_partition_that_another_proxy_owns_leaves_the_list_complete(world):
@@ -76,31 +76,31 @@ async def test_a_partition_that_another_proxy_owns_leaves_the_list_complete(worl
     gate = world.services.gate
     reason = "share state is owned by another proxy"
     gate.close(ErrorCode.NOT_COORDINATOR, reason, [gate.partition_of("remote"), gate.partition_of("absent")])
-    _, body = await answered(world, asked("/groups"))
+    _, body = await responded(world, asked("/groups"))
     assert (body["complete"], body["elsewhere"]) == (True, ["remote"])
     for group in ("remote", "absent"):
-        assert (await answered(world, asked(f"/groups/{group}")))[0] == HTTPStatus.NOT_FOUND
+        assert (await responded(world, asked(f"/groups/{group}")))[0] == HTTPStatus.NOT_FOUND
 
 
 async def test_release_is_told_when_it_is_durable(world):
-    status, body = await answered(world, asked(RELEASE, "POST"))
+    status, body = await responded(world, asked(RELEASE, "POST"))
     assert (status, body["released_records"], body["durable"]) == (HTTPStatus.OK, 10, True)
-    assert (await answered(world, asked(RELEASE, "GET")))[0] == HTTPStatus.METHOD_NOT_ALLOWED
-    assert (await answered(world, asked("/groups/x/members/m/release", "POST")))[0] == HTTPStatus.NOT_FOUND
+    assert (await responded(world, asked(RELEASE, "GET")))[0] == HTTPStatus.METHOD_NOT_ALLOWED
+    assert (await responded(world, asked("/groups/x/members/m/release", "POST")))[0] == HTTPStatus.NOT_FOUND
 
 
 async def test_release_of_a_member_that_does_not_exist_is_refused(world):
     """Nothing was taken back from anybody: that is no success."""
-    status, body = await answered(world, asked("/groups/a%2Fg/members/m1/release", "POST"))
+    status, body = await responded(world, asked("/groups/a%2Fg/members/m1/release", "POST"))
     assert (status, body["reason"].split(",")[0]) == (HTTPStatus.NOT_FOUND, 'share group "a/g" has no member "m1"')
     world.member(group_id="a/g", member_id="idle one....").heartbeat(0, ["t"])
-    status, body = await answered(world, asked("/groups/a%2Fg/members/idle%20one..../release", "POST"))
+    status, body = await responded(world, asked("/groups/a%2Fg/members/idle%20one..../release", "POST"))
     assert (status, body["released_records"]) == (HTTPStatus.OK, 0)
 
 
 async def test_a_slow_journal_is_not_waited_for_without_end(world, autojump_clock: trio.testing.MockClock):
     world.journal.slow = True
-    status, body = await answered(world, asked(RELEASE, "POST"))
+    status, body = await responded(world, asked(RELEASE, "POST"))
     assert (status, body["durable"]) == (HTTPStatus.ACCEPTED, False)
 
 
@@ -121,35 +121,35 @@ async def test_a_slow_journal_is_not_waited_for_without_end(world, autojump_cloc
 async def test_who_may_change_something(world, changes, peer, from_page, status):
     """Never a web page, and by default nobody from another machine; then nothing was released."""
     request = asked(RELEASE, "POST", peer=peer, from_page=from_page)
-    assert (await answered(world, request, changes))[0] == status
-    held = (await answered(world, asked("/groups/a%2Fg")))[1]["locks"]
+    assert (await responded(world, request, changes))[0] == status
+    held = (await responded(world, asked("/groups/a%2Fg")))[1]["locks"]
     assert (held == []) == (status == HTTPStatus.OK)
 
 
 async def test_before_the_cluster_answered_and_where_brokers_serve(world):
-    assert (await GroupPages(lambda: None, "local").answer(asked("/groups")))[0] == HTTPStatus.SERVICE_UNAVAILABLE
+    assert (await GroupPages(lambda: None, "local").response(asked("/groups")))[0] == HTTPStatus.SERVICE_UNAVAILABLE
     world.services.serve_share = False
-    assert (await answered(world, asked("/groups")))[0] == HTTPStatus.NOT_FOUND
+    assert (await responded(world, asked("/groups")))[0] == HTTPStatus.NOT_FOUND
 
 
 async def test_over_http(world, monkeypatch: pytest.MonkeyPatch):
     """From the socket to the JSON; the peer is this machine."""
     pages = GroupPages(lambda: world.services, "local")
     async with running(groups=pages) as (dial, _):
-        status, _, body = await ask(dial, get("/groups/a%2Fg?x=1"))
+        status, _, body = await send_request(dial, get("/groups/a%2Fg?x=1"))
         assert (status, json.loads(body)["group"]) == (200, "a/g")
-        assert (await ask(dial, get("/groups/a%2Fg", "HEAD")))[2] == b""
-        status, _, body = await ask(dial, get(RELEASE, "POST"))
+        assert (await send_request(dial, get("/groups/a%2Fg", "HEAD")))[2] == b""
+        status, _, body = await send_request(dial, get(RELEASE, "POST"))
         assert (status, json.loads(body)["released_records"]) == (200, 10)
         page = get(RELEASE, "POST").replace(b"Host: localhost\r\n", b"Host: localhost\r\nOrigin: http://evil\r\n")
-        assert (await ask(dial, page))[0] == 403
+        assert (await send_request(dial, page))[0] == 403
         monkeypatch.setattr(admin_groups, "_is_loopback", lambda peer: False)
-        assert (await ask(dial, get(RELEASE, "POST")))[0] == 403
+        assert (await send_request(dial, get(RELEASE, "POST")))[0] == 403
 
 
 async def test_groups_of_other_proxies_are_named_and_told_about_there(world):
     world.services.fleet = SimpleNamespace(groups={"far"})
-    assert (await answered(world, asked("/groups")))[1]["elsewhere"] == ["far"]
-    status, body = await answered(world, asked("/groups/far"))
+    assert (await responded(world, asked("/groups")))[1]["elsewhere"] == ["far"]
+    status, body = await responded(world, asked("/groups/far"))
     assert (status, "another proxy" in body["reason"]) == (HTTPStatus.NOT_FOUND, True)
-    assert "another proxy" not in (await answered(world, asked("/groups/none")))[1]["reason"]
+    assert "another proxy" not in (await responded(world, asked("/groups/none")))[1]["reason"]

@@ -77,7 +77,7 @@ async def _bound() -> trio.socket.SocketType:
     return socket
 
 
-async def ask(dial: Callable[[], trio.abc.Stream], request: bytes) -> tuple[int, dict[str, str], bytes]:
+async def send_request(dial: Callable[[], trio.abc.Stream], request: bytes) -> tuple[int, dict[str, str], bytes]:
     """One request on one connection, read to its end."""
     received = b""
     async with await dial() as stream:
@@ -97,8 +97,8 @@ def get(path: str, method: str = "GET") -> bytes:
 async def test_livez_and_readyz_answer_json() -> None:
     """Alive and ready are 200 with a body that says more."""
     async with running() as (dial, _):
-        assert await ask(dial, get("/livez")) == (200, _headers(21), b'{\n  "version": "1"\n}\n')
-        status, _, body = await ask(dial, get("/readyz?verbose=1"))
+        assert await send_request(dial, get("/livez")) == (200, _headers(21), b'{\n  "version": "1"\n}\n')
+        status, _, body = await send_request(dial, get("/readyz?verbose=1"))
         assert (status, json.loads(body)) == (200, {"ready": True, "reasons": []})
 
 
@@ -114,7 +114,7 @@ def _headers(length: int) -> dict[str, str]:
 async def test_not_ready_is_503() -> None:
     """What is off is in the body, not only in the status."""
     async with running(ready=False) as (dial, _):
-        status, _, body = await ask(dial, get("/readyz"))
+        status, _, body = await send_request(dial, get("/readyz"))
         assert (status, json.loads(body)["ready"]) == (503, False)
 
 
@@ -122,7 +122,7 @@ async def test_metrics_are_text_of_any_size() -> None:
     """More than a socket buffer arrives whole."""
     page = b"ksp_x 1\n" * 400_000
     async with running(metrics=lambda: [page[:100], b"", page[100:]]) as (dial, _):
-        status, headers, body = await ask(dial, get("/metrics"))
+        status, headers, body = await send_request(dial, get("/metrics"))
         assert (status, body) == (200, page)
         assert headers["content-type"].startswith("text/plain")
 
@@ -130,7 +130,7 @@ async def test_metrics_are_text_of_any_size() -> None:
 async def test_head_has_no_body() -> None:
     """Probes that ask with HEAD get the same status and length."""
     async with running() as (dial, _):
-        status, headers, body = await ask(dial, get("/livez", "HEAD"))
+        status, headers, body = await send_request(dial, get("/livez", "HEAD"))
         assert (status, headers["content-length"], body) == (200, "21", b"")
 
 
@@ -138,7 +138,7 @@ async def test_head_has_no_body() -> None:
 async def test_what_is_not_served_is_said(path: str, method: str, expected: int) -> None:
     """Other paths and methods have their own status."""
     async with running() as (dial, _):
-        assert (await ask(dial, get(path, method)))[0] == expected
+        assert (await send_request(dial, get(path, method)))[0] == expected
 
 
 async def test_a_request_without_end_is_refused() -> None:
@@ -147,16 +147,16 @@ async def test_a_request_without_end_is_refused() -> None:
         request = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * (
             admin_listener.REQUEST_BYTES_MAX + admin_listener.READ_BYTES
         )
-        assert (await ask(dial, request))[0] == 431
+        assert (await send_request(dial, request))[0] == 431
         assert await heard.first() == "admin-bad-request"
 
 
 async def test_bytes_that_are_no_http_are_refused() -> None:
     """A Kafka client on the wrong port is told, and the next request is served."""
     async with running() as (dial, heard):
-        assert (await ask(dial, b"\x00\x00\x00\x10 no http \r\n\r\n"))[0] == 400
+        assert (await send_request(dial, b"\x00\x00\x00\x10 no http \r\n\r\n"))[0] == 400
         assert await heard.first() == "admin-bad-request"
-        assert (await ask(dial, get("/livez")))[0] == 200
+        assert (await send_request(dial, get("/livez")))[0] == 200
 
 
 async def test_a_peer_that_leaves_or_stays_silent_harms_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +168,7 @@ async def test_a_peer_that_leaves_or_stays_silent_harms_nobody(monkeypatch: pyte
         async with await dial() as silent:
             with trio.fail_after(5):
                 assert await silent.receive_some(1) == b""
-        assert (await ask(dial, get("/livez")))[0] == 200
+        assert (await send_request(dial, get("/livez")))[0] == 200
 
 
 async def test_connections_above_the_limit_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,7 +185,7 @@ async def test_connections_above_the_limit_are_closed(monkeypatch: pytest.Monkey
             status = 0
             while status != 200:
                 try:
-                    status = (await ask(dial, get("/livez")))[0]
+                    status = (await send_request(dial, get("/livez")))[0]
                 except (IndexError, trio.BrokenResourceError):
                     await trio.lowlevel.checkpoint()
 
@@ -202,5 +202,5 @@ async def test_a_name_that_is_not_ours_is_refused(host: str, status: int) -> Non
     async with running(hosts=admin_listener.own_names("proxy.example")) as (dial, _):
         for path in ("/readyz", "/metrics", "/livez"):
             request = f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
-            assert (await ask(dial, request))[0] == status
-        assert (await ask(dial, b"GET /livez HTTP/1.0\r\n\r\n"))[0] == 200
+            assert (await send_request(dial, request))[0] == status
+        assert (await send_request(dial, b"GET /livez HTTP/1.0\r\n\r\n"))[0] == 200

@@ -23,8 +23,8 @@ class Broker:
         self.is_away = self.is_silent = False
         self.closed = 0
 
-    async def ask(self, key: int, question: Any) -> tuple[Any, None]:
-        self.asked.append({bytes(topic.topic_id) for topic in question.topics})
+    async def send_request(self, key: int, query: Any) -> tuple[Any, None]:
+        self.asked.append({bytes(topic.topic_id) for topic in query.topics})
         if self.is_silent:
             await trio.sleep_forever()
         if self.is_away:
@@ -80,14 +80,14 @@ async def test_a_silent_broker_holds_up_events_for_a_moment_only(
     broker.is_silent = True
     began = trio.current_time()
     await names.learn([KNOWN])
-    assert trio.current_time() - began == audit_topics.ASK_S
+    assert trio.current_time() - began == audit_topics.QUERY_S
     assert broker.closed == 1
 
 
 async def test_questions_and_memory_are_bounded(
     names: AuditedTopicNames, broker: Broker, autojump_clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(audit_topics, "ASKED_MAX", 3)
+    monkeypatch.setattr(audit_topics, "QUERIED_MAX", 3)
     monkeypatch.setattr(audit_topics, "NAMES_MAX", 4)
     for start in range(0, 30, 5):
         await names.learn([b"%016d" % number for number in range(start, start + 5)])

@@ -22,9 +22,9 @@ def config(**commits: Any) -> Config:
 
 async def test_rights_are_those_on_the_topic_and_the_writers_of_ranges() -> None:
     client = Client()
-    assert list(check_commits.judge(config(), await check_commits.ask(client))) == []  # type: ignore[arg-type]
+    assert list(check_commits.judge(config(), await check_commits.send_request(client))) == []  # type: ignore[arg-type]
     client.bits = ALL & ~(1 << check_state.WRITE)
-    assert list(check_commits.judge(config(), await check_commits.ask(client))) == [  # type: ignore[arg-type]
+    assert list(check_commits.judge(config(), await check_commits.send_request(client))) == [  # type: ignore[arg-type]
         "individual commits will be off: the proxy's own identity lacks WRITE on topic __individual_commit_offsets"
     ]
 

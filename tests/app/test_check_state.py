@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from kafka_share_proxy.app import check_state
 from kafka_share_proxy.app.check_state import StateRights
-from kafka_share_proxy.brokers.questions import about_topics
+from kafka_share_proxy.brokers.queries import about_topics
 from kafka_share_proxy.wire import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 
@@ -26,30 +26,30 @@ class Client:
         self.heartbeat_code, self.coordinator_code = ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NONE
 
     async def metadata(self, names: list[str]) -> tuple[Any, None]:
-        return await self.ask(3, about_topics(names))
+        return await self.send_request(3, about_topics(names))
 
-    async def ask(self, key: int, question: Any) -> tuple[Any, None]:
+    async def send_request(self, key: int, query: Any) -> tuple[Any, None]:
         if key == 32:
-            return described(question, self.settings, self.settings_code), None
+            return described(query, self.settings, self.settings_code), None
         if key == 12:
             return registry.message("HeartbeatResponse")(error_code=self.heartbeat_code), None
         if key == 10:
-            answer = registry.message("FindCoordinatorResponse")
-            entry = answer.Coordinator(key=question.coordinator_keys[0], node_id=1, error_code=self.coordinator_code)
-            return answer(coordinators=[entry]), None
-        answer = registry.message("MetadataResponse")
-        partitions = [answer.MetadataResponsePartition(partition_index=n) for n in range(self.partitions)]
-        topic = answer.MetadataResponseTopic(
-            name=question.topics[0].name,
+            response = registry.message("FindCoordinatorResponse")
+            entry = response.Coordinator(key=query.coordinator_keys[0], node_id=1, error_code=self.coordinator_code)
+            return response(coordinators=[entry]), None
+        response = registry.message("MetadataResponse")
+        partitions = [response.MetadataResponsePartition(partition_index=n) for n in range(self.partitions)]
+        topic = response.MetadataResponseTopic(
+            name=query.topics[0].name,
             error_code=self.topic_code,
             partitions=[] if self.topic_code else partitions,
             topic_authorized_operations=self.bits,
         )
-        return answer(brokers=[], topics=[topic]), None
+        return response(brokers=[], topics=[topic]), None
 
 
 async def sentences(client: Client) -> list[str]:
-    return list(check_state.judge(await check_state.ask(client)))  # type: ignore[arg-type]
+    return list(check_state.judge(await check_state.send_request(client)))  # type: ignore[arg-type]
 
 
 async def test_nothing_is_missing() -> None:
@@ -97,7 +97,7 @@ async def test_topic_that_is_not_compacted_is_an_obstacle_with_its_correction() 
 async def test_settings_that_may_not_be_read_are_told_as_a_risk() -> None:
     client = Client()
     client.settings_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    found = await check_state.ask(client)  # type: ignore[arg-type]
+    found = await check_state.send_request(client)  # type: ignore[arg-type]
     assert list(check_state.judge(found)) == []
     (risk,) = found.risks
     assert "DESCRIBE_CONFIGS" in risk

@@ -8,7 +8,7 @@ import pytest
 from kafka_share_proxy.app import check_views
 from kafka_share_proxy.app.check_views import PROBE, ViewRights
 from kafka_share_proxy.app.config import Config
-from kafka_share_proxy.brokers.questions import about_topics
+from kafka_share_proxy.brokers.queries import about_topics
 from kafka_share_proxy.views.kernel import slicing
 from kafka_share_proxy.views.state_records import TOPIC
 from kafka_share_proxy.wire import registry
@@ -30,27 +30,27 @@ class Client:
         self.settings_code = 0
 
     async def metadata(self, names: list[str]) -> tuple[Any, None]:
-        return await self.ask(3, about_topics(names))
+        return await self.send_request(3, about_topics(names))
 
-    async def ask(self, key: int, question: Any) -> tuple[Any, None]:
+    async def send_request(self, key: int, query: Any) -> tuple[Any, None]:
         if key == 32:
-            return described(question, self.settings, self.settings_code), None
-        answer = registry.message("MetadataResponse")
-        parts = [answer.MetadataResponsePartition(partition_index=n) for n in range(self.partitions)]
+            return described(query, self.settings, self.settings_code), None
+        response = registry.message("MetadataResponse")
+        parts = [response.MetadataResponsePartition(partition_index=n) for n in range(self.partitions)]
         topics = [
-            answer.MetadataResponseTopic(
+            response.MetadataResponseTopic(
                 name=each.name,
                 error_code=self.codes[each.name],
                 partitions=[] if self.codes[each.name] else parts,
                 topic_authorized_operations=self.bits[each.name],
             )
-            for each in question.topics
+            for each in query.topics
         ]
-        return answer(topics=topics), None
+        return response(topics=topics), None
 
 
 async def sentences(client: Client, config: Config = CONFIG) -> list[str]:
-    return list(check_views.judge(config, await check_views.ask(client)))  # type: ignore[arg-type]
+    return list(check_views.judge(config, await check_views.send_request(client)))  # type: ignore[arg-type]
 
 
 async def test_nothing_is_missing() -> None:
@@ -115,7 +115,7 @@ async def test_topic_that_is_not_compacted_is_an_obstacle() -> None:
     """Plans and bases of views would be lost."""
     client = Client()
     client.settings = {"cleanup.policy": "delete"}
-    found = await check_views.ask(client)  # type: ignore[arg-type]
+    found = await check_views.send_request(client)  # type: ignore[arg-type]
     (text,) = check_views.obstacles(CONFIG, found)
     assert f"--entity-name {TOPIC} --add-config cleanup.policy=compact" in text
     assert list(check_views.obstacles(Config(views={"state": "memory"}), found)) == []

@@ -13,7 +13,7 @@ from kafka_share_proxy.durable.hosted_state import BrokerAccess
 from kafka_share_proxy.durable.journal import TopicJournal
 from kafka_share_proxy.durable.memory_journal import MemoryJournal
 from kafka_share_proxy.forwarding import route_table
-from kafka_share_proxy.forwarding.early_looks import ByKnownGroup
+from kafka_share_proxy.forwarding.early_matches import ByKnownGroup
 from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions, Offer
 from kafka_share_proxy.forwarding.routes import Kind, Routes, header
 from kafka_share_proxy.sharegroups import share_group_apis

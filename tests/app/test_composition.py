@@ -12,7 +12,7 @@ from kafka_share_proxy.app import composition
 from kafka_share_proxy.app.composition import (
     ServingParts,
     decide_share,
-    keep_alive_question,
+    keep_alive_query,
     own_settings,
     share_options,
 )
@@ -112,8 +112,8 @@ def versions(share_fetch: int = 2, level: int = 1) -> BrokerVersions:
     message = registry.message("ApiVersionsResponse")
     finalized = [message.FinalizedFeatureKey(name="share.version", max_version_level=level, min_version_level=0)]
     keys = [message.ApiVersion(api_key=78, min_version=1, max_version=share_fetch)]
-    answer = message(api_keys=keys, finalized_features=finalized)
-    return BrokerVersions(ranges={78: (1, share_fetch)}, finalized={"share.version": level}, answer=answer)
+    response = message(api_keys=keys, finalized_features=finalized)
+    return BrokerVersions(ranges={78: (1, share_fetch)}, finalized={"share.version": level}, response=response)
 
 
 def sight(brokers: dict[int, Address], told: list[BrokerVersions] | None = None, silent: bool = False) -> SeenCluster:
@@ -281,7 +281,7 @@ def test_the_planned_routes_are_those_of_a_running_proxy() -> None:
     """Share requests are served here, or forwarded, as decided."""
     assert composition.planned_routes(config(), local=True)[header(78, 2)].kind is Kind.LOCAL
     upstream = config(views={"serve": False})  # with views, requests that name one are looked for
-    assert composition.planned_routes(upstream, local=False)[header(78, 2)].kind is Kind.ANSWER
+    assert composition.planned_routes(upstream, local=False)[header(78, 2)].kind is Kind.RESPONSE
 
 
 def test_produce_is_looked_into_from_the_moment_a_view_is_known() -> None:
@@ -317,11 +317,11 @@ class Connection:
 def test_connections_are_kept_alive_by_asking_about_the_last_right() -> None:
     """Heartbeat of a member that cannot exist, for the group the client was last judged by; else ApiVersions."""
     connection = Connection()
-    assert keep_alive_question(connection) == (18, 0, b"")
+    assert keep_alive_query(connection) == (18, 0, b"")
     rights_of(connection).remember(Right.READ_GROUP, "g1", True, 1.0)
     rights_of(connection).remember(Right.READ_GROUP, "g2", True, 2.0)
     rights_of(connection).remember(Right.READ_TOPIC, "t", True, 3.0)
-    key, version, body = keep_alive_question(connection)
+    key, version, body = keep_alive_query(connection)
     assert (key, registry.request(key, version).decode(body).group_id) == (ApiKey.HEARTBEAT, "g2")
 
 

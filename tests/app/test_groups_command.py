@@ -65,12 +65,12 @@ class Listener:
     """An admin listener that gives the responses of a test."""
 
     def __init__(self) -> None:
-        self.answers: dict[tuple[str, str], tuple[int, bytes]] = {}
-        answers = self.answers
+        self.responses: dict[tuple[str, str], tuple[int, bytes]] = {}
+        responses = self.responses
 
         class Handler(BaseHTTPRequestHandler):
             def _any(self) -> None:
-                status, body = answers.get((self.command, self.path), (404, b'{"reason": "nothing there"}'))
+                status, body = responses.get((self.command, self.path), (404, b'{"reason": "nothing there"}'))
                 self.send_response(status)
                 self.end_headers()
                 self.wfile.write(body)
@@ -103,12 +103,12 @@ def run(*arguments: str):
 
 
 def test_the_command_shows_and_releases(listener):
-    listener.answers["GET", "/groups"] = (200, b'{"groups": [], "resting_partitions": 7}')
+    listener.responses["GET", "/groups"] = (200, b'{"groups": [], "resting_partitions": 7}')
     done = run("--admin", listener.address)
     assert (done.exit_code, "7 idle partitions rest" in done.output) == (0, True)
     assert '"resting_partitions": 7' in run("--admin", listener.address, "--json").output
     told = b'{"released_records": 10, "durable": true}'
-    listener.answers["POST", "/groups/a%2Fg/members/m%201/release"] = (200, told)
+    listener.responses["POST", "/groups/a%2Fg/members/m%201/release"] = (200, told)
     done = run("a/g", "--release", "m 1", "--admin", listener.address)
     assert (done.exit_code, done.output) == (0, "10 records of m 1 in a/g are free again\n")
 
@@ -117,7 +117,7 @@ def test_what_does_not_work_is_told(listener):
     """Status 1 with the listener's reason; 2 for a command that is wrong."""
     done = run("absent", "--admin", listener.address)
     assert (done.exit_code, "nothing there" in done.output) == (1, True)
-    listener.answers["GET", "/groups"] = (200, b"<html>")
+    listener.responses["GET", "/groups"] = (200, b"<html>")
     assert "no admin listener" in run("--admin", listener.address).output
     assert run().exit_code == 2
     assert run("--admin", "nonsense").exit_code == 2
@@ -126,7 +126,7 @@ def test_what_does_not_work_is_told(listener):
 
 def test_a_list_that_is_not_complete_says_why(listener):
     body = {"groups": [], "resting_partitions": 0, "complete": False, "reason": "share state is being read"}
-    listener.answers["GET", "/groups"] = (200, json.dumps(body).encode())
+    listener.responses["GET", "/groups"] = (200, json.dumps(body).encode())
     assert "This list is not complete: share state is being read." in run("--admin", listener.address).output
 
 
@@ -136,10 +136,10 @@ def test_ids_and_reasons_do_not_control_the_terminal(listener):
     body = {"group": evil, "state": "Empty", "epoch": 1, "members": [], "partitions": [], "locks": []}
     body |= {"partitions_left_out": 0, "locks_left_out": 0}
     path = f"/groups/{quote(evil, safe='')}"
-    listener.answers["GET", path] = (200, json.dumps(body).encode())
+    listener.responses["GET", path] = (200, json.dumps(body).encode())
     released = json.dumps({"released_records": 1, "durable": True}).encode()
-    listener.answers["POST", f"{path}/members/m/release"] = (200, released)
-    listener.answers["GET", "/groups"] = (404, json.dumps({"reason": evil}).encode())
+    listener.responses["POST", f"{path}/members/m/release"] = (200, released)
+    listener.responses["GET", "/groups"] = (404, json.dumps({"reason": evil}).encode())
     for done in (
         run(evil, "--admin", listener.address),
         run(evil, "--release", "m", "--admin", listener.address),
@@ -150,12 +150,12 @@ def test_ids_and_reasons_do_not_control_the_terminal(listener):
 
 
 def test_nobody_listens():
-    with pytest.raises(groups_command.NoAnswer, match="does not answer"):
+    with pytest.raises(groups_command.NoResponse, match="does not answer"):
         groups_command.fetch(Address("127.0.0.1", 1), "/groups")
 
 
 def test_watching_ends_with_the_interrupt(listener, monkeypatch):
-    listener.answers["GET", "/groups"] = (200, b'{"groups": [], "resting_partitions": 0}')
+    listener.responses["GET", "/groups"] = (200, b'{"groups": [], "resting_partitions": 0}')
     looks = []
 
     def sleep(seconds: float) -> None:

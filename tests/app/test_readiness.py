@@ -86,8 +86,8 @@ def test_a_dead_broker_is_named_and_does_not_take_the_proxy_out() -> None:
 def test_what_somebody_has_to_give_is_missing_not_a_reason() -> None:
     """Plans are not known without rights; views are served."""
     views = {"missing": "plans are not known", "state": dict}
-    answered, body = readiness(parts(views=views)).views()
-    assert (answered, body["missing"], body["reasons"]) == (True, ["plans are not known"], [])
+    responded, body = readiness(parts(views=views)).views()
+    assert (responded, body["missing"], body["reasons"]) == (True, ["plans are not known"], [])
     assert readiness(parts({"off": "no identity"})).share_groups()[1]["missing"] == ["no identity"]
 
 
@@ -105,8 +105,8 @@ def test_what_somebody_has_to_give_is_missing_not_a_reason() -> None:
 )
 def test_individual_commits_are_ready_by_themselves(made: Any, expected: bool, said: list[str]) -> None:
     """Loaded, in memory; on standby; marks not read; no identity; switched off; no cluster yet."""
-    answered, body = readiness(made).commits()
-    assert (answered, body["reasons"]) == (expected, said)
+    responded, body = readiness(made).commits()
+    assert (responded, body["reasons"]) == (expected, said)
     if made is not None:
         told = readiness(made).forwarding()[1]
         assert (told["ready"], told["commits_ready"]) == (True, expected)

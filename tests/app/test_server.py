@@ -60,21 +60,21 @@ class Running:
             stream = await trio.open_tcp_stream(HOST, self.admin)
         except OSError:
             return 0, {}
-        answer = b""
+        response = b""
         async with stream:
             await stream.send_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n")
             async for data in stream:
-                answer += data
-        head, _, body = answer.partition(b"\r\n\r\n")
+                response += data
+        head, _, body = response.partition(b"\r\n\r\n")
         return int(head.split()[1]), json.loads(body)
 
     async def until(self, status: int) -> dict[str, object]:
         """Wait until /readyz answers so; gives the body."""
         with trio.fail_after(20):
-            while (answer := await self.ready())[0] != status:
+            while (response := await self.ready())[0] != status:
                 assert self.process.returncode is None, (self.folder / "log").read_text()
                 await trio.sleep(0.02)
-        return answer[1]
+        return response[1]
 
     async def said(self, event: str) -> None:
         """Wait until the log has this event."""
@@ -109,11 +109,11 @@ async def proxy(
                 await process.wait()
 
 
-async def ask_metadata(address: Address) -> dict[int, Address]:
+async def request_metadata(address: Address) -> dict[int, Address]:
     """The brokers that a client is told of."""
     async with connection(address, OwnSettings()) as opened:
-        answer = await opened.ask(ApiKey.METADATA, registry.message("MetadataRequest")(topics=[]))
-    return {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
+        response = await opened.send_request(ApiKey.METADATA, registry.message("MetadataRequest")(topics=[]))
+    return {broker.node_id: Address(broker.host, broker.port) for broker in response.brokers}
 
 
 async def test_a_client_is_told_the_proxy_s_addresses_and_sigterm_ends_it_with_0(tmp_path: Path) -> None:
@@ -125,8 +125,8 @@ async def test_a_client_is_told_the_proxy_s_addresses_and_sigterm_ends_it_with_0
             body = await running.until(200)
             ours = Address(HOST, running.port + 1 + 2)
             assert body["brokers"] == {"2": str(ours)}
-            assert await ask_metadata(running.bootstrap) == {2: ours}
-            assert await ask_metadata(ours) == {2: ours}
+            assert await request_metadata(running.bootstrap) == {2: ours}
+            assert await request_metadata(ours) == {2: ours}
             running.process.send_signal(signal.SIGTERM)
             with trio.fail_after(10):
                 assert await running.process.wait() == 0
@@ -147,7 +147,7 @@ async def test_the_ports_are_the_same_after_a_restart_while_clients_hold_connect
             await held.aclose()
         async with proxy(tmp_path, upstream, port=running.port) as again:
             await again.until(200)
-            assert await ask_metadata(ours) == {0: ours}
+            assert await request_metadata(ours) == {0: ours}
         nursery.cancel_scope.cancel()
 
 
@@ -183,7 +183,7 @@ async def test_requests_in_flight_are_finished_before_the_end_and_a_second_signa
             await running.until(200)
             opened = await open_connection(running.bootstrap, OwnSettings())
             broker.silent = True
-            nursery.start_soon(_ask_and_ignore, opened)
+            nursery.start_soon(_request_and_ignore, opened)
             await trio.sleep(0.3)
             running.process.send_signal(signal.SIGTERM)
             await running.said("stopping")
@@ -206,7 +206,7 @@ async def test_the_drain_deadline_ends_it_with_0(tmp_path: Path) -> None:
             await running.until(200)
             opened = await open_connection(running.bootstrap, OwnSettings())
             broker.silent = True
-            nursery.start_soon(_ask_and_ignore, opened)
+            nursery.start_soon(_request_and_ignore, opened)
             await trio.sleep(0.3)
             running.process.send_signal(signal.SIGTERM)
             with trio.fail_after(10):
@@ -215,11 +215,11 @@ async def test_the_drain_deadline_ends_it_with_0(tmp_path: Path) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def _ask_and_ignore(opened: OwnConnection) -> None:
+async def _request_and_ignore(opened: OwnConnection) -> None:
     """A request whose response never comes; however it ends, it is not what is looked at."""
     try:
         with suppress(UpstreamLost):
-            await opened.ask(ApiKey.METADATA, registry.message("MetadataRequest")(topics=[]))
+            await opened.send_request(ApiKey.METADATA, registry.message("MetadataRequest")(topics=[]))
     finally:
         await opened.aclose()
 
@@ -235,9 +235,9 @@ async def test_a_broker_that_appears_later_gets_a_listener_and_one_that_vanished
             broker.named[1] = second
             first_port = running.port + 1
             expected = {0: Address(HOST, first_port), 1: Address(HOST, first_port + 1)}
-            assert await ask_metadata(running.bootstrap) == expected
+            assert await request_metadata(running.bootstrap) == expected
             other.named = dict(broker.named)
-            assert await ask_metadata(expected[1]) == expected
+            assert await request_metadata(expected[1]) == expected
             del broker.named[1]
             await running.said("broker-forgotten")
             with pytest.raises(OSError, match=r"refused|failed"):

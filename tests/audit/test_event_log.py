@@ -8,14 +8,14 @@ from collections.abc import Callable
 
 import pytest
 from kafka_share_proxy.audit import event_log
-from kafka_share_proxy.audit.event_log import LAYOUTS, EventLog, _TwinEventLog
+from kafka_share_proxy.audit.event_log import LAYOUTS, EventLog, _PythonEventLog
 from kafka_share_proxy.audit.events import COSTS, FIELDS, Place, as_json
 
 from tests.support import audit_lines
 
 PLACE = Place(b"t", 0)
 NOW_MS = 1000
-KERNELS: list[Callable[..., EventLog]] = [event_log._Log, _TwinEventLog]
+KERNELS: list[Callable[..., EventLog]] = [event_log._Log, _PythonEventLog]
 ODD = ('a\n"b"\\', "é\udc80", "\x7f\0", "", None, -1, 0, 1 << 63, -(1 << 63), 1 << 80, True, [(1, 2)], {"k": None}, 1.5)
 """Values of every kind, of which some are rare."""
 
@@ -37,7 +37,7 @@ def taken(log: EventLog, cost_max: int = 1_000_000) -> list[bytes]:
 
 
 def test_extension_is_the_one_that_is_used() -> None:
-    assert (event_log.KERNEL == "c") == (event_log._Log is not _TwinEventLog)
+    assert (event_log.KERNEL == "c") == (event_log._Log is not _PythonEventLog)
 
 
 def test_a_line_is_a_json_object_with_the_fields_of_every_event_first(log: EventLog) -> None:

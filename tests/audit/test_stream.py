@@ -85,7 +85,7 @@ def test_few_heavy_events_are_taken_at_a_time() -> None:
     audit = Audit(ManualTimers(), 10_000)
     for partition in range(SAMPLED_PLACES_MAX):
         audit.loads.add_sample(Place("t", partition), [KeySample(ROW.pack(1, 1), b"")], 1)
-    audit.tell_load()
+    audit.report_load()
     assert len(audit.log) == 2 * SAMPLED_PLACES_MAX
     assert 1 <= len(audit.log.take(200, "p", "c", bytes.hex)) <= 10
     assert len(audit.log.take(1, "p", "c", bytes.hex)) == 1
@@ -94,5 +94,5 @@ def test_few_heavy_events_are_taken_at_a_time() -> None:
 def test_samples_come_to_the_load_of_their_partition() -> None:
     audit = Audit(ManualTimers(), 100)
     audit.keys._seen(PLACE, [KeySample(ROW.pack(1, 1), b"")], 1)
-    audit.tell_load()
+    audit.report_load()
     assert kinds(audit) == ["load", "hot_keys"]

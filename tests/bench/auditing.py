@@ -79,8 +79,8 @@ def share_of(side: Side, world: World, name: str, at_once: int, most: int) -> in
     member = world.member(world.group(f"g{next(side.groups)}"), "A", [topic])
     done = 0
     while done < most:
-        answer = member.fetch(topic, silent=True, records=at_once, batch=at_once)
-        for first, last, _ in answer.acquired(topic):
+        response = member.fetch(topic, silent=True, records=at_once, batch=at_once)
+        for first, last, _ in response.acquired(topic):
             member.acknowledge((topic, 0, first, last, ACCEPT), silent=True)
             done += last - first + 1
     member.disconnect()
@@ -99,11 +99,11 @@ def view(side: Side, base: str, most: int) -> int:
             {"partition": at, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
             for at, offset in positions.items()
         ]
-        answer = raw.ask(
+        response = raw.send_request(
             "Fetch", 12, on=on, replica_id=-1, max_wait_ms=500, min_bytes=1, max_bytes=50 << 20, session_id=0,
             session_epoch=-1, topics=[{"topic": name, "partitions": asked}],
         )  # fmt: skip
-        for entry in answer.responses[0].partitions:
+        for entry in response.responses[0].partitions:
             for batch in records.iter_batches(memoryview(entry.records or b"")):
                 positions[entry.partition_index] = batch.last_offset + 1
                 done += 0 if batch.is_control else batch.records_count

@@ -289,7 +289,7 @@ def main() -> int:
         try:
             cluster = running.cluster(options.release)
             front = running.front(cluster.bootstrap)
-            until(lambda: front.ask("/readyz/commits")[0], "ranges to be loaded")
+            until(lambda: front.send_request("/readyz/commits")[0], "ranges to be loaded")
             with Raw(cluster.bootstrap) as raw:
                 topic = raw.create_topic("records")
                 for _ in range(0, RECORDS, 1000):

@@ -22,7 +22,7 @@ from kafka_share_proxy.wire.records import Record, build_batch
 from tests.support.raw import Raw, Topic
 
 PRODUCE, PRODUCE_VERSION = 0, 9
-ANSWER_MAX = 1 << 16
+RESPONSE_MAX = 1 << 16
 
 
 def records_of(group: str, topic: str) -> list[Record]:
@@ -75,7 +75,7 @@ class Waiting:
 
     def whole(self) -> bytes | None:
         """The response, once all of it is here."""
-        self._received += self._socket.recv(ANSWER_MAX)
+        self._received += self._socket.recv(RESPONSE_MAX)
         received = self._received
         if len(received) < 4 or len(received) < 4 + int.from_bytes(received[:4], "big"):
             return None
@@ -104,8 +104,8 @@ class CommitsAndAppends:
         while self._open:
             for key, _ in self._selector.select():
                 member, waiting = key.data
-                answer = waiting.whole()
-                if answer is None:
+                response = waiting.whole()
+                if response is None:
                     continue
                 if member >= 0:
                     self._accepted.append(member)
@@ -132,14 +132,14 @@ def one_after_the_other(commit: socket.socket, appends: Appends, requests: Seque
     for request in requests:
         began = time.perf_counter()
         commit.sendall(request)
-        answer(commit)
+        response(commit)
         appends.send([0])
-        answer(appends.socket)
+        response(appends.socket)
         took.append((time.perf_counter() - began) * 1e3)
     return statistics.median(took)
 
 
-def answer(sock: socket.socket) -> None:
+def response(sock: socket.socket) -> None:
     """Wait for one response, whatever it says."""
     waiting = Waiting(sock)
     while waiting.whole() is None:

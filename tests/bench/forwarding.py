@@ -115,7 +115,7 @@ class OtherBuild(Front):
     """A proxy of another checkout: earlier ones have no page that tells whether share groups are served."""
 
     def _serves(self) -> bool:
-        return self.ask("/readyz")[0]
+        return self.send_request("/readyz")[0]
 
 
 @contextlib.contextmanager

@@ -57,8 +57,8 @@ class Busy:
         for _ in range(requests):
             acks = {} if self.last is None else {(self.topic.topic_id, 0): [(self.last[0], self.last[1], [1])]}
             named = [self.topic] if self.member.epoch == 0 else []
-            answer = self.member.fetch(*named, acks=acks, max_records=1, batch_size=1, share_acquire_mode=1)
-            self.last = acquired(answer)[0]
+            response = self.member.fetch(*named, acks=acks, max_records=1, batch_size=1, share_acquire_mode=1)
+            self.last = acquired(response)[0]
             self.world.timers.advance(0.01)
         return (time.process_time() - started) / requests
 

@@ -33,7 +33,7 @@ from pathlib import Path
 from kafka_share_proxy.commits.state_records import PARTITIONS
 from kafka_share_proxy.wire import frames, registry
 
-from tests.bench.commits_at_the_least import Appends, CommitsAndAppends, answer, one_after_the_other
+from tests.bench.commits_at_the_least import Appends, CommitsAndAppends, one_after_the_other, response
 from tests.bench.measuring import cpu_seconds, middle
 from tests.support.brokers import COORDINATORS, FULL_SPEED, Front, Running
 from tests.support.raw import Raw, Topic, until
@@ -85,10 +85,10 @@ class Client:
     def send(self, request: bytes) -> None:
         """One commit, answered without an error."""
         self.socket.sendall(request)
-        answer = b""
-        while len(answer) < 4 or len(answer) < 4 + int.from_bytes(answer[:4], "big"):
-            answer += self.socket.recv(4096)
-        error = int.from_bytes(answer[-5:-3], "big", signed=True)  # before the tags of partition, topic and answer
+        response = b""
+        while len(response) < 4 or len(response) < 4 + int.from_bytes(response[:4], "big"):
+            response += self.socket.recv(4096)
+        error = int.from_bytes(response[-5:-3], "big", signed=True)  # before the tags of partition, topic and answer
         if error:
             raise AssertionError(f"a commit was refused with {error}")
 
@@ -211,7 +211,7 @@ def produce_ms(side: Side, count: int) -> float:
         for _ in range(count):
             began = time.perf_counter()
             appends.socket.sendall(request)
-            answer(appends.socket)
+            response(appends.socket)
             took.append((time.perf_counter() - began) * 1e3)
     return statistics.median(took)
 
@@ -262,7 +262,7 @@ def measure(side: Side, rounds: int, count: int, say: Callable[[str], None], kin
 
 def appends_of(front: Front) -> float:
     """Produce requests that the proxy has sent for its state."""
-    found = re.search(r"^ksp_commit_append_requests_total (\S+)", front.ask("/metrics")[1], re.MULTILINE)
+    found = re.search(r"^ksp_commit_append_requests_total (\S+)", front.send_request("/metrics")[1], re.MULTILINE)
     return float(found[1]) if found else math.nan
 
 
@@ -282,7 +282,7 @@ def main() -> None:
             stack.callback(running.close)
             kafka = running.cluster(release, java_options=FULL_SPEED, properties=properties)
             front = running.front(kafka.bootstrap)
-            until(lambda front=front: front.ask("/readyz/commits")[0], "ranges to be loaded")
+            until(lambda front=front: front.send_request("/readyz/commits")[0], "ranges to be loaded")
             with Raw(front.bootstrap) as raw:
                 topic, floor_topic = raw.create_topic("bench"), raw.create_topic("bench-floor", PARTITIONS)
             broker, proxy = kafka.nodes[0].child, front.child

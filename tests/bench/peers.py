@@ -29,11 +29,11 @@ def play(member: Member, topic: object, seconds: float) -> tuple[list[float], li
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         began = time.perf_counter()
-        answer = member.fetch(topic, silent=True, records=RECORDS_AT_ONCE, batch=RECORDS_AT_ONCE)  # type: ignore[arg-type]
-        assert answer.error == 0, answer.plain
+        response = member.fetch(topic, silent=True, records=RECORDS_AT_ONCE, batch=RECORDS_AT_ONCE)  # type: ignore[arg-type]
+        assert response.error == 0, response.plain
         fetched = time.perf_counter()
         fetches.append(fetched - began)
-        for first, last, _ in answer.acquired(topic):  # type: ignore[arg-type]
+        for first, last, _ in response.acquired(topic):  # type: ignore[arg-type]
             began = time.perf_counter()
             member.acknowledge((topic, 0, first, last, ACCEPT), silent=True)  # type: ignore[arg-type]
             acks.append(time.perf_counter() - began)
@@ -45,7 +45,7 @@ def owner_of(fleet: Fleet, world: World) -> tuple[str, str]:
     """A group, and the proxy that owns it."""
     group = world.group("bench")
     Member(world, group, "probe").heartbeat(0, topics=["none"], silent=True)
-    return group, next(name for name in fleet.fronts if fleet.fronts[name].ask(f"/groups/{group}")[0])
+    return group, next(name for name in fleet.fronts if fleet.fronts[name].send_request(f"/groups/{group}")[0])
 
 
 def main() -> None:

@@ -78,8 +78,10 @@ class Counted:
 
     def bytes_now(self) -> tuple[int, int]:
         """From brokers, and to clients."""
-        figures = dict(line.rsplit(" ", 1) for line in self.front.ask("/metrics")[1].splitlines() if line[:1] != "#")
-        return self._relay.answer_bytes, int(float(figures["ksp_bytes_down_total"]))
+        figures = dict(
+            line.rsplit(" ", 1) for line in self.front.send_request("/metrics")[1].splitlines() if line[:1] != "#"
+        )
+        return self._relay.response_bytes, int(float(figures["ksp_bytes_down_total"]))
 
 
 def figures(wanted: set[str], folder: Path, options: argparse.Namespace) -> Iterator[Figure]:

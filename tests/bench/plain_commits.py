@@ -42,11 +42,11 @@ def known_group(bootstrap: str) -> None:
         raw.produce(topic, 10)
         entry = {"partition_index": 0, "committed_offset": 1, "committed_metadata": "ic/1;5-7"}
         for _ in range(TRIES):
-            answer = raw.ask(
+            response = raw.send_request(
                 "OffsetCommit", 8, on=raw.on_coordinator("known"), group_id="known",
                 generation_id_or_member_epoch=-1, topics=[{"name": "bench", "partitions": [entry]}],
             )  # fmt: skip
-            if not answer.topics[0].partitions[0].error_code:
+            if not response.topics[0].partitions[0].error_code:
                 return
             time.sleep(0.2)
     raise SystemExit("error: no individual commit is accepted")

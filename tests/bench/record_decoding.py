@@ -109,7 +109,7 @@ def main() -> int:
         "built": built,
         "lazily": lazily,
         "untouched": untouched,
-        "twin": partial(positions, record_positions._twin_find),
+        "twin": partial(positions, record_positions._python_find),
         "aiokafka": partial(by_client, "aiokafka"),
         "kafka-python": partial(by_client, "kafka-python"),
     }

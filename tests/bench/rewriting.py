@@ -47,7 +47,7 @@ def produce() -> memoryview:
     return memoryview(frames.response(0, 12, 1, message(responses=[topic])))[4:]
 
 
-def answers() -> Iterator[tuple[str, Rewrite | None, memoryview, int]]:
+def responses() -> Iterator[tuple[str, Rewrite | None, memoryview, int]]:
     """(what, its rewriter, the response, how often to call)."""
     book = AddressBook(20000, "proxy.example.org", lambda *_: True)
     routes = route_table.build(book, EffectiveVersions(Offer()), Limits(), {})
@@ -62,7 +62,7 @@ def answers() -> Iterator[tuple[str, Rewrite | None, memoryview, int]]:
 
 def main() -> None:
     """Print all figures."""
-    for what, rewrite, frame, calls in answers():
+    for what, rewrite, frame, calls in responses():
         assert rewrite is not None
         print(f"{what}: {best(partial(rewrite, frame, CONTEXT), calls):.2f}")
 

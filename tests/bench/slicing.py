@@ -82,7 +82,7 @@ def front(cut: Cut, slots: Sequence[int], source: memoryview) -> object:
     return slicing.split(source, cut, slots)
 
 
-def by_twin(cut: Cut, slots: Sequence[int], source: memoryview) -> object:
+def by_python(cut: Cut, slots: Sequence[int], source: memoryview) -> object:
     """The kernel in Python."""
     return slicing_in_python.split(source, None, cut, slots, 0)
 
@@ -128,7 +128,7 @@ def plain(table: Table) -> bool:
         batches = [batch(seed, size) for seed in range(different)]
         for heat, used in (("hot", batches[:1]), ("fresh", batches)):
             found = medians(works, used, ROUNDS)
-            slow = medians({"twin": partial(by_twin, EvenCut(2), [0]), "half": half}, used[:4], TWIN_ROUNDS)
+            slow = medians({"twin": partial(by_python, EvenCut(2), [0]), "half": half}, used[:4], TWIN_ROUNDS)
             limit = found["package"]
             times, gain = ratio(found["half"], limit), ratio(slow["twin"], found["half"])
             must, least = MUSTS.get((size, heat)), TWIN_MUSTS[size, heat]
@@ -155,8 +155,8 @@ def packed(table: Table) -> None:
             sources = [batch(seed, size, codec) for seed in range(4)]
             (header,) = records.iter_batches(sources[0])
             row: list[Any] = [f"{compression.NAMES[codec]}, {size} B", f"{header.size / COUNT:.0f}"]
-            for answer in (compression.NONE, compression.LZ4, compression.ZSTD):
-                work = partial(slicing.split, cut=EvenCut(8), codec=answer)
+            for response in (compression.NONE, compression.LZ4, compression.ZSTD):
+                work = partial(slicing.split, cut=EvenCut(8), codec=response)
                 row.append(f"{statistics.median(microseconds(work, sources) for _ in range(5)):.0f}")
             table.add_row(*row, f"{slicing.cost_estimate(header) * 1e6:.0f}")
 

@@ -216,11 +216,11 @@ def live_bytes(front: Front, relay: Relay, broker: str, readers: int) -> int:
     def write() -> None:
         nonlocal before
         time.sleep(1)
-        before = relay.answer_bytes
+        before = relay.response_bytes
         produce(broker, LIVE, int(LIVE_PER_S * LIVE_S), LIVE_PER_S)
 
     Consumers(front.bootstrap, places, "0", str(LIVE_S + 3), "--from-end").run(write)
-    return relay.answer_bytes - before
+    return relay.response_bytes - before
 
 
 def report(base: Side, view: Side, one: int, all_: int) -> bool:
@@ -270,7 +270,7 @@ def main() -> None:
             for side in random.sample([base, view], 2):
                 measure(front, side, options.records)
             print(f"round {turn + 1} of {options.rounds}", flush=True)
-        shown = front.ask("/metrics")[1]
+        shown = front.send_request("/metrics")[1]
         relay = stack.enter_context(Relay(cluster.bootstrap))
         settings = {"upstream": {"bootstrap": relay.address, "nodes": {1: relay.address}}, "views": {"state": "memory"}}
         counted = stack.enter_context(Front(relay.address, folder / "counted", settings))

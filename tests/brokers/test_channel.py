@@ -38,18 +38,18 @@ def run(test: Callable[[Reactor, Broker, Address], Awaitable[None]], **options: 
         reactor.shut()
 
 
-async def answer_of(channel: Channel) -> Any:
+async def response_of(channel: Channel) -> Any:
     """One Metadata, waited for; None when no response comes."""
-    came, answers = trio.Event(), []
+    came, responses = trio.Event(), []
 
-    def done(answer: Any) -> None:
-        answers.append(answer)
+    def done(response: Any) -> None:
+        responses.append(response)
         came.set()
 
-    channel.ask(METADATA, 12, registry.message("MetadataRequest")(topics=[]), done)
+    channel.send_request(METADATA, 12, registry.message("MetadataRequest")(topics=[]), done)
     await came.wait()
-    assert len(answers) == 1
-    return answers[0]
+    assert len(responses) == 1
+    return responses[0]
 
 
 def test_answers_come_in_order() -> None:
@@ -60,15 +60,15 @@ def test_answers_come_in_order() -> None:
         assert channel.highest(METADATA, 99) == 12
         with pytest.raises(RemoteProtocolError):
             channel.highest(22, 4)
-        answers: list[int] = []
+        responses: list[int] = []
         for number in range(50):
             request = registry.message("MetadataRequest")(topics=[])
-            channel.ask(
-                METADATA, 12, request, lambda answer, number=number: answers.append((number, answer.cluster_id))
+            channel.send_request(
+                METADATA, 12, request, lambda response, number=number: responses.append((number, response.cluster_id))
             )
         assert channel.waiting == 50
-        await answer_of(channel)
-        assert answers == [(number, "c") for number in range(50)]
+        await response_of(channel)
+        assert responses == [(number, "c") for number in range(50)]
         channel.close("done")
 
     run(test)
@@ -78,7 +78,7 @@ def test_it_authenticates_first() -> None:
     async def test(reactor: Reactor, broker: Broker, address: Address) -> None:
         identity = Identity(mechanism="SCRAM-SHA-256", username="proxy", password=lambda: "s3cret")
         channel = await open_channel(reactor, address, OwnSettings(identity=identity))
-        assert (await answer_of(channel)).cluster_id == "c"
+        assert (await response_of(channel)).cluster_id == "c"
         channel.close("done")
 
     run(test, mechanism="SCRAM-SHA-256")
@@ -88,28 +88,28 @@ def test_whoever_waits_is_told_that_it_was_cut() -> None:
     async def test(reactor: Reactor, broker: Broker, address: Address) -> None:
         channel = await open_channel(reactor, address, OwnSettings())
         reasons: list[str] = []
-        channel.on_close = lambda reason, unanswered: reasons.append((reason, unanswered))
+        channel.on_close = lambda reason, in_flight: reasons.append((reason, in_flight))
         broker.silent = True
         with trio.move_on_after(0.2):
-            await answer_of(channel)
+            await response_of(channel)
         broker.cut()
-        assert await answer_of(channel) is None
+        assert await response_of(channel) is None
         assert (channel.closed, len(reasons), channel.waiting) == (True, 1, 0)
-        assert await answer_of(channel) is None, "at once on a closed channel"
+        assert await response_of(channel) is None, "at once on a closed channel"
 
     run(test)
 
 
 def test_silence_and_nonsense_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(reactor: Reactor, broker: Broker, address: Address) -> None:
-        monkeypatch.setattr(channels, "ANSWER_S", 0.2)
+        monkeypatch.setattr(channels, "RESPONSE_S", 0.2)
         channel = await open_channel(reactor, address, OwnSettings())
         broker.silent = True
-        assert await answer_of(channel) is None
+        assert await response_of(channel) is None
         broker.silent = False
         channel = await open_channel(reactor, address, OwnSettings())
         broker.garbage = b"\0\0\0\4\0\0\0\x63"
-        assert await answer_of(channel) is None
+        assert await response_of(channel) is None
         assert channel.closed
 
     run(test)

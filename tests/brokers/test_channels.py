@@ -110,7 +110,7 @@ class Scripted:
 
     def __init__(self, expires: float) -> None:
         self.expires, self.waiting = expires, 0
-        self.on_close = lambda _reason, _unanswered: None
+        self.on_close = lambda _reason, _in_flight: None
         self.reasons: list[str] = []
 
     def close(self, reason: str) -> None:
@@ -210,7 +210,7 @@ def test_channel_is_late_that_does_not_answer_and_is_given_up() -> None:
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
-            broker, changed, answers = Broker(), trio.Event(), list[object]()
+            broker, changed, responses = Broker(), trio.Event(), list[object]()
             links = BrokerChannels(nursery, reactor, OwnSettings(), lambda _event, **_: None, changed.set)
             links.addresses = {1: await broker.listen(nursery)}
             links.get(1, "a")
@@ -219,13 +219,13 @@ def test_channel_is_late_that_does_not_answer_and_is_given_up() -> None:
             assert channel is not None
             assert not links.is_late(1, "a")
             broker.silent = True
-            channel.ask(3, 12, registry.message("MetadataRequest")(topics=[]), answers.append)
+            channel.send_request(3, 12, registry.message("MetadataRequest")(topics=[]), responses.append)
             assert not links.is_late(1, "a")
             await trio.sleep(0.15)
             assert links.is_late(1, "a")
             links.give_up(1, "b", "nobody has this")
             links.give_up(1, "a", "another broker has its place")
-            assert (answers, channel.closed) == ([None], True)
+            assert (responses, channel.closed) == ([None], True)
             assert links.get(1, "a") is None
             links.close()
             nursery.cancel_scope.cancel()

@@ -114,7 +114,7 @@ def test_brokers_that_left_are_forgotten_but_not_for_an_empty_list(view):
 
 
 def test_stale_topics_have_no_age_until_they_are_told_again(view):
-    view.mark_stale("a", "nobody")
+    view.set_stale("a", "nobody")
     assert view.stale_topics() == {"a"}
     assert view.is_stale("a")
     assert view.is_stale("nobody")
@@ -125,7 +125,7 @@ def test_stale_topics_have_no_age_until_they_are_told_again(view):
     assert not view.is_stale("a")
     assert view.topic_since("a", 11.0) is view.topic("a")
     assert view.topic_since("a", 11.1) is view.topic_since("nobody", 0.0) is None
-    view.mark_stale()
+    view.set_stale()
     assert view.stale_topics() == {"a", "b"}
 
 

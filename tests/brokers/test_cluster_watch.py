@@ -138,7 +138,7 @@ async def test_trouble_with_a_broker_is_a_reason_to_look_at_once(autojump_clock:
         nursery.start_soon(w.watch.follow, lambda _sight: seen.append(trio.current_time() - began))
         for _ in range(30):
             await trio.sleep(0.1)
-            w.watch.look_soon()
+            w.watch.check_soon()
         await trio.sleep(3)
         nursery.cancel_scope.cancel()
     assert [round(when) for when in seen] == [1, 2, 3, 4]
@@ -236,7 +236,7 @@ async def test_topics_somebody_depends_on_are_asked_for(autojump_clock: trio.tes
     async with world({A: broker, B1: broker}) as w:
         w.watch.topics = lambda: [f"t{number}" for number in range(2 * cluster_watch.TOPICS_MAX)]
         sight = await w.watch.look()
-        asked = [[topic.name for topic in answer.topics] for answer in sight.metadata]
+        asked = [[topic.name for topic in response.topics] for response in sight.metadata]
         assert [name for names in asked for name in names] == [
             f"t{number}" for number in range(cluster_watch.TOPICS_MAX)
         ]

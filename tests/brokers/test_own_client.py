@@ -36,9 +36,9 @@ async def test_metadata_names_brokers_and_what_they_can_do(autojump_clock: trio.
 
     async def test(own: OwnClient, net: Net) -> None:
         for _ in range(3):
-            answer, versions = await own.metadata(["t"])
-        assert [(broker.node_id, broker.host) for broker in answer.brokers] == [(1, "b1")]
-        assert [topic.name for topic in answer.topics] == ["t"]
+            response, versions = await own.metadata(["t"])
+        assert [(broker.node_id, broker.host) for broker in response.brokers] == [(1, "b1")]
+        assert [topic.name for topic in response.topics] == ["t"]
         assert (versions.ranges[78], versions.finalized) == ((1, 2), {"share.version": 1})
         assert net.dialled == [A]
 
@@ -82,8 +82,8 @@ async def test_a_server_that_was_slow_is_asked_when_the_quick_one_fails(autojump
 
     async def test(own: OwnClient, net: Net) -> None:
         net.delays[A] = 2 * STAGGER_S
-        answer, _ = await own.metadata()
-        assert [broker.node_id for broker in answer.brokers] == [1]
+        response, _ = await own.metadata()
+        assert [broker.node_id for broker in response.brokers] == [1]
         assert net.dialled == [A, B, A]
 
     await with_client({A: slow, B: quick}, test)
@@ -112,13 +112,13 @@ async def test_question_goes_to_another_server_when_the_one_kept_is_lost_without
     async def test(own: OwnClient, net: Net) -> None:
         await own.metadata()
         lost.silent, began = True, trio.current_time()
-        answer, _ = await own.metadata()
+        response, _ = await own.metadata()
         assert trio.current_time() - began == pytest.approx(SILENT_S)
-        assert [broker.node_id for broker in answer.brokers] == [2]
+        assert [broker.node_id for broker in response.brokers] == [2]
         assert net.dialled == [A, B]
         assert net.open == [B], "the one that is late is closed"
         lost.silent, began = False, trio.current_time()
-        answer, _ = await own.metadata()
+        response, _ = await own.metadata()
         assert trio.current_time() == began
         assert net.dialled == [A, B]
 
@@ -142,10 +142,10 @@ async def test_slow_servers_are_waited_for_over_two_connections_at_most(
         async with trio.open_nursery() as nursery:
             nursery.start_soon(watch, net)
             began = trio.current_time()
-            answer, _ = await own.metadata()
+            response, _ = await own.metadata()
             assert trio.current_time() - began == pytest.approx(5.0), "the first is not given up for being slow"
             nursery.cancel_scope.cancel()
-        assert [broker.node_id for broker in answer.brokers] == [1]
+        assert [broker.node_id for broker in response.brokers] == [1]
         assert net.dialled == [A, B, C, Address("b1", 9092), A]
         assert net.open == [A]
 
@@ -184,8 +184,8 @@ async def test_the_identity_is_shown(mechanism: str, autojump_clock: trio.testin
     """Every mechanism offered as a setting works against its server side."""
 
     async def test(own: OwnClient, net: Net) -> None:
-        answer, _ = await own.metadata()
-        assert len(answer.brokers) == 1
+        response, _ = await own.metadata()
+        assert len(response.brokers) == 1
 
     identity = Identity(mechanism=mechanism, username="proxy", password=lambda: "s3cret")
     await with_client({A: Broker(mechanism=mechanism)}, test, identity)
@@ -230,8 +230,8 @@ async def test_an_identity_is_no_harm_where_none_is_wanted(autojump_clock: trio.
     """A listener without SASL answers ILLEGAL_SASL_STATE; everybody is ANONYMOUS there."""
 
     async def test(own: OwnClient, net: Net) -> None:
-        answer, _ = await own.metadata()
-        assert len(answer.brokers) == 1
+        response, _ = await own.metadata()
+        assert len(response.brokers) == 1
 
     await with_client({A: Broker()}, test, IDENTITY)
 

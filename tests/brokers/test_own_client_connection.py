@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import trio
-from kafka_share_proxy.brokers.own_client_connection import QUESTIONS_MAX, OwnPort, drive
+from kafka_share_proxy.brokers.own_client_connection import QUERIES_MAX, OwnPort, drive
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.views import broker_requests
 from kafka_share_proxy.wire.errors import LocalProtocolError, UpstreamLost
@@ -21,7 +21,7 @@ async def test_a_handler_asks_as_if_a_client_had_asked(nursery: trio.Nursery) ->
     port = OwnPort(client(nursery, broker))
     nursery.start_soon(port.run)
     for _ in range(2):
-        entries = await drive(broker_requests.ask_topics(port, ["orders", "nothing"]))
+        entries = await drive(broker_requests.request_topics(port, ["orders", "nothing"]))
         assert {name: len(entry.partitions) for name, entry in entries.items()} == {"orders": 3, "nothing": 0}
 
 
@@ -30,16 +30,16 @@ async def test_trouble_reaches_the_handler(nursery: trio.Nursery) -> None:
     port = OwnPort(client(nursery, ViewsBroker(mechanism="PLAIN")))
     nursery.start_soon(port.run)
     with pytest.raises(UpstreamLost):
-        await drive(broker_requests.ask_topics(port, ["orders"]))
+        await drive(broker_requests.request_topics(port, ["orders"]))
 
 
 async def test_questions_that_wait_are_bounded(nursery: trio.Nursery) -> None:
     """One more fails at once."""
     port = OwnPort(client(nursery, ViewsBroker()))
-    for _ in range(QUESTIONS_MAX):
-        assert not port.ask(3, 12, b"").done
-    with pytest.raises(UpstreamLost, match=str(QUESTIONS_MAX)):
-        port.ask(3, 12, b"").result()
+    for _ in range(QUERIES_MAX):
+        assert not port.send_request(3, 12, b"").done
+    with pytest.raises(UpstreamLost, match=str(QUERIES_MAX)):
+        port.send_request(3, 12, b"").result()
 
 
 async def test_a_cancelled_task_ends_its_handler() -> None:

@@ -24,7 +24,7 @@ async def test_a_version_nobody_shares_is_a_clear_error(autojump_clock: trio.tes
         net = Net(nursery, {A: Broker(ranges={**RANGES, 3: (90, 91)})})
         async with own_connection.connection(A, OwnSettings(connect=net)) as opened:
             with pytest.raises(RemoteProtocolError, match="no version of Metadata"):
-                await opened.ask(ApiKey.METADATA, registry.message("MetadataRequest")(topics=[]))
+                await opened.send_request(ApiKey.METADATA, registry.message("MetadataRequest")(topics=[]))
         nursery.cancel_scope.cancel()
 
 
@@ -122,17 +122,17 @@ class OtherVersions(Broker):
         self.tells = tells
         self.asked: list[int] = []
 
-    async def _answer(self, stream: trio.abc.Stream, frame: bytes) -> bool:
+    async def _response(self, stream: trio.abc.Stream, frame: bytes) -> bool:
         key, version, correlation_id = headers.peek(frame)
         if key != 18:
-            return await super()._answer(stream, frame)
+            return await super()._response(stream, frame)
         self.asked.append(version)
-        answer = self._k18(None)
+        response = self._k18(None)
         if not self.ranges[18][0] <= version <= self.ranges[18][1]:
-            only = [each for each in answer.api_keys if each.api_key == 18] if self.tells else []
-            answer = registry.message("ApiVersionsResponse")(error_code=35, api_keys=only)
+            only = [each for each in response.api_keys if each.api_key == 18] if self.tells else []
+            response = registry.message("ApiVersionsResponse")(error_code=35, api_keys=only)
             version = 0
-        await stream.send_all(frames.response(18, version, correlation_id, answer))
+        await stream.send_all(frames.response(18, version, correlation_id, response))
         return True
 
 

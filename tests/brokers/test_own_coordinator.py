@@ -18,13 +18,13 @@ class Client:
     def __init__(self, *codes: ErrorCode) -> None:
         self.codes, self.asked = list(codes), 0
 
-    async def ask(self, key: int, request: Any) -> tuple[Any, None]:
+    async def send_request(self, key: int, request: Any) -> tuple[Any, None]:
         assert (key, request.coordinator_keys) == (10, ["g"])
         code = self.codes[min(self.asked, len(self.codes) - 1)]
         self.asked += 1
-        answer = registry.message("FindCoordinatorResponse")
-        entry = answer.Coordinator(key="g", node_id=2, host="inner", port=9092, error_code=code)
-        return answer(coordinators=[entry]), None
+        response = registry.message("FindCoordinatorResponse")
+        entry = response.Coordinator(key="g", node_id=2, host="inner", port=9092, error_code=code)
+        return response(coordinators=[entry]), None
 
     def address_of(self, node_id: int, advertised: Address) -> Address:
         return Address(f"outer-{node_id}", advertised.port)

@@ -4,36 +4,36 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafka_share_proxy.brokers.own_log import EARLIEST, ask_offsets, fetch
+from kafka_share_proxy.brokers.own_log import EARLIEST, fetch, request_offsets
 from kafka_share_proxy.wire import registry
 
 
 class Opened:
     """A connection to the leader."""
 
-    def __init__(self, answer: Any) -> None:
-        self._answer = answer
+    def __init__(self, response: Any) -> None:
+        self._response = response
         self.asked: Any = None
 
-    async def ask(self, key: int, question: Any, version: int) -> Any:
-        self.asked = registry.request(key, version).decode(registry.request(key, version).encode(question))
-        return self._answer
+    async def send_request(self, key: int, query: Any, version: int) -> Any:
+        self.asked = registry.request(key, version).decode(registry.request(key, version).encode(query))
+        return self._response
 
 
 async def test_offsets_of_every_partition_errors_included() -> None:
-    answer = registry.message("ListOffsetsResponse")
-    entries = [answer.ListOffsetsPartitionResponse(partition_index=n, error_code=6 * n, offset=7) for n in (0, 1)]
-    opened = Opened(answer(topics=[answer.ListOffsetsTopicResponse(name="t", partitions=entries)]))
-    found = await ask_offsets(opened, "t", [0, 1], EARLIEST)  # type: ignore[arg-type]  # what it asks is here
+    response = registry.message("ListOffsetsResponse")
+    entries = [response.ListOffsetsPartitionResponse(partition_index=n, error_code=6 * n, offset=7) for n in (0, 1)]
+    opened = Opened(response(topics=[response.ListOffsetsTopicResponse(name="t", partitions=entries)]))
+    found = await request_offsets(opened, "t", [0, 1], EARLIEST)  # type: ignore[arg-type]  # what it asks is here
     assert [(entry.partition_index, entry.error_code, entry.offset) for entry in found] == [(0, 0, 7), (1, 6, 7)]
     (topic,) = opened.asked.topics
     assert (topic.name, [(p.partition_index, p.timestamp) for p in topic.partitions]) == ("t", [(0, -2), (1, -2)])
 
 
 async def test_fetch_goes_by_name_without_a_session() -> None:
-    answer = registry.message("FetchResponse")
-    entries = [answer.PartitionData(partition_index=n, high_watermark=0, records=None) for n in (3, 5)]
-    opened = Opened(answer(responses=[answer.FetchableTopicResponse(topic="t", partitions=entries)]))
+    response = registry.message("FetchResponse")
+    entries = [response.PartitionData(partition_index=n, high_watermark=0, records=None) for n in (3, 5)]
+    opened = Opened(response(responses=[response.FetchableTopicResponse(topic="t", partitions=entries)]))
     limits = {"wait_ms": 20, "max_bytes": 300, "partition_bytes": 100}
     found = await fetch(opened, "t", {3: 10, 5: 0}, **limits)  # type: ignore[arg-type]  # what it asks is here
     assert [entry.partition_index for entry in found] == [3, 5]

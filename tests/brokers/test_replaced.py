@@ -25,34 +25,34 @@ class Place:
         return trio.current_time() >= self.moves_at
 
 
-async def answer_after(seconds: float) -> str:
+async def respond_after(seconds: float) -> str:
     await trio.sleep(seconds)
     return "answer"
 
 
 async def test_answer_in_time_costs_no_look(autojump_clock: MockClock) -> None:
     place = Place(0.0)
-    assert await unless_replaced(lambda: answer_after(0.9 * SILENT_S), place.is_replaced) == "answer"
+    assert await unless_replaced(lambda: respond_after(0.9 * SILENT_S), place.is_replaced) == "answer"
     assert place.looks == []
 
 
 async def test_slow_broker_that_nobody_replaces_is_waited_for(autojump_clock: MockClock) -> None:
     place = Place(1000.0)
-    assert await unless_replaced(lambda: answer_after(10.0), place.is_replaced) == "answer"
+    assert await unless_replaced(lambda: respond_after(10.0), place.is_replaced) == "answer"
     assert len(place.looks) <= 10.0 / LOOK_S
 
 
 async def test_broker_that_was_replaced_is_not_waited_for(autojump_clock: MockClock) -> None:
     place, began = Place(9.0), trio.current_time()
     with pytest.raises(Replaced):
-        await unless_replaced(lambda: answer_after(60.0), place.is_replaced)
+        await unless_replaced(lambda: respond_after(60.0), place.is_replaced)
     assert trio.current_time() - began == pytest.approx(9.0, abs=2 * LOOK_S)
 
 
 async def test_look_that_fails_says_nothing(autojump_clock: MockClock) -> None:
     place = Place(0.0)
     place.is_unknown = True
-    assert await unless_replaced(lambda: answer_after(5.0), place.is_replaced) == "answer"
+    assert await unless_replaced(lambda: respond_after(5.0), place.is_replaced) == "answer"
 
 
 async def test_error_of_the_broker_goes_through(autojump_clock: MockClock) -> None:

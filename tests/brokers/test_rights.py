@@ -26,9 +26,9 @@ def test_no_right_on_the_topic(world):
     secret.bits = 1 << 8
     world.cluster.produce(secret, 3)
     world.cluster.produce(public, 3)
-    answer = world.member().fetch(secret, public)
-    assert entries(answer)[secret.topic_id, 0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    assert acquired(answer, public) == [(0, 2, 1)]
+    response = world.member().fetch(secret, public)
+    assert entries(response)[secret.topic_id, 0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert acquired(response, public) == [(0, 2, 1)]
 
 
 def test_cache_is_served_only_where_read_is_allowed(world):
@@ -38,8 +38,8 @@ def test_cache_is_served_only_where_read_is_allowed(world):
         world.cluster.produce(topic, 1)
     assert acquired(world.member(member_id="a").fetch(topic, max_records=1)) == [(0, 0, 1)]
     topic.bits = 1 << 8
-    answer = world.member(member_id="b").fetch(topic, max_records=1)
-    assert entries(answer)[topic.topic_id, 0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    response = world.member(member_id="b").fetch(topic, max_records=1)
+    assert entries(response)[topic.topic_id, 0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def test_rights_are_asked_once_and_again_after_their_time(world):
@@ -98,7 +98,7 @@ def test_rights_are_bounded_in_bytes():
     assert remembered.bytes == sum(rights.VERDICT_BYTES + 4 * len(name) for _, name in remembered.verdicts)
 
 
-NO_ANSWER = [-1, 7, 14, 15, 22, 27, 31, 41, 69, 30_137]
+NO_RESPONSE = [-1, 7, 14, 15, 22, 27, 31, 41, 69, 30_137]
 """Codes that say neither yes nor no: of an authorizer that throws, of another question, of a newer Kafka."""
 
 
@@ -121,54 +121,54 @@ def _acknowledge(world: World, connection: Connection) -> int:
 
 
 def _alter(world: World, connection: Connection) -> int:
-    return int(world.ask(91, 0, connection, group_id="other", topics=[]).error_code)
+    return int(world.send_request(91, 0, connection, group_id="other", topics=[]).error_code)
 
 
 Ask = Callable[[World, Connection], int]
 
 
-@pytest.mark.parametrize("ask", [_heartbeat, _fetch, _acknowledge, _alter])
-@pytest.mark.parametrize("code", NO_ANSWER)
-def test_read_is_not_granted_by_a_code_that_says_nothing_of_it(world: World, code: int, ask: Ask) -> None:
+@pytest.mark.parametrize("send_request", [_heartbeat, _fetch, _acknowledge, _alter])
+@pytest.mark.parametrize("code", NO_RESPONSE)
+def test_read_is_not_granted_by_a_code_that_says_nothing_of_it(world: World, code: int, send_request: Ask) -> None:
     """It refuses with itself, and is asked again with the next request."""
     world.cluster.create("t")
-    world.cluster.group_answers[12] = code
+    world.cluster.group_responses[12] = code
     connection = world.connect()
-    assert ask(world, connection) == code
-    assert ask(world, connection) == code
+    assert send_request(world, connection) == code
+    assert send_request(world, connection) == code
     assert world.cluster.count(12) == 2
-    del world.cluster.group_answers[12]
-    assert ask(world, connection) in (0, ErrorCode.SHARE_SESSION_NOT_FOUND)
+    del world.cluster.group_responses[12]
+    assert send_request(world, connection) in (0, ErrorCode.SHARE_SESSION_NOT_FOUND)
 
 
 @pytest.mark.parametrize("code", [0, 16, 24, 25])
 def test_read_is_granted_by_what_brokers_answer_behind_their_authorizer(world: World, code: int) -> None:
     world.cluster.create("t")
-    world.cluster.group_answers[12] = code
+    world.cluster.group_responses[12] = code
     assert _heartbeat(world, world.connect()) == 0
 
 
 def _describe(world: World, connection: Connection) -> int:
-    return int(world.ask(77, 1, connection, group_ids=["g"]).groups[0].error_code)
+    return int(world.send_request(77, 1, connection, group_ids=["g"]).groups[0].error_code)
 
 
 def _describe_offsets(world: World, connection: Connection) -> int:
     group = registry.message("DescribeShareGroupOffsetsRequest").DescribeShareGroupOffsetsRequestGroup
     wanted = [group(group_id="g", topics=None)]
-    return int(world.ask(90, 1, connection, groups=wanted).groups[0].error_code)
+    return int(world.send_request(90, 1, connection, groups=wanted).groups[0].error_code)
 
 
-@pytest.mark.parametrize("ask", [_describe, _describe_offsets])
+@pytest.mark.parametrize("send_request", [_describe, _describe_offsets])
 @pytest.mark.parametrize("code", [-1, 14, 16, 24, 69, 30_137])
-def test_describe_is_not_granted_by_a_code_that_says_nothing_of_it(world: World, code: int, ask: Ask) -> None:
+def test_describe_is_not_granted_by_a_code_that_says_nothing_of_it(world: World, code: int, send_request: Ask) -> None:
     world.cluster.create("t")
     world.member().heartbeat(0, ["t"])
-    world.cluster.group_answers[10] = code
+    world.cluster.group_responses[10] = code
     connection = world.connect()
-    assert [ask(world, connection), ask(world, connection)] == [code, code]
+    assert [send_request(world, connection), send_request(world, connection)] == [code, code]
     for granted in (15, 0):
-        world.cluster.group_answers[10] = granted
-        assert ask(world, world.connect()) == 0
+        world.cluster.group_responses[10] = granted
+        assert send_request(world, world.connect()) == 0
 
 
 @pytest.mark.parametrize("code", [-1, 14, 15, 25, 30_137])
@@ -178,9 +178,9 @@ def test_delete_is_not_granted_by_a_code_that_says_nothing_of_it(world: World, c
     member = world.member()
     member.heartbeat(0, ["t"])
     member.heartbeat(-1)
-    for answered, told in ((code, code), (30, 30), (0, 0), (16, 0), (69, 0), (68, 0)):
-        world.cluster.group_answers[47] = answered
-        assert world.ask(92, 0, group_id="g", topics=[]).error_code == told
+    for responded, told in ((code, code), (30, 30), (0, 0), (16, 0), (69, 0), (68, 0)):
+        world.cluster.group_responses[47] = responded
+        assert world.send_request(92, 0, group_id="g", topics=[]).error_code == told
 
 
 @pytest.mark.parametrize("code", [-1, 7, 30_137])
@@ -194,7 +194,7 @@ def test_a_topic_is_not_shown_by_a_code_that_says_nothing_of_it(world: World, co
     world.cluster.topic_errors["t"] = code
     assert _heartbeat(world, world.connect()) == code
     assert _describe(world, world.connect()) == code
-    (group,) = world.ask(90, 1, groups=[_offsets_of("g", "t")]).groups
+    (group,) = world.send_request(90, 1, groups=[_offsets_of("g", "t")]).groups
     assert group.topics[0].partitions[0].error_code == code
     fetched = entries(world.member(member_id="new").fetch(topic, wait_ms=0))[topic.topic_id, 0]
     assert (fetched.error_code, fetched.acquired_records) == (-1, [])  # the Java client throws on others

@@ -45,26 +45,26 @@ def test_records_of_a_deleted_topic_are_not_acknowledged(world):
     world.timers.advance(1.1)
     before = world.cluster.count(3)
     for offset in range(8):
-        answer = member.acknowledge({(topic.topic_id, 0): [(offset, offset, [1])]})
-        assert entries(answer)[topic.topic_id, 0].error_code == 0
+        response = member.acknowledge({(topic.topic_id, 0): [(offset, offset, [1])]})
+        assert entries(response)[topic.topic_id, 0].error_code == 0
     assert world.cluster.count(3) == before + 1
     del world.cluster.topics["t"]
     world.timers.advance(1.1)
-    answer = member.acknowledge({(topic.topic_id, 0): [(8, 8, [1])]})
-    assert entries(answer)[topic.topic_id, 0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    response = member.acknowledge({(topic.topic_id, 0): [(8, 8, [1])]})
+    assert entries(response)[topic.topic_id, 0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
 def test_no_such_partition(world):
     topic = world.cluster.create("t")
-    answer = world.member().fetch((topic, 7), wait_ms=0)
-    assert entries(answer)[topic.topic_id, 7].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    response = world.member().fetch((topic, 7), wait_ms=0)
+    assert entries(response)[topic.topic_id, 7].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_bootstrap_connection_leads_nothing(world):
     """A ShareFetch on the bootstrap listener is sent to the leader."""
     topic = world.cluster.create("t")
-    answer = world.member(node_id=-1).fetch(topic)
-    assert entries(answer)[topic.topic_id, 0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    response = world.member(node_id=-1).fetch(topic)
+    assert entries(response)[topic.topic_id, 0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_deleted_topic(world):
@@ -75,11 +75,11 @@ def test_deleted_topic(world):
     del world.cluster.topics["gone"]
     world.cluster.produce(kept, 2)
     world.timers.advance(0.2)
-    answer = member.fetch()
-    assert acquired(answer, kept) == [(0, 1, 1)]
+    response = member.fetch()
+    assert acquired(response, kept) == [(0, 1, 1)]
     world.timers.advance(2)
-    answer = member.fetch(acks={(gone.topic_id, 0): [(0, 0, [1])]}, wait_ms=0)
-    assert entries(answer)[gone.topic_id, 0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    response = member.fetch(acks={(gone.topic_id, 0): [(0, 0, [1])]}, wait_ms=0)
+    assert entries(response)[gone.topic_id, 0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
 def test_each_node_serves_only_what_it_leads(world):
@@ -88,8 +88,8 @@ def test_each_node_serves_only_what_it_leads(world):
     for partition in range(3):
         world.cluster.produce(topic, 10, partition)
     for node in (1, 2, 3):
-        answer = world.member(node_id=node).fetch((topic, node - 1))
-        assert acquired(answer) == [(0, 9, 1)]
+        response = world.member(node_id=node).fetch((topic, node - 1))
+        assert acquired(response) == [(0, 9, 1)]
 
 
 def test_hidden_topic_is_forbidden_not_unknown(world):
@@ -99,11 +99,11 @@ def test_hidden_topic_is_forbidden_not_unknown(world):
     topic.bits = 0
     member = world.member()
     for _ in range(3):
-        answer = member.fetch(*([topic] if member.epoch == 0 else []), wait_ms=0)
-        assert entries(answer)[topic.topic_id, 0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        response = member.fetch(*([topic] if member.epoch == 0 else []), wait_ms=0)
+        assert entries(response)[topic.topic_id, 0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
         world.timers.advance(0.7)
-    answer = member.acknowledge({(topic.topic_id, 0): [(0, 0, [1])]})
-    assert entries(answer)[topic.topic_id, 0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    response = member.acknowledge({(topic.topic_id, 0): [(0, 0, [1])]})
+    assert entries(response)[topic.topic_id, 0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     topic.bits = 1 << 3 | 1 << 8
     world.timers.advance(1.1)
     assert acquired(member.fetch()) == [(0, 0, 1)]

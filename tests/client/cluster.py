@@ -21,9 +21,9 @@ TURN_S = 0.01
 """How often the scripted group looks at its timers."""
 
 
-def is_empty(answer: Any) -> bool:
+def is_empty(response: Any) -> bool:
     """A Fetch answer for which a broker would have waited."""
-    partitions = [each for topic in answer.responses for each in topic.partitions]
+    partitions = [each for topic in response.responses for each in topic.partitions]
     return not any(each.error_code or each.records for each in partitions)
 
 
@@ -39,18 +39,18 @@ class KafkaNode(FakeBroker):
         self.fetch_s = 0.0
         """How long a response to Fetch takes, as one of very many bytes does."""
 
-    async def _answer(self, stream: trio.abc.Stream, frame: bytes) -> None:
+    async def _response(self, stream: trio.abc.Stream, frame: bytes) -> None:
         header, request = frames.decode_request(frame)
         if header.key == 18:
-            await super()._answer(stream, frame)
+            await super()._response(stream, frame)
             return
         name = registry.API_KEYS[header.key]
         self.seen.append((name, request))
         came: list[Any] = []
         there = trio.Event()
 
-        def reply(answer: Any) -> None:
-            came.append(answer)
+        def reply(response: Any) -> None:
+            came.append(response)
             there.set()
 
         asked = UnsentRequest(

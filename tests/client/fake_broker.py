@@ -62,10 +62,10 @@ class FakeBroker:
             self._scopes.append(scope)
             async for data in stream:
                 for frame in reader.receive_data(data):
-                    await self._answer(stream, frame)
+                    await self._response(stream, frame)
         await trio.aclose_forcefully(stream)
 
-    async def _answer(self, stream: trio.abc.Stream, frame: bytes) -> None:
+    async def _response(self, stream: trio.abc.Stream, frame: bytes) -> None:
         header, request = frames.decode_request(frame)
         if header.key == 18:
             message = self._versions()
@@ -77,8 +77,8 @@ class FakeBroker:
             await self._flows.wait()
         if message is None:
             return
-        answer = frames.response(header.key, header.version, header.correlation_id + self.id_shift, message)
-        await self._write(stream, answer if self.raw is None else self.raw)
+        response = frames.response(header.key, header.version, header.correlation_id + self.id_shift, message)
+        await self._write(stream, response if self.raw is None else self.raw)
 
     async def _write(self, stream: trio.abc.Stream, data: bytes) -> None:
         if self.cut_after is not None:

@@ -52,8 +52,8 @@ async def main(bootstrap: str, topic: str, options: dict[str, Any]) -> None:
     async with open_consumer(bootstrap, topics=[topic], **options) as consumer:
         program = Program(consumer, TopicPartition(topic, 0))
         while line := await trio.to_thread.run_sync(sys.stdin.readline):
-            answer = await program.obey(json.loads(line))
-            sys.stdout.write(json.dumps(answer) + "\n")
+            response = await program.obey(json.loads(line))
+            sys.stdout.write(json.dumps(response) + "\n")
             sys.stdout.flush()
 
 

@@ -85,7 +85,7 @@ async def test_stalls_trickles_and_cuts_cost_time_and_no_record(
 # Large answers, over a socket
 
 
-def answer(correlation_id: int, size: int) -> bytes:
+def response(correlation_id: int, size: int) -> bytes:
     """A frame with one record set of that size."""
     message = messages.FetchResponse
     place = message.PartitionData(partition_index=0, high_watermark=1, records=b"\xa5" * size)
@@ -100,7 +100,7 @@ class Opened:
     expires = float("inf")
 
     def __init__(self, stream: trio.abc.Stream) -> None:
-        self.versions = BrokerVersions(ranges={1: (13, 13)}, finalized={}, answer=None)
+        self.versions = BrokerVersions(ranges={1: (13, 13)}, finalized={}, response=None)
         self._stream = stream
 
     def hand_over(self) -> trio.abc.Stream:
@@ -113,7 +113,7 @@ async def test_a_large_answer_is_put_together_whatever_it_comes_in(pieces: tuple
     ours, theirs = trio.socket.socketpair()
     connection = BrokerConnection(Opened(trio.SocketStream(ours)), OwnSettings())  # type: ignore[arg-type]
     sizes = [3 * READ_BYTES + 5, 10, READ_BYTES + 1]
-    data = b"".join(answer(number + 1, size) for number, size in enumerate(sizes))
+    data = b"".join(response(number + 1, size) for number, size in enumerate(sizes))
     came: list[Outcome] = []
     async with trio.open_nursery() as nursery:
         nursery.start_soon(connection.run)
@@ -143,7 +143,7 @@ async def test_a_large_answer_that_is_cut_is_none() -> None:
         connection.send("Fetch", messages.FetchRequest(), (13, 13), 30, came.append)
         broker = trio.SocketStream(theirs)
         await broker.receive_some()
-        await broker.send_all(answer(1, 3 * READ_BYTES)[: 2 * READ_BYTES])
+        await broker.send_all(response(1, 3 * READ_BYTES)[: 2 * READ_BYTES])
         await broker.aclose()
     (outcome,) = came
     assert isinstance(outcome, RequestFailure)

@@ -26,16 +26,16 @@ def echo(header: RequestHeader, request: Any) -> Any:
     return registry.message("MetadataResponse")(brokers=[], cluster_id=name, topics=[])
 
 
-def question(name: str) -> Any:
+def query(name: str) -> Any:
     message = registry.message("MetadataRequest")
     return message(topics=[message.MetadataRequestTopic(name=name)])
 
 
 @asynccontextmanager
-async def connected(broker: FakeBroker, answer_bytes_max: int = 1 << 20) -> AsyncIterator[BrokerConnection]:
+async def connected(broker: FakeBroker, response_bytes_max: int = 1 << 20) -> AsyncIterator[BrokerConnection]:
     async with trio.open_nursery() as nursery:
         settings = FakeNet(nursery, {HERE: broker}).settings
-        opened = BrokerConnection(await open_connection(HERE, settings), settings, answer_bytes_max)
+        opened = BrokerConnection(await open_connection(HERE, settings), settings, response_bytes_max)
         nursery.start_soon(opened.run)
         yield opened
         nursery.cancel_scope.cancel()
@@ -49,7 +49,7 @@ class Outcomes:
         self._opened = opened
 
     def send(self, name: str, timeout_s: float = 30.0) -> None:
-        self._opened.send("Metadata", question(name), VERSIONS, timeout_s, lambda got: self.all.append((name, got)))
+        self._opened.send("Metadata", query(name), VERSIONS, timeout_s, lambda got: self.all.append((name, got)))
 
     @property
     def texts(self) -> list[tuple[str, str]]:
@@ -144,7 +144,7 @@ async def test_a_frame_of_an_impossible_size_is_not_gathered(
 ) -> None:
     broker = FakeBroker(echo)
     broker.raw = raw
-    async with connected(broker, answer_bytes_max=1000) as opened:
+    async with connected(broker, response_bytes_max=1000) as opened:
         outcomes = Outcomes(opened)
         outcomes.send("a")
         await trio.sleep(1)
@@ -174,7 +174,7 @@ async def test_a_version_is_what_broker_and_caller_have_in_common(autojump_clock
     async with connected(broker) as opened:
         outcomes = Outcomes(opened)
         outcomes.send("a")
-        opened.send("Metadata", question("b"), (13, 13), 5, lambda got: outcomes.all.append(("b", got)))
+        opened.send("Metadata", query("b"), (13, 13), 5, lambda got: outcomes.all.append(("b", got)))
         opened.send("Fetch", None, (13, 16), 5, lambda got: outcomes.all.append(("c", got)))
         assert outcomes.texts == [("b", "unsupported version"), ("c", "unsupported version")]
         assert "has Metadata 0 to 12, and 13 to 13 is needed" in str(outcomes.all[0][1])

@@ -18,7 +18,7 @@ from kafka_share_proxy.consumer.requests import ANY_NODE, FailureKind, Lane, Out
 from kafka_share_proxy.wire.values import Address
 
 from tests.client.fake_broker import FakeBroker, FakeNet
-from tests.client.test_broker_connection import echo, question
+from tests.client.test_broker_connection import echo, query
 from tests.support.small_broker import Broker
 
 BOOT, ONE, TWO = Address("boot", 9092), Address("one", 9092), Address("two", 9092)
@@ -42,7 +42,7 @@ class Pool:
             UnsentRequest(
                 sender=None,  # type: ignore[arg-type]  # nobody: the outcome is noted here
                 api="Metadata",
-                message=question(name),
+                message=query(name),
                 versions=(12, 12),
                 timeout_s=30,
                 node_id=node_id,
@@ -51,7 +51,7 @@ class Pool:
             )
         )
 
-    async def ask(self, name: str, node_id: int = ANY_NODE, lane: Lane = Lane.DATA) -> str:
+    async def send_request(self, name: str, node_id: int = ANY_NODE, lane: Lane = Lane.DATA) -> str:
         """The outcome, in a word."""
         self.outcomes.clear()
         self.send(name, node_id, lane)
@@ -79,7 +79,7 @@ async def test_each_lane_of_a_node_has_a_connection_of_its_own(autojump_clock: C
     async with pool({ONE: broker}) as world:
         for lane in Lane:
             for _ in range(2):
-                assert await world.ask("a", 1, lane) == "a"
+                assert await world.send_request("a", 1, lane) == "a"
         assert broker.connections == len(Lane)
         assert {(node, lane) for node, lane, _ in world.pool.open_connections()} == {(1, lane) for lane in Lane}
 
@@ -92,7 +92,7 @@ async def expiring(mechanism: str) -> AsyncIterator[tuple[Pool, Broker, list[str
     broker.topics["a"] = 1
     identity = Identity(mechanism=mechanism, username="proxy", password=lambda: passwords[0])
     async with pool({ONE: broker}, identity=identity) as world:
-        assert await world.ask("a", 1) == "c"
+        assert await world.send_request("a", 1) == "c"
         yield world, broker, passwords
 
 
@@ -116,7 +116,7 @@ async def test_a_node_that_is_not_there_fails_all_that_waits_and_is_dialled_afte
         times = []
         for _ in range(8):
             began = trio.current_time()
-            assert await world.ask("c", 1) == "disconnected"
+            assert await world.send_request("c", 1) == "disconnected"
             times.append(trio.current_time() - began)
         assert times[0] < 0.2
         assert 0.9 < times[-1] < 1.2, "reconnect.backoff.max.ms"
@@ -126,39 +126,39 @@ async def test_a_node_that_is_not_there_fails_all_that_waits_and_is_dialled_afte
 async def test_any_node_is_one_that_is_connected_else_known_else_the_bootstrap_servers(autojump_clock: Clock) -> None:
     boot, one, two = (FakeBroker(echo) for _ in range(3))
     async with pool({BOOT: boot, ONE: one, TWO: two}) as world:
-        assert await world.ask("a") == "a"
+        assert await world.send_request("a") == "a"
         assert (one.connections, two.connections, boot.connections) == (1, 0, 0)
-        assert await world.ask("b") == "b"
+        assert await world.send_request("b") == "b"
         assert one.connections == 1
         del world.net.brokers[ONE]
         one.cut()
         await trio.sleep(0.1)
-        assert await world.ask("c", 1) == "disconnected"
-        assert await world.ask("d") == "d"
+        assert await world.send_request("c", 1) == "disconnected"
+        assert await world.send_request("d") == "d"
         assert two.connections == 1
         del world.net.brokers[TWO]
         two.cut()
         await trio.sleep(0.1)
-        assert await world.ask("e", 2) == "disconnected"
-        assert await world.ask("f") == "f"
+        assert await world.send_request("e", 2) == "disconnected"
+        assert await world.send_request("f") == "f"
         assert boot.connections == 1, "KIP-1102: no known node can be reached"
 
 
 async def test_a_node_that_has_moved_is_dialled_where_it_is_now(autojump_clock: Clock) -> None:
     one, two = FakeBroker(echo), FakeBroker(echo)
     async with pool({ONE: one, TWO: two}) as world:
-        assert await world.ask("a", 1) == "a"
+        assert await world.send_request("a", 1) == "a"
         world.pool.nodes = {1: TWO}
-        assert await world.ask("b", 1) == "b"
+        assert await world.send_request("b", 1) == "b"
         assert two.connections == 1
-        assert await world.ask("c", 7) == "disconnected"
+        assert await world.send_request("c", 7) == "disconnected"
         assert "nobody knows where node 7 listens" in str(world.outcomes[0][1])
 
 
 async def test_a_connection_that_breaks_is_made_again(autojump_clock: Clock) -> None:
     broker = FakeBroker(echo)
     async with pool({ONE: broker}) as world:
-        assert await world.ask("a", 1) == "a"
+        assert await world.send_request("a", 1) == "a"
         broker.stalled = True
         world.send("b", 1)
         await trio.sleep(1)
@@ -166,7 +166,7 @@ async def test_a_connection_that_breaks_is_made_again(autojump_clock: Clock) -> 
         await trio.sleep(1)
         assert world.words()[-1] == "disconnected"
         broker.stalled = False
-        assert await world.ask("c", 1) == "c"
+        assert await world.send_request("c", 1) == "c"
         assert world.pool.troubles == {}
 
 
@@ -180,8 +180,8 @@ async def test_a_connection_that_is_closed_before_its_first_answer_is_made_again
         return stream
 
     async with pool({ONE: FakeBroker(echo)}, connect=dial) as world:
-        assert await world.ask("a", 1) == "disconnected"
-        assert await world.ask("b", 1) == "b"
+        assert await world.send_request("a", 1) == "disconnected"
+        assert await world.send_request("b", 1) == "b"
         assert world.pool.troubles == {}
 
 
@@ -192,11 +192,11 @@ async def test_a_session_that_ends_is_renewed_on_its_connection_before_it_does(
     """KIP-368: what a broker keeps by connection, a share session for one, continues."""
     async with expiring(mechanism) as (world, broker, _):
         await trio.sleep(7.5)
-        assert await world.ask("a", 1) == "c"
+        assert await world.send_request("a", 1) == "c"
         assert (broker.connections, broker.handshakes) == (1, 1)
         for renewed in (2, 3):
             await trio.sleep(8.1)
-            assert await world.ask("a", 1) == "c"
+            assert await world.send_request("a", 1) == "c"
             assert (broker.connections, broker.handshakes) == (1, renewed)
 
 
@@ -221,10 +221,10 @@ async def test_a_session_that_may_not_be_renewed_ends_with_its_connection(autoju
     async with expiring("PLAIN") as (world, broker, passwords):
         passwords[:] = ["wrong"]
         await trio.sleep(8.1)
-        assert await world.ask("a", 1) == "authentication failed"
+        assert await world.send_request("a", 1) == "authentication failed"
         assert "refuses 'proxy'" in str(world.outcomes)
         passwords[:] = ["s3cret"]
-        assert await world.ask("a", 1) == "c"
+        assert await world.send_request("a", 1) == "c"
         assert broker.connections == 2
 
 
@@ -232,9 +232,9 @@ async def test_a_connection_that_ends_while_its_session_is_renewed_fails_what_wa
     async with expiring("PLAIN") as (world, broker, _):
         broker.silent = True
         await trio.sleep(8.1)
-        assert await world.ask("a", 1) == "disconnected"
+        assert await world.send_request("a", 1) == "disconnected"
         broker.silent = False
-        assert await world.ask("a", 1) == "c"
+        assert await world.send_request("a", 1) == "c"
         assert broker.connections == 2
 
 
@@ -255,12 +255,12 @@ async def test_a_refused_identity_is_said_as_such(mechanism: str, autojump_clock
         {ONE: Broker(mechanism=mechanism)},
         identity=Identity(mechanism=mechanism, username="proxy", password=lambda: "s3cret"),
     ) as world:
-        assert await world.ask("a", 1) == "c"
+        assert await world.send_request("a", 1) == "c"
     async with pool(
         {ONE: Broker(mechanism=mechanism)},
         identity=Identity(mechanism=mechanism, username="proxy", password=lambda: "wrong"),
     ) as world:
-        assert await world.ask("a", 1) == "authentication failed"
+        assert await world.send_request("a", 1) == "authentication failed"
 
 
 async def test_a_broker_that_wants_an_identity_is_hinted_at_and_not_hammered(autojump_clock: Clock) -> None:
@@ -268,7 +268,7 @@ async def test_a_broker_that_wants_an_identity_is_hinted_at_and_not_hammered(aut
     async with pool({ONE: broker}) as world:
         began = trio.current_time()
         for _ in range(8):
-            assert await world.ask("a", 1) == "disconnected"
+            assert await world.send_request("a", 1) == "disconnected"
         assert trio.current_time() - began > 2
         assert "as brokers do that want SASL" in world.pool.troubles[1]
 
@@ -326,6 +326,6 @@ async def test_requests_are_pipelined_over_tls_and_names_are_verified(autojump_c
             world.send(name, 1)
         await trio.sleep(1)
         assert world.words() == ["a", "b", "c"]
-        assert await world.ask("d", 2) == "disconnected"
+        assert await world.send_request("d", 2) == "disconnected"
         assert "certificate is not accepted" in str(world.outcomes[0][1])
         nursery.cancel_scope.cancel()

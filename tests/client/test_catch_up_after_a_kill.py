@@ -26,7 +26,7 @@ from tests.client.test_real_brokers import QUIET, Dialler, Fresh, produce
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-ANSWER_S = 90
+RESPONSE_S = 90
 MODE = {"enable_parallel_rebalance": True}
 
 
@@ -65,7 +65,7 @@ class Group:
 
     def crash(self, process: subprocess.Popen[str]) -> None:
         process.send_signal(signal.SIGKILL)
-        process.wait(ANSWER_S)
+        process.wait(RESPONSE_S)
         for pipe in (process.stdin, process.stdout):
             assert pipe is not None
             pipe.close()
@@ -90,9 +90,9 @@ def say(process: subprocess.Popen[str], **order: Any) -> dict[str, Any]:
     assert process.stdout is not None
     process.stdin.write(json.dumps(order) + "\n")
     process.stdin.flush()
-    answer = process.stdout.readline()
-    assert answer, f"the program ended: {process.wait(ANSWER_S)}"
-    found: dict[str, Any] = json.loads(answer)
+    response = process.stdout.readline()
+    assert response, f"the program ended: {process.wait(RESPONSE_S)}"
+    found: dict[str, Any] = json.loads(response)
     return found
 
 
@@ -113,21 +113,21 @@ def test_a002_1_2_and_5_the_newest_at_once_and_the_rest_beside_it(group: Group) 
     second = group.start(**MODE)
     assert say(second, read={"child": 25})["position"] == 120
     group.produce_to(133)
-    answer = say(second, read={"main": 13}, commit=[95])
-    assert answer["main"] == list(range(120, 133))
-    assert (answer["committed"], answer["text"]) == (95, "ic/1;;pr=95-120")
-    answer = say(second, commit=[97, 131])
-    assert (answer["committed"], answer["text"]) == (97, "ic/1;120-130;pr=97-120")
-    answer = say(second, read={"child": 50})
-    assert sorted(answer["main"] + answer["child"]) == list(range(70, 133))
-    assert answer["child"] == list(range(70, 120))
-    assert answer["alive"] is True
+    response = say(second, read={"main": 13}, commit=[95])
+    assert response["main"] == list(range(120, 133))
+    assert (response["committed"], response["text"]) == (95, "ic/1;;pr=95-120")
+    response = say(second, commit=[97, 131])
+    assert (response["committed"], response["text"]) == (97, "ic/1;120-130;pr=97-120")
+    response = say(second, read={"child": 50})
+    assert sorted(response["main"] + response["child"]) == list(range(70, 133))
+    assert response["child"] == list(range(70, 120))
+    assert response["alive"] is True
     group.crash(second)
     third = group.start(**MODE)
-    answer = say(third, read={"child": 25})
-    assert (answer["main"], answer["child"]) == ([], [*range(97, 120), 131, 132])
-    answer = say(third, commit=[None])
-    assert (answer["committed"], answer["text"], answer["position"]) == (133, "", 133)
+    response = say(third, read={"child": 25})
+    assert (response["main"], response["child"]) == ([], [*range(97, 120), 131, 132])
+    response = say(third, commit=[None])
+    assert (response["committed"], response["text"], response["position"]) == (133, "", 133)
 
 
 def test_a002_3_and_4_what_both_flows_had_committed_when_they_were_killed_does_not_come_again(group: Group) -> None:
@@ -143,20 +143,20 @@ def test_a002_3_and_4_what_both_flows_had_committed_when_they_were_killed_does_n
     group.crash(second)
     group.produce_to(150)
     third = group.start(**MODE)
-    answer = say(third, read={"child": 52})
-    assert (answer["main"], answer["child"]) == ([], [*range(90, 120), *range(128, 150)])
-    assert answer["position"] == 150
+    response = say(third, read={"child": 52})
+    assert (response["main"], response["child"]) == ([], [*range(90, 120), *range(128, 150)])
+    assert response["position"] == 150
     assert say(third, commit=[None])["committed"] == 150
     group.produce_to(170)
     assert say(third, read={"main": 20}, commit=[160])["committed"] == 160
     group.crash(third)
     group.produce_to(190)
     fourth = group.start(**MODE)
-    answer = say(fourth, read={"child": 30})
-    assert (answer["main"], answer["child"], answer["position"]) == ([], list(range(160, 190)), 190)
+    response = say(fourth, read={"child": 30})
+    assert (response["main"], response["child"], response["position"]) == ([], list(range(160, 190)), 190)
     group.produce_to(195)
-    answer = say(fourth, read={"main": 5}, commit=[None])
-    assert (answer["main"], answer["committed"], answer["text"]) == (list(range(190, 195)), 195, "")
+    response = say(fourth, read={"main": 5}, commit=[None])
+    assert (response["main"], response["committed"], response["text"]) == (list(range(190, 195)), 195, "")
 
 
 def test_a002_7_a_stock_consumer_begins_at_the_low_mark_and_misses_nothing(group: Group) -> None:
@@ -211,7 +211,7 @@ def committed_behind(group: Group, partition: TopicPartition, offset: int) -> No
 
 async def polled(consumer: Consumer, count: int) -> list[tuple[Flow, int, int]]:
     got: list[tuple[Flow, int, int]] = []
-    with trio.move_on_after(ANSWER_S):
+    with trio.move_on_after(RESPONSE_S):
         while len(got) < count:
             got += [(each.flow, each.partition, each.offset) for each in (await consumer.poll(1)).records]
     assert len(got) == count, got
@@ -274,7 +274,7 @@ async def test_r002_5_and_9_a_poll_returns_of_both_flows_and_polls_commit_both(g
             for record in (await consumer.poll(1, max_records=records_max)).records:
                 got[record.flow].append(record.offset)
 
-        with trio.fail_after(ANSWER_S):
+        with trio.fail_after(RESPONSE_S):
             while not got[Flow.CHILD]:
                 await poll(5)
             group.produce_to(140)

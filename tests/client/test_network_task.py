@@ -83,7 +83,7 @@ async def test_calls_end_with_the_task(autojump_clock: Clock) -> None:
         network = NetworkTask(core, [Address("kafka", 9091)], brokers.net.settings)
         errors: list[Exception] = []
 
-        async def ask() -> None:
+        async def send_request() -> None:
             try:
                 await network.call(lambda call_id: ListOffsets(call_id, {A0: -1}))
             except ConsumerClosed as error:
@@ -95,7 +95,7 @@ async def test_calls_end_with_the_task(autojump_clock: Clock) -> None:
             except ConsumerClosed as error:
                 errors.append(error)
 
-        outer.start_soon(ask)
+        outer.start_soon(send_request)
         outer.start_soon(wait)
         with trio.move_on_after(5):
             await network.run()
@@ -125,11 +125,11 @@ async def test_errors_that_nobody_takes_are_bounded_and_arrivals_are_told_once(
     monkeypatch.setattr(network_task, "ERRORS_MAX", 2)
     async with running(FakeKafka(a=1)) as (network, _):
         errors = [BackgroundError(error=ConsumerError(str(number))) for number in range(5)]
-        network._tell_application([*errors, *[FetchArrived(partitions=frozenset({A0}))] * 5])
+        network._report_application([*errors, *[FetchArrived(partitions=frozenset({A0}))] * 5])
         assert [await network.next_event() for _ in range(3)] == [*errors[:2], FetchArrived(partitions=frozenset({A0}))]
         network.error_taken()
         network.arrival_taken()
-        network._tell_application([errors[4], FetchArrived(partitions=frozenset({A0}))])
+        network._report_application([errors[4], FetchArrived(partitions=frozenset({A0}))])
         assert [await network.next_event() for _ in range(2)] == [errors[4], FetchArrived(partitions=frozenset({A0}))]
         with trio.move_on_after(1) as nothing:
             await network.next_event()

@@ -81,7 +81,7 @@ def test_each_partition_of_a_request_is_an_event_of_its_own(world: AuditedWorld)
 
 def test_ranges_of_one_event_are_bounded(world: AuditedWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """How many there are is told all the same."""
-    monkeypatch.setattr(audit_events, "RANGES_TOLD", 2)
+    monkeypatch.setattr(audit_events, "RANGES_REPORTED", 2)
     world.begin(0, "5-5")
     world.events()
     world.commit(0, "ic/1;10-10,12-12,14-14")

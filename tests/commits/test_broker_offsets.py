@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_share_proxy.commits.broker_offsets import BrokerOffset, ask_committed
+from kafka_share_proxy.commits.broker_offsets import BrokerOffset, request_committed
 from kafka_share_proxy.loop.promise import on_its_own
 from kafka_share_proxy.wire import registry
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -16,7 +16,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 def test_each_partition_has_its_offset_and_metadata() -> None:
     world = CommitWorld()
     world.commit(7, "text", leader_epoch=3)
-    told = on_its_own(ask_committed(world.connect(), "g", [T0, T1])).result()
+    told = on_its_own(request_committed(world.connect(), "g", [T0, T1])).result()
     assert told == {T0: BrokerOffset(7, 3, "text", ErrorCode.NONE), T1: BrokerOffset(-1, -1, "", ErrorCode.NONE)}
 
 
@@ -24,7 +24,7 @@ def test_error_of_the_group_is_that_of_every_partition() -> None:
     world = CommitWorld()
     response = registry.message("OffsetFetchResponse")
     world.cluster.others = lambda *_: response(error_code=ErrorCode.NOT_COORDINATOR, topics=[])
-    told = on_its_own(ask_committed(world.connect(), "g", [T0, T1])).result()
+    told = on_its_own(request_committed(world.connect(), "g", [T0, T1])).result()
     assert {each.error_code for each in told.values()} == {ErrorCode.NOT_COORDINATOR}
 
 
@@ -32,5 +32,5 @@ def test_partition_that_the_broker_leaves_out_is_not_taken_for_nothing() -> None
     world = CommitWorld()
     response = registry.message("OffsetFetchResponse")
     world.cluster.others = lambda *_: response(topics=[])
-    told = on_its_own(ask_committed(world.connect(), "g", [T0])).result()
+    told = on_its_own(request_committed(world.connect(), "g", [T0])).result()
     assert told[T0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR

@@ -72,7 +72,7 @@ def test_link_that_ends_is_15_and_the_owner_asks_for_the_mark(far: FarCommits) -
     far.coordinator.committed["g", "t", 0] = Committed(48)
     far.wire.cut()
     assert sent.codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
-    assert not far.services.held.groups["g"].partitions["t", 0].is_mark_known  # type: ignore[index]
+    assert not far.services.held.groups["g"].partitions["t", 0].is_committed_known  # type: ignore[index]
     assert len(far.services.locks) == 0
 
 
@@ -84,8 +84,8 @@ def test_links_that_come_and_go_wake_who_waits() -> None:
     assert changed.done
     carried.link_ended(5)
     assert (carried.feature, dict(carried.handlers)) == (FEATURE, {})
-    answer: Any = carried.edge()
-    assert isinstance(answer, NothingKept)
+    response: Any = carried.edge()
+    assert isinstance(response, NothingKept)
 
 
 def test_proxy_knows_a_group_once_it_sends_its_commits_to_the_owner(far: FarCommits) -> None:

@@ -24,9 +24,9 @@ def test_every_api_says_what_it_answers_while_its_state_is_away(api) -> None:
         request = registry.message(f"{registry.API_KEYS[api.key]}Request")()
         call = Call(api.key, version, 1, "c", request, CommitWorld().connect())
         assert api.away is not None
-        answer = on_its_own(api.away(call, ErrorCode.COORDINATOR_NOT_AVAILABLE, "away")).result()
-        assert isinstance(answer, Message)
-        registry.response(api.key, version).encode(answer)
+        response = on_its_own(api.away(call, ErrorCode.COORDINATOR_NOT_AVAILABLE, "away")).result()
+        assert isinstance(response, Message)
+        registry.response(api.key, version).encode(response)
 
 
 def test_owner_serves_every_api() -> None:

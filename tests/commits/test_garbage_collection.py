@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kafka_share_proxy.commits.garbage_collection import LOOK_EVERY_S, GroupsThatAreGone
+from kafka_share_proxy.commits.garbage_collection import CHECK_EVERY_S, GroupsThatAreGone
 from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.commit_world import Committed, CommitWorld
@@ -31,7 +31,7 @@ def expire(world: CommitWorld, group: str = "g") -> None:
 
 def looks(world: CommitWorld, count: int) -> None:
     for _ in range(count):
-        world.timers.advance(LOOK_EVERY_S)
+        world.timers.advance(CHECK_EVERY_S)
 
 
 def test_ranges_of_a_group_without_offsets_go_after_two_looks(world: CommitWorld) -> None:
@@ -60,10 +60,10 @@ def test_group_that_commits_again_between_two_looks_keeps_its_ranges(world: Comm
 def test_group_that_may_not_be_seen_stays(world: CommitWorld, code: ErrorCode) -> None:
     """Whoever it is hidden from knows nothing of it."""
     expire(world)
-    answer = world.coordinator.answer
+    response = world.coordinator.respond
 
     def refused(key: int, version: int, request: Any) -> Any:
-        told = answer(key, version, request)
+        told = response(key, version, request)
         for group in told.groups if key == OFFSET_FETCH and version >= 8 else ():
             group.error_code, group.topics = code, []
         return told
@@ -75,10 +75,10 @@ def test_group_that_may_not_be_seen_stays(world: CommitWorld, code: ErrorCode) -
 
 def test_topic_that_may_not_be_seen_stays(world: CommitWorld) -> None:
     expire(world)
-    answer = world.coordinator.answer
+    response = world.coordinator.respond
 
     def refused(key: int, version: int, request: Any) -> Any:
-        told = answer(key, version, request)
+        told = response(key, version, request)
         for group in told.groups if key == OFFSET_FETCH and version >= 8 else ():
             for entry in (entry for topic in group.topics for entry in topic.partitions):
                 entry.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED

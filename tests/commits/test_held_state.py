@@ -33,7 +33,7 @@ async def test_ranges_are_held_with_the_highest_mark_that_they_were_stored_with(
     group = held.groups["g"]
     assert group.is_marked
     found = group.partitions[TopicPartition("t", 0)]
-    assert (str(found.ranges), found.stored_mark, found.is_mark_known, found.topic_id) == (
+    assert (str(found.ranges), found.stored_committed, found.is_committed_known, found.topic_id) == (
         "45-47,50-50,60-60",
         44,
         False,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import pytest
-from kafka_share_proxy.commits.marking import ASKED_AGAIN_S, SEEN_MAX_S
+from kafka_share_proxy.commits.marking import QUERY_AGAIN_S, SEEN_MAX_S
 from kafka_share_proxy.commits.services import FEATURE
 from kafka_share_proxy.fleet.group_owners import Peer, PeerLost
 from kafka_share_proxy.loop.promise import Promise
@@ -26,7 +26,7 @@ class Other:
 
     def knows(self, feature: str, group_id: str) -> Promise[bool]:
         assert feature == FEATURE
-        self.fleet.questions += 1
+        self.fleet.queries += 1
         promise: Promise[bool] = Promise()
         if self.is_lost:
             promise.fail(PeerLost("cut"))
@@ -42,7 +42,7 @@ class Fleet:
         self.world = CommitWorld()
         self.world.services.fleet = self
         self.groups: Mapping[str, None] = {}
-        self.questions = 0
+        self.queries = 0
         self.others = {name: Other(self) for name in ("first", "second")}
         self.linked = set(self.others)
 
@@ -87,14 +87,14 @@ def test_first_text_waits_until_every_other_proxy_has_read_the_mark(fleet: Fleet
     sent = [fleet.world.commit(5, f"ic/1;{first}-{first}", partition=index) for index, first in enumerate((7, 9))]
     assert fleet.world.is_marked()
     fleet.others["first"].read.add("g")
-    fleet.world.timers.advance(ASKED_AGAIN_S)
+    fleet.world.timers.advance(QUERY_AGAIN_S)
     assert fleet.world.cluster.count(OFFSET_COMMIT) == 0
     fleet.others["second"].read.add("g")
-    fleet.world.timers.advance(ASKED_AGAIN_S)
+    fleet.world.timers.advance(QUERY_AGAIN_S)
     assert [each.codes for each in sent] == [[0], [0]]
-    asked = fleet.questions
+    asked = fleet.queries
     assert fleet.world.commit(5, "ic/1;11-11").codes == [0]
-    assert fleet.questions == asked
+    assert fleet.queries == asked
 
 
 def test_text_is_refused_for_a_repetition_while_one_proxy_has_not_read_the_mark(fleet: Fleet) -> None:
@@ -119,7 +119,7 @@ def test_proxy_that_cannot_be_asked_is_waited_for_until_it_is_no_member_any_more
     fleet.world.timers.advance(SEEN_MAX_S / 2)
     assert fleet.world.cluster.count(OFFSET_COMMIT) == 0
     del fleet.others["second"]
-    fleet.world.timers.advance(ASKED_AGAIN_S)
+    fleet.world.timers.advance(QUERY_AGAIN_S)
     assert sent.codes == [0]
 
 
@@ -132,7 +132,7 @@ def test_proxy_that_never_answers_holds_the_first_text_for_a_bounded_time(fleet:
 
 def test_plain_commits_ask_no_other_proxy(fleet: Fleet) -> None:
     assert fleet.world.commit(5).codes == [0]
-    assert fleet.questions == 0
+    assert fleet.queries == 0
 
 
 async def test_who_has_read_a_mark_that_was_loaded_is_asked_again(fleet: Fleet) -> None:
@@ -140,7 +140,7 @@ async def test_who_has_read_a_mark_that_was_loaded_is_asked_again(fleet: Fleet) 
     for other in fleet.others.values():
         other.read.add("g")
     fleet.world.begin(5, "7-7")
-    asked = fleet.questions
+    asked = fleet.queries
     await fleet.world.restart()
     assert fleet.world.commit(5, "ic/1;9-9").codes == [0]
-    assert fleet.questions == asked + len(fleet.others)
+    assert fleet.queries == asked + len(fleet.others)

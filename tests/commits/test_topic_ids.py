@@ -15,7 +15,7 @@ AFTER_S = [0, 1, 3, 4, 6]
 
 @pytest.fixture(params=[True, False], ids=["fast path", "handler"])
 def world(request: pytest.FixtureRequest) -> CommitWorld:
-    return CommitWorld(short_way=request.param)
+    return CommitWorld(fast_path=request.param)
 
 
 def metadata_requests(world: CommitWorld) -> int:

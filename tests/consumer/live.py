@@ -47,7 +47,7 @@ class LiveWorld:
         self.wire: list[str] = []
         self._connections: dict[tuple[str, int, Lane], LiveConnection] = {}
         self._numbers = itertools.count(1)
-        self._versions = self._ask_versions()
+        self._versions = self._request_versions()
 
     def __enter__(self) -> LiveWorld:
         return self
@@ -89,18 +89,18 @@ class LiveWorld:
             self._turn(listed)
         assert condition(), f"not after {seconds} s: {self.wire[-10:]}"
 
-    def _ask_versions(self) -> dict[str, tuple[int, int]]:
+    def _request_versions(self) -> dict[str, tuple[int, int]]:
         connection = LiveConnection(*self._bootstrap)
         message = registry.message("ApiVersionsRequest")(client_software_name="live", client_software_version="1")
         connection.socket.sendall(frames.request(KEYS["ApiVersions"], 3, 1, "live", message))
         with connection.socket:
-            answered: list[bytes] = []
-            while not answered:
-                answered += connection.reader.receive_data(connection.socket.recv(1 << 16))
-        _, answer = frames.decode_response(KEYS["ApiVersions"], 3, answered[0])
+            responded: list[bytes] = []
+            while not responded:
+                responded += connection.reader.receive_data(connection.socket.recv(1 << 16))
+        _, response = frames.decode_response(KEYS["ApiVersions"], 3, responded[0])
         return {
             registry.API_KEYS[each.api_key]: (each.min_version, each.max_version)
-            for each in answer.api_keys
+            for each in response.api_keys
             if each.api_key in registry.API_KEYS
         }
 
@@ -136,13 +136,13 @@ class LiveWorld:
                 self._ended(key, connection)
                 continue
             for frame in connection.reader.receive_data(data):
-                self._answer(connection, frame)
+                self._response(connection, frame)
 
-    def _answer(self, connection: LiveConnection, frame: bytes) -> None:
+    def _response(self, connection: LiveConnection, frame: bytes) -> None:
         member, request, version = connection.waiting.pop(int.from_bytes(frame[:4], "big"))
-        _, answer = frames.decode_response(KEYS[request.api], version, frame)
+        _, response = frames.decode_response(KEYS[request.api], version, frame)
         if member in self.members:
-            member.core.on_response(request, answer, self.now)
+            member.core.on_response(request, response, self.now)
 
     def _ended(self, key: tuple[str, int, Lane], connection: LiveConnection) -> None:
         connection.socket.close()

@@ -29,7 +29,7 @@ def found_coordinator(node_id: int = 1) -> CoordinatorRequests:
     made = CoordinatorRequests("g", coordinator_trace(), backoff(), 30.0)
     made.start(NOW)
     made.need(NOW, "a test")
-    answer(made, only(made), coordinators=[{"key": "g", "node_id": node_id, "host": "h", "port": 1}])
+    respond(made, only(made), coordinators=[{"key": "g", "node_id": node_id, "host": "h", "port": 1}])
     return made
 
 
@@ -37,11 +37,11 @@ def known_topics(**topics: int) -> MetadataRequests:
     """Topics whose partitions are led by nodes 1 and 2 in turn, in epoch 5."""
     made = MetadataRequests(OPTIONS, backoff())
     made.watch(topics)
-    tell_topics(made, only(made), **topics)
+    on_topics(made, only(made), **topics)
     return made
 
 
-def tell_topics(
+def on_topics(
     metadata: MetadataRequests, request: UnsentRequest, *, epoch: int = 5, now: float = NOW, **topics: int
 ) -> list[Any]:
     response = registry.message("MetadataResponse")
@@ -76,7 +76,7 @@ def nothing(manager: Any, now: float = NOW) -> float:
     return wanted.wake_at
 
 
-def answer(manager: Any, request: UnsentRequest, now: float = NOW, **fields: Any) -> list[Any]:
+def respond(manager: Any, request: UnsentRequest, now: float = NOW, **fields: Any) -> list[Any]:
     """A response of these fields; structures may be given as dicts."""
     name = f"{request.api}Response"
     message = registry.message(name)

@@ -51,7 +51,7 @@ class _Waiting:
     """A ShareFetch for which there is nothing."""
 
     until: float
-    answer: Callable[[float, bool], bool]
+    respond: Callable[[float, bool], bool]
 
 
 class ShareGroupFake:
@@ -84,7 +84,7 @@ class ShareGroupFake:
             for offset in [each for each, lock in share.locks.items() if lock.until <= now]:
                 del share.locks[offset]
         waiting, self.waiting = self.waiting, []
-        self.waiting += [each for each in waiting if not each.answer(now, each.until <= now)]
+        self.waiting += [each for each in waiting if not each.respond(now, each.until <= now)]
 
     # Membership
 
@@ -240,7 +240,7 @@ class ShareKafka(FakeKafka):
             listed = []
             for each in topic.partitions:
                 place = self.place(topic.topic_id, each.partition_index)
-                said = self.answer_acknowledgements(member, place, each, message.is_renew_ack, node_id, now)
+                said = self.respond_to_acknowledgements(member, place, each, message.is_renew_ack, node_id, now)
                 listed.append(
                     response.PartitionData(
                         partition_index=place.partition, error_code=said, **self.hint(response, place, said)
@@ -269,7 +269,7 @@ class ShareKafka(FakeKafka):
                 place = self.place(topic.topic_id, each.partition_index)
                 session.partitions.add(place)
                 if each.acknowledgement_batches:
-                    said[place] = self.answer_acknowledgements(member, place, each, False, node_id, now)
+                    said[place] = self.respond_to_acknowledgements(member, place, each, False, node_id, now)
         for topic in message.forgotten_topics_data:
             session.partitions -= {self.place(topic.topic_id, number) for number in topic.partitions}
         until = now + message.max_wait_ms / 1000
@@ -321,7 +321,7 @@ class ShareKafka(FakeKafka):
         listed = [(next(iter_batches(batch)), batch) for batch in self.records[place]]
         return b"".join(batch for head, batch in listed if head.last_offset >= first and head.base_offset <= last)
 
-    def answer_acknowledgements(
+    def respond_to_acknowledgements(
         self, member: str, place: TopicPartition, asked: Any, renewing: bool, node_id: int, now: float
     ) -> int:
         if self.leader(place) != node_id:

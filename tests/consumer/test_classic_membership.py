@@ -19,7 +19,7 @@ from kafka_share_proxy.consumer.states import RebalanceState, rebalance_trace
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicPartition
 
-from tests.consumer.managers import BARRED, GONE, NOW, answer, backoff, found_coordinator, known_topics, nothing, only
+from tests.consumer.managers import BARRED, GONE, NOW, backoff, found_coordinator, known_topics, nothing, only, respond
 
 P0, P1 = TopicPartition("p", 0), TopicPartition("p", 1)
 State = RebalanceState
@@ -57,12 +57,12 @@ class Play:
         assert request.api == "JoinGroup"
         name = request.message.protocols[0].name
         fields = {"generation_id": generation, "protocol_name": name, "leader": "other", "member_id": "m"}
-        assert answer(self.member, request, now, **fields) == []
+        assert respond(self.member, request, now, **fields) == []
 
     def synced(self, request: UnsentRequest, now: float, owned: str = "01") -> list[Any]:
         assert request.api == "SyncGroup"
         partitions = tuple(TopicPartition("p", int(each)) for each in owned)
-        return answer(self.member, request, now, assignment=write_assignment(GroupAssignment(partitions=partitions)))
+        return respond(self.member, request, now, assignment=write_assignment(GroupAssignment(partitions=partitions)))
 
     def events(self, now: float = NOW) -> list[Any]:
         return list(self.member.poll(now).events)
@@ -73,7 +73,7 @@ def test_a_new_member_takes_the_id_it_is_given_and_joins_at_once() -> None:
     request = only(play.member)
     assert (request.message.member_id, request.lane) == ("", Lane.JOINING)
     assert request.timeout_s == 305.0
-    assert answer(play.member, request, error_code=79, member_id="m-1", protocol_name="") == []
+    assert respond(play.member, request, error_code=79, member_id="m-1", protocol_name="") == []
     assert only(play.member).message.member_id == "m-1"
 
 
@@ -82,7 +82,7 @@ def test_the_leader_assigns_and_the_others_send_nothing() -> None:
     request = only(play.member)
     fields = {"generation_id": 3, "protocol_name": "range", "leader": "m", "member_id": "m"}
     members = [{"member_id": "m", "metadata": request.message.protocols[0].metadata}]
-    answer(play.member, request, members=members, **fields)
+    respond(play.member, request, members=members, **fields)
     sync = only(play.member)
     assert [each.member_id for each in sync.message.assignments] == ["m"]
     assert (sync.message.generation_id, sync.message.protocol_name) == (3, "range")
@@ -98,18 +98,18 @@ def test_heartbeats_go_out_at_their_interval_one_at_a_time() -> None:
     beat = only(play.member, NOW + 3.0)
     assert (beat.api, beat.lane) == ("Heartbeat", Lane.COORDINATOR)
     nothing(play.member, NOW + 4.0)
-    answer(play.member, beat, NOW + 4.0)
+    respond(play.member, beat, NOW + 4.0)
     assert nothing(play.member, NOW + 4.0) == NOW + 6.0, "counted from when it was sent"
 
 
 def test_an_eager_member_gives_everything_up_before_it_joins_again() -> None:
     play = Play()
     play.join()
-    answer(play.member, only(play.member, NOW + 3.0), NOW + 3.0, error_code=27)
+    respond(play.member, only(play.member, NOW + 3.0), NOW + 3.0, error_code=27)
     (event,) = play.events(NOW + 3.0)
     assert isinstance(event, RevokePartitions)
     assert event.partitions == {P0, P1}
-    answer(play.member, only(play.member, NOW + 6.0), NOW + 6.0, error_code=27)
+    respond(play.member, only(play.member, NOW + 6.0), NOW + 6.0, error_code=27)
     play.settled = False
     play.member.acknowledge_revoked(frozenset({P0, P1}), NOW + 7.0)
     nothing(play.member, NOW + 7.0)
@@ -123,7 +123,7 @@ def test_an_eager_member_gives_everything_up_before_it_joins_again() -> None:
 def test_commits_that_do_not_get_through_hold_the_rebalance_up_for_one_request_timeout() -> None:
     play = Play(request_timeout_s=1.0, max_poll_interval_s=60.0)
     play.join()
-    answer(play.member, only(play.member, NOW + 3.0), NOW + 3.0, error_code=27)
+    respond(play.member, only(play.member, NOW + 3.0), NOW + 3.0, error_code=27)
     play.events(NOW + 3.0)
     play.settled = False
     play.member.acknowledge_revoked(frozenset({P0, P1}), NOW + 3.0)
@@ -134,7 +134,7 @@ def test_commits_that_do_not_get_through_hold_the_rebalance_up_for_one_request_t
 def test_a_cooperative_member_joins_with_what_it_has_and_reads_on() -> None:
     play = Play(cooperative=True)
     play.join()
-    answer(play.member, only(play.member, NOW + 3.0), NOW + 3.0, error_code=27)
+    respond(play.member, only(play.member, NOW + 3.0), NOW + 3.0, error_code=27)
     request = only(play.member, NOW + 3.0)
     assert (request.api, play.flow.state) == ("JoinGroup", State.STABLE)
     told = read_subscription("m", bytes(request.message.protocols[0].metadata))
@@ -144,11 +144,11 @@ def test_a_cooperative_member_joins_with_what_it_has_and_reads_on() -> None:
 def test_a_cooperative_member_that_delays_joins_another_rebalance_and_still_owns_the_partition() -> None:
     play = Play(cooperative=True)
     play.join()
-    answer(play.member, only(play.member, NOW + 3.0), NOW + 3.0, error_code=27)
+    respond(play.member, only(play.member, NOW + 3.0), NOW + 3.0, error_code=27)
     play.joined(only(play.member, NOW + 3.0), NOW + 3.0, 2)
     (event,) = play.synced(only(play.member, NOW + 3.0), NOW + 3.0, "0")
     assert event.partitions == {P1}
-    answer(play.member, only(play.member, NOW + 6.0), NOW + 6.0, error_code=27)
+    respond(play.member, only(play.member, NOW + 6.0), NOW + 6.0, error_code=27)
     request = only(play.member, NOW + 6.0)
     told = read_subscription("m", bytes(request.message.protocols[0].metadata))
     assert (set(told.owned), told.generation) == ({P0, P1}, 2)
@@ -167,10 +167,10 @@ def test_what_is_released_while_it_joins_underneath_is_given_up_when_it_is_synce
     for given_back in (True, False):
         play = Play(cooperative=True)
         play.join()
-        answer(play.member, only(play.member, NOW + 3.0), NOW + 3.0, error_code=27)
+        respond(play.member, only(play.member, NOW + 3.0), NOW + 3.0, error_code=27)
         play.joined(only(play.member, NOW + 3.0), NOW + 3.0, 2)
         play.synced(only(play.member, NOW + 3.0), NOW + 3.0, "0")
-        answer(play.member, only(play.member, NOW + 6.0), NOW + 6.0, error_code=27)
+        respond(play.member, only(play.member, NOW + 6.0), NOW + 6.0, error_code=27)
         request = only(play.member, NOW + 6.0)
         play.member.acknowledge_revoked(frozenset({P1}), NOW + 6.1)
         nothing(play.member, NOW + 6.1)
@@ -188,7 +188,7 @@ def test_what_is_released_while_it_joins_underneath_is_given_up_when_it_is_synce
 def test_of_several_delayed_partitions_those_that_are_released_go_to_others_first() -> None:
     play = Play(cooperative=True)
     play.join()
-    answer(play.member, only(play.member, NOW + 3.0), NOW + 3.0, error_code=27)
+    respond(play.member, only(play.member, NOW + 3.0), NOW + 3.0, error_code=27)
     play.joined(only(play.member, NOW + 3.0), NOW + 3.0, 2)
     play.synced(only(play.member, NOW + 3.0), NOW + 3.0, "")
     play.member.acknowledge_revoked(frozenset({P0}), NOW + 4.0)
@@ -206,12 +206,12 @@ def test_a_member_that_the_group_has_forgotten_has_lost_everything_and_joins_aga
     play.join()
     request = only(play.member, NOW + 3.0)
     if api != "Heartbeat":
-        answer(play.member, request, NOW + 3.0, error_code=27)
+        respond(play.member, request, NOW + 3.0, error_code=27)
         request = only(play.member, NOW + 3.0)
     if api == "SyncGroup":
         play.joined(request, NOW + 3.0, 2)
         request = only(play.member, NOW + 3.0)
-    (event,) = answer(play.member, request, NOW + 3.0, error_code=code)
+    (event,) = respond(play.member, request, NOW + 3.0, error_code=code)
     assert isinstance(event, PartitionsLost)
     assert event.partitions == {P0, P1}
     assert only(play.member, NOW + 3.0).message.member_id == ("m" if keeps_id else "")
@@ -220,7 +220,7 @@ def test_a_member_that_the_group_has_forgotten_has_lost_everything_and_joins_aga
 @pytest.mark.parametrize("code", [24, 23, 26, 30, 35, 81, 82])
 def test_what_the_group_will_not_have_is_told_once_and_asked_never_again(code: int) -> None:
     play = Play(group_instance_id="i")
-    (event,) = answer(play.member, only(play.member), error_code=code, protocol_name="")
+    (event,) = respond(play.member, only(play.member), error_code=code, protocol_name="")
     assert isinstance(event, BackgroundError)
     assert ErrorCode(code).name in str(event.error)
     assert play.member.fatal is event.error
@@ -235,10 +235,10 @@ def test_a_join_that_fails_for_now_is_repeated(trouble: Any) -> None:
     if trouble is GONE:
         assert play.member.on_response(request, GONE, NOW) == []
     else:
-        assert answer(play.member, request, error_code=trouble, protocol_name="") == []
+        assert respond(play.member, request, error_code=trouble, protocol_name="") == []
     nothing(play.member)
     if play.coordinator.node_id is None:
-        answer(play.coordinator, only(play.coordinator), coordinators=[{"key": "g", "node_id": 2, "host": "h"}])
+        respond(play.coordinator, only(play.coordinator), coordinators=[{"key": "g", "node_id": 2, "host": "h"}])
     assert only(play.member, NOW + 0.1).api == "JoinGroup"
 
 
@@ -263,22 +263,22 @@ def test_without_an_answered_heartbeat_the_session_expires_here_too() -> None:
 @pytest.mark.parametrize("code", [22, 25])
 def test_a_heartbeat_that_a_join_has_overtaken_is_no_loss(code: int) -> None:
     """They go by two connections: the response to the old generation may come when the new one is known."""
-    for answered_first in (True, False):
+    for responded_first in (True, False):
         play = Play(cooperative=True)
         play.join()
         beat = only(play.member, NOW + 3.0)
         play.member.subscribe(frozenset({"p", "q"}))
         join = only(play.member, NOW + 3.0)
-        if answered_first:
+        if responded_first:
             play.joined(join, NOW + 4.0, 2)
-        assert answer(play.member, beat, NOW + 4.0, error_code=code) == []
+        assert respond(play.member, beat, NOW + 4.0, error_code=code) == []
         assert play.member.who.member_id == "m"
 
 
 def test_while_it_waits_for_others_to_join_the_session_does_not_count() -> None:
     play = Play(cooperative=True, session_timeout_s=10.0)
     play.join()
-    answer(play.member, only(play.member, NOW + 3.0), NOW + 3.0, error_code=27)
+    respond(play.member, only(play.member, NOW + 3.0), NOW + 3.0, error_code=27)
     request = only(play.member, NOW + 3.0)
     assert play.events(NOW + 200.0) == []
     play.member.on_response(request, GONE, NOW + 200.0)
@@ -295,7 +295,7 @@ def test_leaving_says_so_unless_the_member_is_static() -> None:
         if said:
             request = only(play.member)
             assert (request.api, request.message.members[0].member_id) == ("LeaveGroup", "m")
-            answer(play.member, request)
+            respond(play.member, request)
         assert not play.member.is_leaving
         nothing(play.member, NOW + 1000)
         assert (play.flow.state, play.member.holds) == (State.UNJOINED, NOTHING)
@@ -325,7 +325,7 @@ def test_a_malformed_subscription_of_another_member_is_told_and_tried_again() ->
     play = Play()
     fields = {"generation_id": 1, "protocol_name": "range", "leader": "m", "member_id": "m"}
     members = [{"member_id": "broken", "metadata": b"\0"}]
-    (event,) = answer(play.member, only(play.member), members=members, **fields)
+    (event,) = respond(play.member, only(play.member), members=members, **fields)
     assert "member broken of the group" in str(event.error)
     nothing(play.member)
     assert only(play.member, NOW + 0.1).api == "JoinGroup"
@@ -334,7 +334,7 @@ def test_a_malformed_subscription_of_another_member_is_told_and_tried_again() ->
 def test_a_malformed_assignment_is_told_and_tried_again() -> None:
     play = Play()
     play.joined(only(play.member), NOW)
-    (event,) = answer(play.member, only(play.member), assignment=b"\0\0\0")
+    (event,) = respond(play.member, only(play.member), assignment=b"\0\0\0")
     assert "leader of the group" in str(event.error)
     assert only(play.member, NOW + 0.1).api == "JoinGroup"
 

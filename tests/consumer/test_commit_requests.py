@@ -47,7 +47,7 @@ class Group:
         places = {"a": A, "b": B, "c": C}
         return self.commits.commit({places[k]: OffsetAndMetadata(v, "text") for k, v in offsets.items()}, call_id)
 
-    def answer(self, request: UnsentRequest, now: float = NOW, **codes: ErrorCode) -> list[Any]:
+    def respond(self, request: UnsentRequest, now: float = NOW, **codes: ErrorCode) -> list[Any]:
         response = registry.message("OffsetCommitResponse")
         places = {A: "a", B: "b", C: "c"}
         topics = [
@@ -79,7 +79,7 @@ def test_what_waits_goes_out_in_one_request_with_who_the_member_is() -> None:
     request = only(group.commits)
     assert sent(request) == {0: 5, 1: 6, 2: 7}
     assert (request.message.member_id, request.message.generation_id_or_member_epoch) == ("m", 1)
-    assert group.answer(request) == [CallDone(call_id=1), CallDone(call_id=2)]
+    assert group.respond(request) == [CallDone(call_id=1), CallDone(call_id=2)]
     assert group.commits.is_idle
 
 
@@ -90,16 +90,16 @@ def test_while_one_is_under_way_the_newest_waits_for_all_calls() -> None:
     group.commit(2, a=6)
     group.commit(3, a=8, b=1)
     assert sent(only(group.commits)) == {1: 1}, "of a one is under way"
-    assert group.answer(first) == [CallDone(call_id=1)]
+    assert group.respond(first) == [CallDone(call_id=1)]
     second = only(group.commits)
     assert sent(second) == {0: 8}
-    assert group.answer(second) == [CallDone(call_id=2)], "call 3 waits for b"
+    assert group.respond(second) == [CallDone(call_id=2)], "call 3 waits for b"
 
 
 def test_what_the_member_does_not_hold_is_refused_and_the_rest_is_committed() -> None:
     group = Group(holds=frozenset({A}))
     assert group.commit(1, a=5, b=5) == []
-    (done,) = group.answer(only(group.commits))
+    (done,) = group.respond(only(group.commits))
     assert isinstance(done.value, CommitRefused)
     assert list(done.value.errors) == [B]
     assert isinstance(done.value.errors[B], PartitionLostError)
@@ -114,11 +114,11 @@ def test_what_the_member_does_not_hold_is_refused_and_the_rest_is_committed() ->
 def test_what_may_pass_is_sent_again_after_a_pause_and_only_what_was_refused(code: ErrorCode) -> None:
     group = Group()
     group.commit(1, a=5, b=6)
-    assert group.answer(only(group.commits), a=code) == []
+    assert group.respond(only(group.commits), a=code) == []
     assert nothing(group.commits) == pytest.approx(NOW + 0.1)
     again = only(group.commits, NOW + 0.1)
     assert sent(again) == {0: 5}
-    assert group.answer(again) == [CallDone(call_id=1)]
+    assert group.respond(again) == [CallDone(call_id=1)]
 
 
 def test_without_an_answer_it_is_sent_again_to_the_coordinator_that_is_found_then() -> None:
@@ -135,7 +135,7 @@ def test_a000_11_what_the_old_generation_may_not_commit_the_new_one_does() -> No
     group = Group()
     group.commit(1, a=5, b=6)
     request = only(group.commits)
-    assert group.answer(request, a=ErrorCode.ILLEGAL_GENERATION, b=ErrorCode.ILLEGAL_GENERATION) == []
+    assert group.respond(request, a=ErrorCode.ILLEGAL_GENERATION, b=ErrorCode.ILLEGAL_GENERATION) == []
     assert group.fenced == [ErrorCode.ILLEGAL_GENERATION] * 2
     nothing(group.commits, NOW + 9)
     group.who, group.holds = MemberIdentity("m", 2), frozenset({A})
@@ -144,14 +144,14 @@ def test_a000_11_what_the_old_generation_may_not_commit_the_new_one_does() -> No
     assert sent(again) == {0: 5}
     assert again.message.generation_id_or_member_epoch == 2
     assert wanted.events == ()
-    (done,) = group.answer(again)
+    (done,) = group.respond(again)
     assert list(done.value.errors) == [B], "b is not the member's any more"
 
 
 def test_a_newer_commit_takes_the_place_of_one_that_is_held() -> None:
     group = Group()
     group.commit(1, a=5)
-    group.answer(only(group.commits), a=ErrorCode.STALE_MEMBER_EPOCH)
+    group.respond(only(group.commits), a=ErrorCode.STALE_MEMBER_EPOCH)
     group.commit(2, a=9)
     assert sent(only(group.commits)) == {0: 9}
 
@@ -159,7 +159,7 @@ def test_a_newer_commit_takes_the_place_of_one_that_is_held() -> None:
 def test_without_a_group_a_refusal_is_final() -> None:
     group = Group(holds=None, who=MemberIdentity())
     group.commit(1, a=5)
-    (done,) = group.answer(only(group.commits), a=ErrorCode.UNKNOWN_MEMBER_ID)
+    (done,) = group.respond(only(group.commits), a=ErrorCode.UNKNOWN_MEMBER_ID)
     assert isinstance(done.value.errors[A], BrokerRefused)
     assert group.fenced == []
 
@@ -167,7 +167,7 @@ def test_without_a_group_a_refusal_is_final() -> None:
 def test_errors_for_good_name_the_partition() -> None:
     group = Group()
     group.commit(1, a=5)
-    (done,) = group.answer(only(group.commits), a=ErrorCode.OFFSET_METADATA_TOO_LARGE)
+    (done,) = group.respond(only(group.commits), a=ErrorCode.OFFSET_METADATA_TOO_LARGE)
     assert str(done.value.errors[A]) == "OffsetCommit of p-0: OFFSET_METADATA_TOO_LARGE"
     group.commit(2, b=5)
     (done,) = group.commits.on_response(only(group.commits), BARRED, NOW)
@@ -180,8 +180,8 @@ def test_a_lost_partition_is_not_sent_any_more_and_what_is_under_way_still_tells
     request = only(group.commits)
     group.commit(2, a=6, b=6)
     assert group.commits.abandon([A, C]) == [], "call 2 waits for b"
-    assert group.answer(request) == [CallDone(call_id=1)], "the outcome of what was sent is told"
-    (done,) = group.answer(only(group.commits))
+    assert group.respond(request) == [CallDone(call_id=1)], "the outcome of what was sent is told"
+    (done,) = group.respond(only(group.commits))
     assert list(done.value.errors) == [A]
 
 
@@ -212,11 +212,11 @@ def test_a001_7_any_order_of_calls_and_answers_ends_each_call_once_in_the_order_
                 under_way.append(request)
         elif step in "ar" and under_way:
             code = ErrorCode.REQUEST_TIMED_OUT if step == "r" else ErrorCode.NONE
-            done += [each.call_id for each in group.answer(under_way.pop(0), now, a=code, b=code)]
+            done += [each.call_id for each in group.respond(under_way.pop(0), now, a=code, b=code)]
     while under_way or not group.commits.is_idle:
         now += 2
         under_way += group.commits.poll(now).requests
-        done += [each.call_id for each in group.answer(under_way.pop(0), now)]
+        done += [each.call_id for each in group.respond(under_way.pop(0), now)]
     assert sorted(done) == list(range(len(calls)))
     for place in (A, B):
         wanted = iter([offset for at, offset in calls if at == place])
@@ -234,7 +234,7 @@ def test_a_topic_that_stays_unknown_is_told_after_the_time_out_of_calls() -> Non
         wanted = group.commits.poll(now)
         for request in wanted.requests:
             requests += 1
-            done += group.answer(request, now, a=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            done += group.respond(request, now, a=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         now = max(now, min(wanted.wake_at, now + 1)) if wanted.requests == () else now
     assert now - NOW == pytest.approx(OPTIONS.api_timeout_s, abs=2 * OPTIONS.retry_backoff_max_s)
     assert requests < 100, "with the pauses of retry.backoff.max.ms"
@@ -244,8 +244,8 @@ def test_a_topic_that_stays_unknown_is_told_after_the_time_out_of_calls() -> Non
     assert str(error) == "OffsetCommit of p-0: UNKNOWN_TOPIC_OR_PARTITION (again and again for 60 s)"
     assert group.commits.is_idle
     assert group.commit(2, a=7) == []
-    assert group.answer(only(group.commits, now + 2), now + 2, a=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) == []
-    assert group.answer(only(group.commits, now + 4), now + 4) == [CallDone(call_id=2)], "it was made again"
+    assert group.respond(only(group.commits, now + 2), now + 2, a=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) == []
+    assert group.respond(only(group.commits, now + 4), now + 4) == [CallDone(call_id=2)], "it was made again"
 
 
 def test_a_rebalance_may_take_longer_than_the_time_out_of_calls() -> None:
@@ -253,8 +253,8 @@ def test_a_rebalance_may_take_longer_than_the_time_out_of_calls() -> None:
     group.commit(1, a=5)
     for after_s in (0, 40, 80, 120):
         now = NOW + after_s
-        assert group.answer(only(group.commits, now), now, a=ErrorCode.REBALANCE_IN_PROGRESS) == []
-    assert group.answer(only(group.commits, NOW + 160), NOW + 160) == [CallDone(call_id=1)]
+        assert group.respond(only(group.commits, now), now, a=ErrorCode.REBALANCE_IN_PROGRESS) == []
+    assert group.respond(only(group.commits, NOW + 160), NOW + 160) == [CallDone(call_id=1)]
 
 
 # Commits of many ranges
@@ -281,24 +281,24 @@ def ranges_of(*texts: str) -> OffsetRanges:
 
 def looked_up(group: Group) -> list[Any]:
     """Partitions that are asked about, and where to deliver what is committed."""
-    questions: list[Any] = []
-    group.commits.look_up = lambda partitions, deliver: questions.append((partitions, deliver))
-    return questions
+    queries: list[Any] = []
+    group.commits.look_up = lambda partitions, deliver: queries.append((partitions, deliver))
+    return queries
 
 
 def test_a_text_beyond_a_string_is_sent_in_several_commits_one_after_the_other() -> None:
     group = Group()
-    questions = looked_up(group)
+    queries = looked_up(group)
     group.commits.commit({A: LONG}, 1)
     texts: list[str] = []
-    while not questions:
+    while not queries:
         request = only(group.commits)
         texts.append(text_of(request))
         assert len(texts[-1]) <= 32_767
-        assert group.answer(request) == []
+        assert group.respond(request) == []
     assert len(texts) == 2
     assert ranges_of(*texts) == parse_commit_text(LONG.metadata).ranges
-    ((partitions, deliver),) = questions
+    ((partitions, deliver),) = queries
     assert partitions == {A}
     assert deliver({A: OffsetAndMetadata(0, texts[0])}) == [CallDone(call_id=1)], "the first ranges are shown"
 
@@ -306,13 +306,13 @@ def test_a_text_beyond_a_string_is_sent_in_several_commits_one_after_the_other()
 def test_a_broker_that_keeps_the_last_of_several_texts_is_noticed() -> None:
     """offset.metadata.max.bytes may be higher than a string."""
     group = Group()
-    questions = looked_up(group)
+    queries = looked_up(group)
     group.commits.commit({A: LONG}, 1)
     first, second = only(group.commits), None
-    group.answer(first)
+    group.respond(first)
     second = only(group.commits)
-    group.answer(second)
-    (done,) = questions[0][1]({A: OffsetAndMetadata(0, text_of(second))})
+    group.respond(second)
+    (done,) = queries[0][1]({A: OffsetAndMetadata(0, text_of(second))})
     assert ranges_of(text_of(first)) == OffsetRanges(done.value.left_out[A])
     group.commits.commit({A: LONG}, 2)
     assert len(text_of(only(group.commits))) <= 4096, "the widest from now on"
@@ -323,10 +323,10 @@ def test_what_a_broker_refuses_as_too_large_is_made_shorter_and_the_rest_is_retu
     group.commits.commit({A: MEDIUM}, 1)
     request = only(group.commits)
     assert text_of(request) == MEDIUM.metadata
-    assert group.answer(request, a=TOO_LARGE) == []
+    assert group.respond(request, a=TOO_LARGE) == []
     shorter = only(group.commits)
     assert 4000 < len(text_of(shorter)) <= 4096
-    (done,) = group.answer(shorter)
+    (done,) = group.respond(shorter)
     left_out = OffsetRanges(done.value.left_out[A])
     for start, end in ranges_of(text_of(shorter)):
         left_out.merge(start, end)
@@ -337,10 +337,10 @@ def test_the_offset_is_committed_without_ranges_where_none_are_accepted() -> Non
     group = Group()
     group.commits.commit({A: MEDIUM}, 1)
     for _ in range(2):
-        assert group.answer(only(group.commits), a=TOO_LARGE) == []
+        assert group.respond(only(group.commits), a=TOO_LARGE) == []
     last = only(group.commits)
     assert text_of(last) == "ic/1;"
-    (done,) = group.answer(last)
+    (done,) = group.respond(last)
     assert OffsetRanges(done.value.left_out[A]) == ranges_of(MEDIUM.metadata)
 
 
@@ -348,8 +348,8 @@ def test_a_broker_that_refuses_even_that_is_an_error() -> None:
     group = Group()
     group.commits.commit({A: MEDIUM}, 1)
     for _ in range(2):
-        assert group.answer(only(group.commits), a=TOO_LARGE) == []
-    (done,) = group.answer(only(group.commits), a=TOO_LARGE)
+        assert group.respond(only(group.commits), a=TOO_LARGE) == []
+    (done,) = group.respond(only(group.commits), a=TOO_LARGE)
     assert done.value.errors[A].code is TOO_LARGE
 
 
@@ -359,24 +359,24 @@ def test_a_newer_commit_takes_the_place_of_what_is_left_of_a_longer_one() -> Non
     group.commits.commit({A: LONG}, 1)
     request = only(group.commits)
     group.commit(2, a=9000)
-    assert group.answer(request) == []
+    assert group.respond(request) == []
     request = only(group.commits)
     assert text_of(request) == "text"
-    assert group.answer(request) == [CallDone(call_id=1), CallDone(call_id=2)]
+    assert group.respond(request) == [CallDone(call_id=1), CallDone(call_id=2)]
 
 
 def test_a_text_that_is_sent_again_after_a_failure_continues_where_it_was() -> None:
     group = Group()
     looked_up(group)
     group.commits.commit({A: LONG}, 1)
-    group.answer(only(group.commits))
+    group.respond(only(group.commits))
     second = only(group.commits)
-    assert group.answer(second, a=ErrorCode.REBALANCE_IN_PROGRESS) == []
+    assert group.respond(second, a=ErrorCode.REBALANCE_IN_PROGRESS) == []
     assert text_of(only(group.commits, NOW + 10)) == text_of(second)
 
 
 def test_a_long_text_of_the_user_is_refused_by_the_broker() -> None:
     group = Group()
     group.commits.commit({A: OffsetAndMetadata(1, "x" * 5000)}, 1)
-    (done,) = group.answer(only(group.commits), a=TOO_LARGE)
+    (done,) = group.respond(only(group.commits), a=TOO_LARGE)
     assert done.value.errors[A].code is TOO_LARGE

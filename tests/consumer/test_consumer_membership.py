@@ -25,8 +25,8 @@ from tests.consumer.managers import (
     found_coordinator,
     known_topics,
     nothing,
+    on_topics,
     only,
-    tell_topics,
 )
 from tests.consumer.messages import crossed
 
@@ -48,7 +48,7 @@ class Play:
         self.member.subscribe(frozenset({"p"}))
         self.member.polled(NOW)
 
-    def answer(
+    def respond(
         self,
         request: UnsentRequest,
         now: float = NOW,
@@ -72,11 +72,11 @@ class Play:
         return list(self.member.poll(now).events)
 
     def join(self, now: float = NOW) -> None:
-        self.answer(only(self.member, now), now, given="01")
+        self.respond(only(self.member, now), now, given="01")
         (event,) = self.events(now)
         assert isinstance(event, AssignPartitions)
         self.member.acknowledge_assigned(event.rebalance_id, now)
-        self.answer(only(self.member, now), now)
+        self.respond(only(self.member, now), now)
         assert self.flow.state is State.STABLE
 
 
@@ -104,7 +104,7 @@ def test_joining_says_everything_and_what_follows_only_what_has_changed() -> Non
 
 def test_what_was_assigned_is_reported_once_the_application_knows() -> None:
     play = Play()
-    play.answer(only(play.member), given="01")
+    play.respond(only(play.member), given="01")
     (event,) = play.events()
     nothing(play.member, NOW + 1.0)
     play.member.acknowledge_assigned(event.rebalance_id, NOW + 1.0)
@@ -114,13 +114,13 @@ def test_what_was_assigned_is_reported_once_the_application_knows() -> None:
 def test_a_smaller_assignment_is_acknowledged_when_the_application_has_let_go() -> None:
     play = Play()
     play.join()
-    play.answer(only(play.member, NOW + 5.0), NOW + 5.0, given="0")
+    play.respond(only(play.member, NOW + 5.0), NOW + 5.0, given="0")
     (event,) = play.events(NOW + 5.0)
     assert isinstance(event, RevokePartitions)
     assert event.partitions == {P1}
     beat = only(play.member, NOW + 10.0)
     assert owned(beat) is None, "heartbeats go on, and say nothing of it"
-    play.answer(beat, NOW + 10.0)
+    play.respond(beat, NOW + 10.0)
     play.member.acknowledge_revoked(frozenset({P1}), NOW + 11.0)
     play.settled = False
     nothing(play.member, NOW + 11.0)
@@ -134,7 +134,7 @@ def test_a_smaller_assignment_is_acknowledged_when_the_application_has_let_go() 
 def test_an_acknowledgement_without_an_answer_is_sent_again() -> None:
     play = Play()
     play.join()
-    play.answer(only(play.member, NOW + 5.0), NOW + 5.0, given="0")
+    play.respond(only(play.member, NOW + 5.0), NOW + 5.0, given="0")
     play.events(NOW + 5.0)
     play.member.acknowledge_revoked(frozenset({P1}), NOW + 5.0)
     request = only(play.member, NOW + 5.0)
@@ -147,9 +147,9 @@ def test_an_acknowledgement_without_an_answer_is_sent_again() -> None:
 
 def test_topics_that_are_not_known_by_their_id_are_asked_for() -> None:
     play = Play()
-    play.answer(only(play.member), topic="q", given="0")
+    play.respond(only(play.member), topic="q", given="0")
     assert play.events() == []
-    tell_topics(play.metadata, only(play.metadata, NOW + 1.0), p=2, q=1)
+    on_topics(play.metadata, only(play.metadata, NOW + 1.0), p=2, q=1)
     (event,) = play.events(NOW + 1.0)
     assert event.assigned == {TopicPartition("q", 0)}
 
@@ -158,7 +158,7 @@ def test_topics_that_are_not_known_by_their_id_are_asked_for() -> None:
 def test_a_fenced_member_has_lost_everything_and_joins_at_once_under_its_id(code: ErrorCode) -> None:
     play = Play()
     play.join()
-    (event,) = play.answer(only(play.member, NOW + 5.0), NOW + 5.0, code=code)
+    (event,) = play.respond(only(play.member, NOW + 5.0), NOW + 5.0, code=code)
     assert isinstance(event, PartitionsLost)
     assert event.partitions == {P0, P1}
     request = only(play.member, NOW + 5.0)
@@ -168,7 +168,7 @@ def test_a_fenced_member_has_lost_everything_and_joins_at_once_under_its_id(code
 @pytest.mark.parametrize("code", [30, 35, 42, 81, 111, 112, 82, 128])
 def test_what_the_group_will_not_have_is_told_once(code: int) -> None:
     play = Play()
-    (event,) = play.answer(only(play.member), code=code)
+    (event,) = play.respond(only(play.member), code=code)
     assert isinstance(event, BackgroundError)
     assert ErrorCode(code).name in str(event.error)
     nothing(play.member, NOW + 100)
@@ -177,7 +177,7 @@ def test_what_the_group_will_not_have_is_told_once(code: int) -> None:
 @pytest.mark.parametrize("code", [14, 15, 16])
 def test_what_may_pass_is_said_again(code: int) -> None:
     play = Play()
-    assert play.answer(only(play.member), code=code) == []
+    assert play.respond(only(play.member), code=code) == []
     nothing(play.member)
     play.member._coordinator.node_id = 1
     assert only(play.member, NOW + 0.1).message.member_epoch == 0
@@ -192,7 +192,7 @@ def test_leaving_is_a_last_heartbeat(instance_id: str | None, epoch: int) -> Non
     request = only(play.member)
     assert (request.message.member_epoch, request.message.instance_id) == (epoch, instance_id)
     assert play.member.is_leaving
-    play.answer(request, epoch=epoch)
+    play.respond(request, epoch=epoch)
     assert not play.member.is_leaving
     nothing(play.member, NOW + 100)
 

@@ -11,7 +11,7 @@ from kafka_share_proxy.consumer.requests import FailureKind, RequestFailure
 from kafka_share_proxy.consumer.states import coordinator_trace
 from kafka_share_proxy.wire.errors import ErrorCode
 
-from tests.consumer.managers import BARRED, GONE, NOW, TIMED_OUT, answer, backoff, found_coordinator, nothing, only
+from tests.consumer.managers import BARRED, GONE, NOW, TIMED_OUT, backoff, found_coordinator, nothing, only, respond
 
 
 def looking() -> CoordinatorRequests:
@@ -27,7 +27,7 @@ def test_it_is_asked_for_once_and_then_known() -> None:
     request = only(made)
     assert request.message.coordinator_keys == ["g"]
     nothing(made)
-    assert answer(made, request, coordinators=[{"key": "g", "node_id": 7, "host": "h", "port": 9}]) == []
+    assert respond(made, request, coordinators=[{"key": "g", "node_id": 7, "host": "h", "port": 9}]) == []
     assert (made.need(NOW, "more"), made.address) == (7, ("h", 9))
     nothing(made)
 
@@ -43,7 +43,7 @@ def test_after_trouble_it_is_asked_again_after_a_pause(trouble: Any) -> None:
         if isinstance(trouble, RequestFailure):
             assert made.on_response(request, trouble, now) == []
         else:
-            answer(made, request, now, coordinators=[{"key": "g", "error_code": trouble, "host": "", "node_id": -1}])
+            respond(made, request, now, coordinators=[{"key": "g", "error_code": trouble, "host": "", "node_id": -1}])
         assert nothing(made, now) == pytest.approx(now + pause)
         now += pause
     only(made, now)
@@ -56,7 +56,7 @@ def test_what_does_not_pass_is_an_error_and_asked_again_only_on_demand() -> None
         if isinstance(trouble, RequestFailure):
             (event,) = made.on_response(request, trouble, NOW)
         else:
-            (event,) = answer(made, request, coordinators=[{"key": "g", "error_code": trouble, "host": ""}])
+            (event,) = respond(made, request, coordinators=[{"key": "g", "error_code": trouble, "host": ""}])
         assert isinstance(event, BackgroundError)
         assert made.failed is event.error
         nothing(made, NOW + 100)

@@ -46,7 +46,7 @@ class Play:
         self.positions.seek(partition, offset)
         self.positions[partition].leader = self.metadata.leader(partition)
 
-    def answer(self, request: UnsentRequest, now: float = NOW, code: int = 0, **records: Any) -> list[Any]:
+    def respond(self, request: UnsentRequest, now: float = NOW, code: int = 0, **records: Any) -> list[Any]:
         """a=bytes, or a dict of fields."""
         response = registry.message("FetchResponse")
         partitions = []
@@ -72,14 +72,14 @@ def test_each_broker_has_one_request_under_way_for_all_its_partitions() -> None:
     (topic,) = second.message.topics
     assert topic.partitions[0].current_leader_epoch == 5
     nothing(play.fetches)
-    assert play.answer(second, b=batch(0)) == [FetchArrived(partitions=frozenset({B}))]
+    assert play.respond(second, b=batch(0)) == [FetchArrived(partitions=frozenset({B}))]
     assert asked(only(play.fetches)) == {1: 10}, "further on, while nothing was taken yet"
 
 
 def test_chunks_are_whole_batches_and_the_position_stays_until_records_are_returned() -> None:
     play = Play(A)
     play.seek(A, 5)
-    play.answer(only(play.fetches), a=batch(0) + batch(10) + batch(20)[:-1])
+    play.respond(only(play.fetches), a=batch(0) + batch(10) + batch(20)[:-1])
     assert (play.positions[A].offset, play.positions[A].fetch_from) == (5, 20)
     (chunk,) = play.fetches.take()
     assert bytes(chunk.records) == batch(0) + batch(10)
@@ -90,7 +90,7 @@ def test_chunks_are_whole_batches_and_the_position_stays_until_records_are_retur
 
 def test_the_next_request_tells_the_epoch_of_the_last_record() -> None:
     play = Play(A)
-    play.answer(only(play.fetches), a=batch(0, epoch=3))
+    play.respond(only(play.fetches), a=batch(0, epoch=3))
     (topic,) = only(play.fetches).message.topics
     assert topic.partitions[0].last_fetched_epoch == 3
 
@@ -99,7 +99,7 @@ def test_a_full_buffer_stops_fetching_until_something_is_taken() -> None:
     play = Play(A, buffer_bytes_max=1000, max_partition_fetch_bytes=500, fetch_max_bytes=600)
     request = only(play.fetches)
     assert request.message.max_bytes == 500, "more cannot come of one partition"
-    play.answer(request, a=batch(0) + batch(10))
+    play.respond(request, a=batch(0) + batch(10))
     assert play.fetches.buffered_bytes == len(batch(0)) * 2 > 500
     assert nothing(play.fetches) == float("inf")
     assert len(play.taken()) == 1
@@ -126,10 +126,10 @@ def test_fetches_are_not_made_small_by_a_buffer_that_is_nearly_full() -> None:
     for number in range(4):
         request = only(play.fetches)
         assert request.message.max_bytes == min(4, 10 - 2 * number) * size
-        play.answer(request, a=batch(10 * number), c=batch(10 * number))
+        play.respond(request, a=batch(10 * number), c=batch(10 * number))
     request = only(play.fetches)
     assert request.message.max_bytes == 2 * size
-    play.answer(request, a=batch(40))
+    play.respond(request, a=batch(40))
     assert nothing(play.fetches) == float("inf")
     assert len(play.taken(size)) == 1
     assert only(play.fetches).message.max_bytes == 2 * size
@@ -137,7 +137,7 @@ def test_fetches_are_not_made_small_by_a_buffer_that_is_nearly_full() -> None:
 
 def test_paused_partitions_are_not_fetched_and_keep_what_was_there() -> None:
     play = Play(A, C)
-    play.answer(only(play.fetches), a=batch(0), c=batch(0))
+    play.respond(only(play.fetches), a=batch(0), c=batch(0))
     play.positions.pause([A])
     assert play.fetches.has_records
     assert play.taken() == [("p-2", 0, 10)]
@@ -148,14 +148,14 @@ def test_paused_partitions_are_not_fetched_and_keep_what_was_there() -> None:
 
 
 def test_what_a_paused_partition_keeps_does_not_keep_the_answer_it_came_in() -> None:
-    answer = batch(0) + bytes(1 << 20)
-    chunk = FetchedChunk(A, memoryview(answer)[: len(batch(0))], 0, 10, (), 10, 10, 0)
+    response = batch(0) + bytes(1 << 20)
+    chunk = FetchedChunk(A, memoryview(response)[: len(batch(0))], 0, 10, (), 10, 10, 0)
     assert chunk.apart() == chunk
     assert type(chunk.apart().records) is bytes
     whole = chunk._replace(records=memoryview(batch(0)))
     assert whole.apart() is whole, "there is nothing else in memory"
     play = Play(A, C)
-    play.answer(only(play.fetches), a=memoryview(answer)[: len(batch(0))], c=batch(0))
+    play.respond(only(play.fetches), a=memoryview(response)[: len(batch(0))], c=batch(0))
     play.positions.pause([A])
     assert play.taken() == [("p-2", 0, 10)]
     play.positions.resume([A])
@@ -166,7 +166,7 @@ def test_what_a_paused_partition_keeps_does_not_keep_the_answer_it_came_in() -> 
 
 def test_what_is_to_be_revoked_is_kept_and_returned_only_if_it_stays() -> None:
     play = Play(A)
-    play.answer(only(play.fetches), a=batch(0))
+    play.respond(only(play.fetches), a=batch(0))
     play.positions.hold_back([A])
     assert play.taken() == []
     nothing(play.fetches)
@@ -182,10 +182,10 @@ def test_what_is_to_be_revoked_is_kept_and_returned_only_if_it_stays() -> None:
 
 def test_a_seek_makes_what_came_and_what_is_under_way_stale() -> None:
     play = Play(A)
-    play.answer(only(play.fetches), a=batch(0))
+    play.respond(only(play.fetches), a=batch(0))
     request = only(play.fetches)
     play.seek(A, 50)
-    assert play.answer(request, a=batch(10)) == []
+    assert play.respond(request, a=batch(10)) == []
     assert play.taken() == []
     assert play.fetches.buffered_bytes == 0
     assert asked(only(play.fetches)) == {0: 50}
@@ -193,34 +193,34 @@ def test_a_seek_makes_what_came_and_what_is_under_way_stale() -> None:
 
 def test_chunks_of_a_partition_stay_in_order_when_little_is_taken() -> None:
     play = Play(A, C)
-    play.answer(only(play.fetches), a=batch(0, 30), c=batch(0))
-    play.answer(only(play.fetches), a=batch(30, 1))
+    play.respond(only(play.fetches), a=batch(0, 30), c=batch(0))
+    play.respond(only(play.fetches), a=batch(30, 1))
     assert play.taken(10) == [("p-0", 0, 30)], "one at least"
     assert play.taken(len(batch(0)) + len(batch(0, 1))) == [("p-2", 0, 10), ("p-0", 30, 31)]
-    play.answer(only(play.fetches), c=batch(10, 1))
-    play.answer(only(play.fetches), a=batch(31, 30))
-    play.answer(only(play.fetches), a=batch(61, 1))
+    play.respond(only(play.fetches), c=batch(10, 1))
+    play.respond(only(play.fetches), a=batch(31, 30))
+    play.respond(only(play.fetches), a=batch(61, 1))
     assert play.taken(len(batch(0, 1)) * 2) == [("p-2", 10, 11)], "the last would fit, and has to wait for its turn"
 
 
 def test_what_is_not_ours_any_more_is_dropped() -> None:
     play = Play(A, C)
-    play.answer(only(play.fetches), a=batch(0), c=batch(0))
+    play.respond(only(play.fetches), a=batch(0), c=batch(0))
     play.positions.drop([A])
     play.fetches.drop([A])
     assert play.fetches.buffered_bytes == len(batch(0))
     assert play.taken() == [("p-2", 0, 10)]
     request = only(play.fetches)
     play.fetches.clear()
-    assert play.answer(request, c=batch(10)) == []
+    assert play.respond(request, c=batch(10)) == []
 
 
 def test_an_offset_out_of_range_goes_to_the_reset_policy() -> None:
     play = Play(A)
-    play.answer(only(play.fetches), a={"error_code": 1})
+    play.respond(only(play.fetches), a={"error_code": 1})
     assert play.positions[A].state is PositionState.RESETTING
     play = Play(A, auto_offset_reset="none")
-    (event,) = play.answer(only(play.fetches), a={"error_code": 1})
+    (event,) = play.respond(only(play.fetches), a={"error_code": 1})
     assert isinstance(event, BackgroundError)
     assert nothing(play.fetches) == pytest.approx(NOW + 0.1)
 
@@ -228,7 +228,7 @@ def test_an_offset_out_of_range_goes_to_the_reset_policy() -> None:
 def test_a_stale_leader_is_asked_for_and_the_others_are_read_on() -> None:
     play = Play(A, C)
     leader = registry.message("FetchResponse").LeaderIdAndEpoch(leader_id=2, leader_epoch=9)
-    play.answer(only(play.fetches), a={"error_code": 6, "current_leader": leader}, c=batch(0))
+    play.respond(only(play.fetches), a={"error_code": 6, "current_leader": leader}, c=batch(0))
     assert asked(only(play.fetches)) == {2: 10}
     assert play.metadata.leader(A) == LeaderAndEpoch(2, 9)
     assert len(play.metadata.poll(NOW + 1).requests) == 1
@@ -241,19 +241,19 @@ def test_a_follower_that_the_leader_names_is_read_until_it_refuses_fails_or_the_
         play = Play(A, rack="r")
         first = only(play.fetches)
         assert (first.node_id, first.message.rack_id) == (1, "r")
-        play.answer(first, a={"preferred_read_replica": 2})
+        play.respond(first, a={"preferred_read_replica": 2})
         second = only(play.fetches)
         assert (second.node_id, asked(second)) == (2, {0: 0})
         now = NOW
         if end == "refuses":
-            assert play.answer(second, a={"error_code": 1}) == []
+            assert play.respond(second, a={"error_code": 1}) == []
             assert play.positions[A].state is PositionState.FETCHING, "the leader may well have the offset"
             nothing(play.fetches)
             now += 0.1
         elif end == "fails":
             play.fetches.on_response(second, GONE, NOW)
         else:
-            play.answer(second, a=batch(0))
+            play.respond(second, a=batch(0))
             assert only(play.fetches).node_id == 2
             play.fetches.clear()
             now += play.options.metadata_max_age_s * (end == "old")
@@ -265,29 +265,29 @@ def test_a_diverging_epoch_takes_the_position_back() -> None:
     play = Play(A)
     play.seek(A, 50)
     diverging = registry.message("FetchResponse").EpochEndOffset(epoch=3, end_offset=40)
-    play.answer(only(play.fetches), a={"diverging_epoch": diverging})
+    play.respond(only(play.fetches), a={"diverging_epoch": diverging})
     assert (play.positions[A].offset, play.positions[A].record_epoch) == (40, 3)
 
 
 def test_what_the_application_has_not_got_is_read_again_where_the_log_was_cut() -> None:
     """Ten records wait in the buffer when the leader says that its log ends five before the next."""
     play = Play(A)
-    play.answer(only(play.fetches), a=batch(0))
+    play.respond(only(play.fetches), a=batch(0))
     diverging = registry.message("FetchResponse").EpochEndOffset(epoch=3, end_offset=5)
-    play.answer(only(play.fetches), a={"diverging_epoch": diverging})
+    play.respond(only(play.fetches), a={"diverging_epoch": diverging})
     assert (play.positions[A].offset, play.positions[A].record_epoch) == (0, -1)
     assert asked(only(play.fetches)) == {0: 0}
 
 
 def test_an_offset_out_of_range_resets_only_once_what_was_fetched_before_it_is_returned() -> None:
     play = Play(A)
-    play.answer(only(play.fetches), a=batch(0))
+    play.respond(only(play.fetches), a=batch(0))
     out_of_range = {"error_code": 1}
-    play.answer(only(play.fetches), a=out_of_range)
+    play.respond(only(play.fetches), a=out_of_range)
     assert play.positions[A].state is PositionState.FETCHING
     assert play.taken() == [("p-0", 0, 10)]
     play.positions.consumed(A, 10)
-    play.answer(only(play.fetches, NOW + 1), NOW + 1, a=out_of_range)
+    play.respond(only(play.fetches, NOW + 1), NOW + 1, a=out_of_range)
     assert play.positions[A].state is PositionState.RESETTING
 
 
@@ -299,11 +299,11 @@ def test_only_ranges_are_read_where_there_are_any() -> None:
     play = Play(A)
     play.positions.seek(A, 3, ranges=(OffsetSpan(0, 15), OffsetSpan(24, 26)))
     play.positions[A].leader = play.metadata.leader(A)
-    play.answer(only(play.fetches), a=batch(0) + batch(10))
+    play.respond(only(play.fetches), a=batch(0) + batch(10))
     assert play.positions[A].record_epoch == -1  # of the batch before the gap it would be wrong after it
     request = only(play.fetches)
     assert asked(request) == {0: 24}
-    play.answer(request, a=batch(20))
+    play.respond(request, a=batch(20))
     assert nothing(play.fetches) == float("inf")
     chunks = play.fetches.take()
     assert [(each.first, each.until, each.next_offset) for each in chunks] == [(3, 15, 15), (24, 26, 26)]
@@ -313,12 +313,12 @@ def test_a_broker_that_does_not_answer_is_asked_with_pauses_and_the_others_witho
     play = Play(A, B)
     first, second = play.fetches.poll(NOW).requests
     assert play.fetches.on_response(first, GONE, NOW) == []
-    play.answer(second, b=batch(0))
+    play.respond(second, b=batch(0))
     wanted = play.fetches.poll(NOW)
     assert [each.node_id for each in wanted.requests] == [2]
     assert wanted.wake_at == pytest.approx(NOW + 0.1)
     (again,) = play.fetches.poll(NOW + 0.1).requests
-    assert play.answer(again, NOW + 0.1, code=-1) == []
+    assert play.respond(again, NOW + 0.1, code=-1) == []
     assert nothing(play.fetches, NOW + 0.1) == pytest.approx(NOW + 0.3)
     (event,) = play.fetches.on_response(only(play.fetches, NOW + 0.31), BARRED, NOW)
     assert str(event.error) == "Fetch: no such user"
@@ -330,7 +330,7 @@ def test_a_broker_that_does_not_answer_is_asked_with_pauses_and_the_others_witho
 ])  # fmt: skip
 def test_what_cannot_be_read_is_an_error_that_names_the_partition(given: Any, text: str) -> None:
     play = Play(A)
-    (event,) = play.answer(only(play.fetches), a=given)
+    (event,) = play.respond(only(play.fetches), a=given)
     assert text in str(event.error)
     assert event.partitions == {A}
     assert nothing(play.fetches) == pytest.approx(NOW + 0.1), "never without a pause"
@@ -341,7 +341,7 @@ def test_answers_about_what_was_not_asked_are_passed_over() -> None:
     response = registry.message("FetchResponse")
     unknown = response.FetchableTopicResponse(topic_id=b"?" * 16, partitions=[response.PartitionData()])
     assert play.fetches.on_response(only(play.fetches), response(responses=[unknown]), NOW) == []
-    assert play.answer(only(play.fetches), b=batch(0)) == []
+    assert play.respond(only(play.fetches), b=batch(0)) == []
     assert play.taken() == []
 
 

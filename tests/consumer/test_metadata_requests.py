@@ -11,7 +11,7 @@ from kafka_share_proxy.wire import registry, slot_weights
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicPartition
 
-from tests.consumer.managers import BARRED, GONE, NOW, OPTIONS, backoff, known_topics, nothing, only, tell_topics
+from tests.consumer.managers import BARRED, GONE, NOW, OPTIONS, backoff, known_topics, nothing, on_topics, only
 
 P0 = TopicPartition("p", 0)
 
@@ -41,7 +41,7 @@ def test_topics_of_others_are_asked_for_on_demand() -> None:
     assert metadata.partition_counts(["p", "q", "x"], NOW) is None
     request = only(metadata, NOW + 1)
     assert [each.name for each in request.message.topics] == ["p", "q", "x"]
-    tell_topics(metadata, request, p=2, q=3, x=0)
+    on_topics(metadata, request, p=2, q=3, x=0)
     assert metadata.partition_counts(["p", "q", "x"], NOW) == {"p": 2, "q": 3}, "x does not exist"
 
 
@@ -50,7 +50,7 @@ def test_an_older_epoch_is_not_believed_and_a_topic_made_anew_is() -> None:
     metadata.note_leader(P0, LeaderAndEpoch(2, 9))
     metadata.note_leader(P0, LeaderAndEpoch(1, 8))
     metadata.request_update()
-    tell_topics(metadata, only(metadata, NOW + 1), p=1)
+    on_topics(metadata, only(metadata, NOW + 1), p=1)
     assert metadata.leader(P0) == LeaderAndEpoch(2, 9)
     metadata.request_update()
     response = registry.message("MetadataResponse")
@@ -66,7 +66,7 @@ def test_a_pattern_asks_for_all_topics_and_leaves_internal_ones_out() -> None:
     metadata.watch((), "or.*")
     request = only(metadata)
     assert request.message.topics is None
-    tell_topics(metadata, request, orders=1, other=1, organs=1)
+    on_topics(metadata, request, orders=1, other=1, organs=1)
     metadata.topics["organs"].internal = True
     assert metadata.matching() == {"orders"}
     with pytest.raises(ValueError, match="no regular expression"):
@@ -84,7 +84,7 @@ def test_failures_are_repeated_and_in_the_end_the_bootstrap_servers_are_asked() 
     options = ConsumerOptions(rebootstrap_after_s=10.0)
     metadata = MetadataRequests(options, backoff())
     metadata.watch(["p"])
-    tell_topics(metadata, only(metadata), p=1)
+    on_topics(metadata, only(metadata), p=1)
     metadata.request_update()
     now = NOW + 1
     while metadata.nodes and now < NOW + 100:
@@ -100,8 +100,8 @@ def test_failures_are_repeated_and_in_the_end_the_bootstrap_servers_are_asked() 
 def test_a_broker_may_ask_to_begin_at_the_bootstrap_servers() -> None:
     metadata = known_topics(p=1)
     metadata.request_update()
-    answer = registry.message("MetadataResponse")(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
-    metadata.on_response(only(metadata, NOW + 1), answer, NOW)
+    response = registry.message("MetadataResponse")(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
+    metadata.on_response(only(metadata, NOW + 1), response, NOW)
     assert metadata.nodes == {}
     only(metadata, NOW + 2)
 
@@ -123,7 +123,7 @@ def test_a_leader_without_an_address_is_no_partition_without_a_leader() -> None:
     troubles = Troubles()
     metadata = MetadataRequests(OPTIONS, backoff(), troubles=troubles)
     metadata.watch({"p"})
-    tell_topics(metadata, only(metadata), p=1)
+    on_topics(metadata, only(metadata), p=1)
     metadata.nodes = {}
     assert metadata.leader(P0) == LeaderAndEpoch()
     assert not troubles.is_any

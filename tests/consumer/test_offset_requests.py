@@ -14,7 +14,7 @@ from kafka_share_proxy.consumer.requests import UnsentRequest
 from kafka_share_proxy.wire import registry
 from kafka_share_proxy.wire.values import TopicPartition
 
-from tests.consumer.managers import BARRED, GONE, NOW, backoff, known_topics, nothing, tell_topics
+from tests.consumer.managers import BARRED, GONE, NOW, backoff, known_topics, nothing, on_topics
 from tests.consumer.messages import crossed
 
 A, B = TopicPartition("p", 0), TopicPartition("p", 1)
@@ -32,9 +32,9 @@ class Play:
         self.offsets = OffsetRequests(options, self.metadata, self.positions, backoff())
         self.found: list[Any] = []
 
-    def ask(self, **timestamps: int) -> None:
+    def query(self, **timestamps: int) -> None:
         asked = {A if name == "a" else B: timestamp for name, timestamp in timestamps.items()}
-        self.offsets.ask(asked, lambda found: self.found.append(found) or [])  # type: ignore[func-returns-value]
+        self.offsets.query(asked, lambda found: self.found.append(found) or [])  # type: ignore[func-returns-value]
 
     def requests(self, now: float = NOW) -> list[UnsentRequest]:
         return list(self.offsets.poll(now).requests)
@@ -72,7 +72,7 @@ def timestamps(request: UnsentRequest) -> dict[int, int]:
 
 def test_leaders_are_asked_each_for_its_partitions_and_the_answer_is_one() -> None:
     play = Play()
-    play.ask(a=1234, b=-1)
+    play.query(a=1234, b=-1)
     first, second = play.requests()
     assert [(each.node_id, timestamps(each)) for each in (first, second)] == [(1, {0: 1234}), (2, {1: -1})]
     assert first.message.isolation_level == 1
@@ -85,12 +85,12 @@ def test_leaders_are_asked_each_for_its_partitions_and_the_answer_is_one() -> No
 
 def test_a_leader_that_has_moved_is_asked_for_and_its_successor_asked() -> None:
     play = Play()
-    play.ask(a=-2)
+    play.query(a=-2)
     (request,) = play.requests()
     assert play.listed(request, code=6) == []
     assert play.requests() == []
     (metadata,) = play.metadata.poll(NOW + 1).requests
-    tell_topics(play.metadata, metadata, epoch=6, p=2)
+    on_topics(play.metadata, metadata, epoch=6, p=2)
     play.metadata.note_leader(A, LeaderAndEpoch(2, 7))
     (again,) = play.requests(NOW + 1)
     assert again.node_id == 2
@@ -100,14 +100,14 @@ def test_a_leader_that_has_moved_is_asked_for_and_its_successor_asked() -> None:
 
 def test_what_does_not_pass_is_delivered() -> None:
     play = Play()
-    play.ask(a=-2)
-    play.ask(b=-2)
+    play.query(a=-2)
+    play.query(b=-2)
     first, second = play.requests()
     play.listed(first, code=29)
     assert isinstance(play.found[0], BrokerRefused)
     play.listed(second, offset=3)
     assert play.found[1] == {B: FoundOffset(3, -1, 4)}
-    play.ask(a=-2)
+    play.query(a=-2)
     play.offsets.on_response(play.requests()[0], BARRED, NOW)
     assert str(play.found[2]) == "ListOffsets: no such user"
 
@@ -128,8 +128,8 @@ def test_questions_about_other_timestamps_of_one_partition_get_answers_of_their_
     """A reset to the begin while the application asks for the end: one must not be taken for the other."""
     play = Play()
     play.offsets.reset([A])
-    play.ask(a=-1)
-    play.ask(a=-2)
+    play.query(a=-1)
+    play.query(a=-2)
     (end,) = play.requests()
     assert timestamps(end) == {0: -1}
     play.listed(end, offset=100)

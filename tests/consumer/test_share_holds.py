@@ -35,8 +35,8 @@ class Play:
     def sent(self, now: float = NOW) -> dict[int, AcknowledgeType]:
         return self.held.take_due(self.session, now).get(P0, {})
 
-    def answer(self, code: ErrorCode = ErrorCode.NONE, now: float = NOW) -> None:
-        self.held.answered(self.session, P0, code, now, now)
+    def respond(self, code: ErrorCode = ErrorCode.NONE, now: float = NOW) -> None:
+        self.held.responded(self.session, P0, code, now, now)
 
     @property
     def errors(self) -> list[ErrorCode | None]:
@@ -57,7 +57,7 @@ def test_what_is_settled_is_not_held_any_more() -> None:
     play = Play()
     play.say(0, ACCEPT)
     play.sent()
-    play.answer()
+    play.respond()
     assert play.held.count == 9
     assert [(result.said, result.error) for result in play.results] == [({0: ACCEPT}, None)]
     with pytest.raises(ValueError, match="is not held"):
@@ -71,7 +71,7 @@ def test_a_renewed_record_stays_held_and_comes_again_once() -> None:
     play.say(4, RENEW, again="record")
     play.sent()
     assert not play.held.has_returnable
-    play.answer(now=NOW + 20)
+    play.respond(now=NOW + 20)
     assert play.held.count == 10
     assert play.held.find(P0, 4, play.delivery).lock_until == NOW + 50
     assert play.held.returnable(0.0) == ["record"]
@@ -84,7 +84,7 @@ def test_a_renewed_record_of_which_more_is_said_does_not_come_again() -> None:
     play.say(4, RENEW, again="record")
     play.sent()
     play.say(4, ACCEPT)
-    play.answer()
+    play.respond()
     assert not play.held.has_returnable
     assert play.sent() == {4: ACCEPT}
 
@@ -95,7 +95,7 @@ def test_a_lock_that_could_not_be_renewed_is_lost() -> None:
     play.held.find(P0, 4, play.delivery).on_lost = lambda: heard.append(4)
     play.say(4, RENEW)
     play.sent()
-    play.answer(LATE)
+    play.respond(LATE)
     assert (heard, play.held.count, play.errors) == ([4], 9, [LATE])
     assert isinstance(play.held.find(P0, 4, play.delivery).lost, LockLostError)
     assert play.say(4, ACCEPT) is False
@@ -111,9 +111,9 @@ def test_what_is_late_by_our_clock_takes_nothing_else_with_it() -> None:
     play.say(1, ACCEPT)
     play.held.settle(play.session, P0, [20], AcknowledgeType.GAP)
     assert play.sent() == {1: ACCEPT, 20: AcknowledgeType.GAP}
-    play.answer()
+    play.respond()
     assert play.sent() == {50: ACCEPT}
-    play.answer(LATE)
+    play.respond(LATE)
     assert play.errors == [None, LATE]
     assert all(20 not in result.said for result in play.results)
 
@@ -122,11 +122,11 @@ def test_what_the_broker_could_not_store_is_said_again_while_the_lock_lasts() ->
     play = Play()
     play.say(1, ACCEPT)
     play.sent()
-    play.answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    play.respond(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     assert play.session.is_urgent
     assert play.sent() == {1: ACCEPT}
     assert play.results == []
-    play.answer(ErrorCode.COORDINATOR_NOT_AVAILABLE, NOW + 31)
+    play.respond(ErrorCode.COORDINATOR_NOT_AVAILABLE, NOW + 31)
     assert play.errors == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
     assert play.held.count == 9
 

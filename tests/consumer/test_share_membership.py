@@ -17,13 +17,13 @@ from tests.consumer.managers import (
     BARRED,
     GONE,
     NOW,
-    answer,
     backoff,
     found_coordinator,
     known_topics,
     nothing,
+    on_topics,
     only,
-    tell_topics,
+    respond,
 )
 from tests.consumer.messages import crossed
 
@@ -43,7 +43,7 @@ class Play:
         self.member.subscribe(frozenset({"p"}))
         self.member.polled(NOW)
 
-    def answer(
+    def respond(
         self, request: UnsentRequest, now: float = NOW, *, epoch: int = 2, given: str | None = None, topic: str = "p",
         code: int = 0,
     ) -> list[Any]:  # fmt: skip
@@ -58,7 +58,7 @@ class Play:
         return self.member.on_response(request, crossed(made, 1), now)
 
     def join(self) -> None:
-        self.answer(only(self.member), given="01")
+        self.respond(only(self.member), given="01")
         nothing(self.member)
         assert self.member.trace.state is State.STABLE
 
@@ -73,12 +73,12 @@ def test_joining_says_everything_and_what_follows_only_what_has_changed() -> Non
     first = only(play.member)
     assert said(first) == (0, "r", ["p"])
     assert (first.message.member_id, first.message.group_id, first.node_id) == ("m", "g", 1)
-    play.answer(first, given="01")
+    play.respond(first, given="01")
     assert nothing(play.member) == NOW + 5
     assert play.member.assigned == {P0, P1}
     second = only(play.member, NOW + 5)
     assert said(second) == (2, None, None)
-    play.answer(second, NOW + 5)
+    play.respond(second, NOW + 5)
     play.member.subscribe(frozenset({"p", "q"}))
     assert said(only(play.member, NOW + 5)) == (2, None, ["p", "q"])
     assert play.member.assigned == {P0, P1}
@@ -94,23 +94,23 @@ def test_nobody_joins_before_the_first_poll() -> None:
 def test_an_empty_first_assignment_is_asked_again_soon_and_ever_later() -> None:
     """Brokers assign what is initialised, which takes them a moment."""
     play = Play()
-    play.answer(only(play.member), given="")
+    play.respond(only(play.member), given="")
     now = NOW
     for pause in (0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0):
         assert nothing(play.member, now) == now + pause
         now += pause
-        play.answer(only(play.member, now), now)
-    play.answer(only(play.member, now + 5), now + 5, given="1")
+        play.respond(only(play.member, now), now)
+    play.respond(only(play.member, now + 5), now + 5, given="1")
     assert nothing(play.member, now + 5) == now + 10
     assert play.member.assigned == {P1}
 
 
 def test_an_assignment_waits_for_the_name_of_its_topic() -> None:
     play = Play()
-    play.answer(only(play.member), given="0", topic="q")
+    play.respond(only(play.member), given="0", topic="q")
     nothing(play.member)
     assert play.member.assigned == frozenset()
-    tell_topics(play.metadata, only(play.metadata, NOW + 1), p=2, q=1, now=NOW + 1)
+    on_topics(play.metadata, only(play.metadata, NOW + 1), p=2, q=1, now=NOW + 1)
     nothing(play.member, NOW + 1)
     assert play.member.assigned == {TopicPartition("q", 0)}
 
@@ -119,12 +119,12 @@ def test_an_assignment_waits_for_the_name_of_its_topic() -> None:
 def test_a_member_that_is_not_known_joins_again_and_goes_on_reading(code: int) -> None:
     play = Play()
     play.join()
-    play.answer(only(play.member, NOW + 5), NOW + 5, code=code)
+    play.respond(only(play.member, NOW + 5), NOW + 5, code=code)
     assert play.member.trace.state is State.JOINING
     assert play.member.assigned == {P0, P1}
     again = only(play.member, NOW + 5)
     assert said(again) == (0, None, ["p"])
-    play.answer(again, NOW + 5, epoch=9)
+    play.respond(again, NOW + 5, epoch=9)
     assert (play.member.epoch, play.member.trace.state) == (9, State.STABLE)
 
 
@@ -132,7 +132,7 @@ def test_a_member_that_is_not_known_joins_again_and_goes_on_reading(code: int) -
 def test_a_group_that_refuses_it_is_told_once_and_not_asked_again(code: int) -> None:
     """69 at joining: the id is that of a group of another kind."""
     play = Play()
-    (event,) = play.answer(only(play.member), code=code)
+    (event,) = play.respond(only(play.member), code=code)
     assert isinstance(event, BackgroundError)
     assert play.member.fatal is event.error
     assert play.member.trace.state is State.REFUSED
@@ -141,7 +141,7 @@ def test_a_group_that_refuses_it_is_told_once_and_not_asked_again(code: int) -> 
 
 def test_a_topic_without_rights_is_told_and_the_member_goes_on() -> None:
     play = Play()
-    (event,) = play.answer(only(play.member), code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    (event,) = play.respond(only(play.member), code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     assert isinstance(event, BackgroundError)
     assert nothing(play.member) == pytest.approx(NOW + 0.1)
     only(play.member, NOW + 0.1)
@@ -150,12 +150,12 @@ def test_a_topic_without_rights_is_told_and_the_member_goes_on() -> None:
 @pytest.mark.parametrize("code", [14, 15, 16])
 def test_a_coordinator_that_is_none_is_looked_for_again(code: int) -> None:
     play = Play()
-    assert play.answer(only(play.member), code=code) == []
+    assert play.respond(only(play.member), code=code) == []
     nothing(play.member)
     if code != 14:
         nothing(play.member, NOW + 0.2)
         again = only(play.coordinator, NOW + 0.2)
-        answer(play.coordinator, again, coordinators=[{"key": "g", "node_id": 2, "host": "h", "port": 1}])
+        respond(play.coordinator, again, coordinators=[{"key": "g", "node_id": 2, "host": "h", "port": 1}])
     assert said(only(play.member, NOW + 0.2)) == (0, None, ["p"])
 
 
@@ -164,7 +164,7 @@ def test_a_heartbeat_without_an_answer_is_repeated_with_everything() -> None:
     play.join()
     play.member.on_response(only(play.member, NOW + 5), GONE, NOW + 5)
     nothing(play.member, NOW + 5.2)
-    answer(
+    respond(
         play.coordinator,
         only(play.coordinator, NOW + 5.2),
         coordinators=[{"key": "g", "node_id": 1, "host": "h", "port": 1}],
@@ -185,7 +185,7 @@ def test_who_does_not_poll_leaves_and_joins_with_the_next_poll() -> None:
     leaving = only(play.member, NOW + 3)
     assert said(leaving) == (-1, None, None)
     assert play.member.assigned == frozenset()
-    play.answer(leaving, NOW + 3)
+    play.respond(leaving, NOW + 3)
     assert play.member.trace.state is State.OUTSIDE
     nothing(play.member, NOW + 100)
     play.member.polled(NOW + 100)
@@ -206,7 +206,7 @@ def test_an_answer_of_before_it_left_means_nothing() -> None:
     play = Play()
     old = only(play.member)
     play.member.leave(NOW, "closed")
-    assert play.answer(old, given="01") == []
+    assert play.respond(old, given="01") == []
     assert play.member.assigned == frozenset()
     assert said(only(play.member)) == (-1, None, None)
 
@@ -215,7 +215,7 @@ def test_who_has_nobody_to_tell_leaves_without_a_word() -> None:
     play = Play()
     play.join()
     play.coordinator.lost(NOW, "a test")
-    answer(play.coordinator, only(play.coordinator), coordinators=[
+    respond(play.coordinator, only(play.coordinator), coordinators=[
         {"key": "g", "node_id": -1, "host": "", "port": -1, "error_code": 30, "error_message": None},
     ])  # fmt: skip
     play.member.leave(NOW, "closed")

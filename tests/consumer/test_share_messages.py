@@ -24,7 +24,7 @@ def messages(**options: Any) -> ShareMessages:
 
 def session(**partitions: bytes) -> ShareSession:
     made = ShareSession(1)
-    made.answered({P0: P, P1: P})
+    made.responded({P0: P, P1: P})
     return made
 
 

@@ -37,10 +37,10 @@ class Play:
         self.renewals.renew_due(now)
         return dict(self.session.due.get(P0, {}))
 
-    def answer(self, now: float, code: ErrorCode = ErrorCode.NONE) -> None:
+    def respond(self, now: float, code: ErrorCode = ErrorCode.NONE) -> None:
         self.held.take_due(self.session, now)
-        self.held.answered(self.session, P0, code, now, now)
-        self.renewals.answered(self.session)
+        self.held.responded(self.session, P0, code, now, now)
+        self.renewals.responded(self.session)
 
 
 def test_what_is_worked_on_is_renewed_well_before_its_lock_ends() -> None:
@@ -51,7 +51,7 @@ def test_what_is_worked_on_is_renewed_well_before_its_lock_ends() -> None:
     assert play.due(DUE_AT) == {3: RENEW}
     assert play.session.is_urgent
     assert play.renewals.wake_at(NOW + LOCK_S - 0.5) == NOW + LOCK_S
-    play.answer(DUE_AT + 1)
+    play.respond(DUE_AT + 1)
     renew_at = DUE_AT + 1 + LOCK_S * RENEW_AFTER
     assert play.renewals.wake_at(renew_at - 0.5) == pytest.approx(renew_at)
 
@@ -111,7 +111,7 @@ def test_a_lock_that_is_lost_is_told_once_and_not_renewed() -> None:
     play = Play()
     job = play.begin(3)
     play.due(DUE_AT)
-    play.answer(DUE_AT, ErrorCode.INVALID_RECORD_STATE)
+    play.respond(DUE_AT, ErrorCode.INVALID_RECORD_STATE)
     assert play.lost == [3]
     assert play.due(NOW + 20) == {}
     assert play.renewals.end(job, ACCEPT, NOW) is False
@@ -139,7 +139,7 @@ def test_a_broker_that_cannot_renew_is_not_asked_again() -> None:
     play.begin(3)
     play.due(DUE_AT)
     play.held.refuse_renewals(play.session)
-    play.renewals.answered(play.session)
+    play.renewals.responded(play.session)
     assert (play.due(NOW + 9), play.renewals.wake_at(NOW + 9), play.lost) == ({}, NOW + LOCK_S, [])
     play.due(NOW + LOCK_S)
     assert play.lost == [3], "and is held until its lock ends"
@@ -190,7 +190,7 @@ def test_a_renewal_that_is_confirmed_after_the_lock_has_ended_renews_nothing() -
     play.begin(3)
     play.due(DUE_AT)
     play.held.take_due(play.session, DUE_AT)
-    play.held.answered(play.session, P0, ErrorCode.NONE, DUE_AT, NOW + LOCK_S)
+    play.held.responded(play.session, P0, ErrorCode.NONE, DUE_AT, NOW + LOCK_S)
     assert play.lost == [3]
     (result,) = play.results
     assert (result.said, type(result.error)) == ({3: RENEW}, LockLostError)
@@ -209,6 +209,6 @@ def test_a_renewed_record_whose_lock_has_ended_is_not_returned_again() -> None:
     play = Play()
     hold = play.held.find(P0, 3, play.delivery)
     play.held.say(P0, 3, hold, RENEW, again="record")
-    play.answer(DUE_AT)
+    play.respond(DUE_AT)
     assert play.held.returnable(DUE_AT + LOCK_S) == []
     assert isinstance(hold.lost, LockLostError)

@@ -37,8 +37,8 @@ def wire(kafka: ShareKafka, begin: int = 0) -> list[str]:
     return [each.split()[1] for each in kafka.wire[begin:] if "Share" in each and "Heartbeat" not in each]
 
 
-def answer_once(kafka: ShareKafka, api: str, answer: Callable[[UnsentRequest], Any]) -> None:
-    kafka.faults.setdefault(api, []).append(answer)
+def respond_once(kafka: ShareKafka, api: str, response: Callable[[UnsentRequest], Any]) -> None:
+    kafka.faults.setdefault(api, []).append(response)
 
 
 def refuse(code: int) -> Callable[[UnsentRequest], Any]:
@@ -167,7 +167,7 @@ def test_a_wrong_number_opens_the_session_anew_and_nothing_is_lost(api: str) -> 
     kafka, member = play()
     (part,) = member.poll().parts
     say(member, part, ACCEPT, *range(10))
-    answer_once(kafka, api, refuse(ErrorCode.INVALID_SHARE_SESSION_EPOCH))
+    respond_once(kafka, api, refuse(ErrorCode.INVALID_SHARE_SESSION_EPOCH))
     if api == "ShareAcknowledge":
         member.core.send_at_once()
         member.world.run(1)
@@ -202,7 +202,7 @@ def test_a_connection_that_ends_is_a_session_that_ends() -> None:
         kafka.share.end_session(1, "m")
         return GONE
 
-    answer_once(kafka, "ShareFetch", cut)
+    respond_once(kafka, "ShareFetch", cut)
     assert len(member.offsets()) == 10
     assert lost == [3]
     assert member.core.say(P0, 4, part.delivery, AcknowledgeType.ACCEPT) is False
@@ -211,14 +211,14 @@ def test_a_connection_that_ends_is_a_session_that_ends() -> None:
 def test_too_many_sessions_are_waited_for() -> None:
     kafka, member = play()
     for _ in range(3):
-        answer_once(kafka, "ShareFetch", refuse(ErrorCode.SHARE_SESSION_LIMIT_REACHED))
+        respond_once(kafka, "ShareFetch", refuse(ErrorCode.SHARE_SESSION_LIMIT_REACHED))
     assert len(member.offsets()) == 10
     assert member.events == []
 
 
 def test_a_refusal_of_the_whole_is_told_and_tried_again_after_a_pause() -> None:
     kafka, member = play()
-    answer_once(kafka, "ShareFetch", refuse(ErrorCode.GROUP_AUTHORIZATION_FAILED))
+    respond_once(kafka, "ShareFetch", refuse(ErrorCode.GROUP_AUTHORIZATION_FAILED))
     begin = member.world.now
     assert len(member.offsets()) == 10
     assert member.world.now - begin > 0.1
@@ -231,7 +231,7 @@ def test_a_broker_that_cannot_renew_is_told_by_the_result_and_the_rest_is_sent()
     (part,) = member.poll().parts
     say(member, part, RENEW, 3)
     say(member, part, ACCEPT, 4)
-    answer_once(kafka, "ShareAcknowledge", lambda _: RequestFailure(FailureKind.UNSUPPORTED_VERSION, "version 1"))
+    respond_once(kafka, "ShareAcknowledge", lambda _: RequestFailure(FailureKind.UNSUPPORTED_VERSION, "version 1"))
     member.poll(1)
     assert taken(kafka) == [(4, ACCEPT)]
     assert [(dict(r.said), getattr(r.error, "code", None)) for r in member.results] == [
@@ -244,7 +244,7 @@ def test_a_broker_that_cannot_renew_is_told_by_the_result_and_the_rest_is_sent()
 
 def test_a_broker_without_share_fetch_is_an_error() -> None:
     kafka, member = play()
-    answer_once(kafka, "ShareFetch", lambda _: RequestFailure(FailureKind.UNSUPPORTED_VERSION, "no ShareFetch"))
+    respond_once(kafka, "ShareFetch", lambda _: RequestFailure(FailureKind.UNSUPPORTED_VERSION, "no ShareFetch"))
     member.offsets()
     assert isinstance(member.events[0], BackgroundError)
     assert "no ShareFetch" in str(member.events[0].error)
@@ -265,7 +265,7 @@ def test_an_acknowledgement_without_an_answer_counts_as_refused() -> None:
     kafka, member = play()
     (part,) = member.poll().parts
     say(member, part, ACCEPT, 0)
-    answer_once(kafka, "ShareAcknowledge", lambda _: registry.message("ShareAcknowledgeResponse")())
+    respond_once(kafka, "ShareAcknowledge", lambda _: registry.message("ShareAcknowledgeResponse")())
     member.core.send_at_once()
     member.world.run(1)
     assert member.results[0].error.code is ErrorCode.INVALID_RECORD_STATE
@@ -323,7 +323,7 @@ def test_a_partition_that_cannot_be_read_keeps_nobody_from_the_others() -> None:
         topic = response.ShareFetchableTopicResponse(topic_id=kafka.ids["a"], partitions=[data])
         return response(acquisition_lock_timeout_ms=30_000, responses=[topic])
 
-    answer_once(kafka, "ShareFetch", without_rights)
+    respond_once(kafka, "ShareFetch", without_rights)
     begin = member.world.now
     got: dict[int, float] = {}
     for _ in range(20):
@@ -346,7 +346,7 @@ def test_acquired_offsets_that_cannot_be_right_are_an_error(acquired: list[tuple
         topic = response.ShareFetchableTopicResponse(topic_id=kafka.ids["a"], partitions=[data])
         return response(acquisition_lock_timeout_ms=30_000, responses=[topic])
 
-    answer_once(kafka, "ShareFetch", wrong)
+    respond_once(kafka, "ShareFetch", wrong)
     member.offsets(1)
     assert "ShareFetch of a-0" in str(member.events[0].error)
 

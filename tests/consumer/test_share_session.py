@@ -13,31 +13,31 @@ OLD, NEW = b"o" * 16, b"n" * 16
 def test_numbers_go_up_and_begin_anew_behind_the_largest() -> None:
     session = ShareSession(1)
     assert not session.is_open
-    session.answered({P0: OLD})
-    session.answered()
+    session.responded({P0: OLD})
+    session.responded()
     assert (session.epoch, session.is_open, session.partitions) == (2, True, {P0: OLD})
     session.epoch = EPOCH_MAX
-    session.answered()
+    session.responded()
     assert session.epoch == 1
 
 
 def test_a_session_that_is_opened_again_reads_nothing_and_remembers_ids() -> None:
     session = ShareSession(1)
-    session.answered({P0: OLD})
+    session.responded({P0: OLD})
     session.reopen()
     assert (session.is_open, session.partitions, session.ids) == (False, {}, {P0: OLD})
 
 
 def test_what_is_new_is_added_and_the_rest_forgotten() -> None:
     session = ShareSession(1)
-    session.answered({P0: OLD, P1: OLD})
+    session.responded({P0: OLD, P1: OLD})
     assert session.changes({P1: OLD, P2: OLD}) == ({P2: OLD}, {P0: OLD})
     assert session.changes(session.partitions) == ({}, {})
 
 
 def test_a_topic_made_anew_is_forgotten_and_added() -> None:
     session = ShareSession(1)
-    session.answered({P0: OLD})
+    session.responded({P0: OLD})
     assert session.changes({P0: NEW}) == ({P0: NEW}, {P0: OLD})
 
 

@@ -40,7 +40,7 @@ def response(*topics: tuple[str, int, int]) -> Any:
 def test_all_topics_are_listed_by_name() -> None:
     listing = TopicListing(OPTIONS, backoff())
     nothing(listing)
-    listing.ask(1, None)
+    listing.query(1, None)
     request = only(listing)
     assert request.message.topics is None
     nothing(listing)
@@ -56,7 +56,7 @@ def test_all_topics_are_listed_by_name() -> None:
 
 def test_a_topic_that_does_not_exist_is_an_error_of_its_call() -> None:
     listing = TopicListing(OPTIONS, backoff())
-    listing.ask(1, "x")
+    listing.query(1, "x")
     request = only(listing)
     assert request.message.allow_auto_topic_creation is False
     (done,) = listing.on_response(request, response(("x", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)), NOW)
@@ -68,7 +68,7 @@ def test_a_topic_that_does_not_exist_is_an_error_of_its_call() -> None:
 @pytest.mark.parametrize("outcome", [GONE, response(("x", ErrorCode.LEADER_NOT_AVAILABLE, 0))])
 def test_what_passes_is_asked_again_after_a_pause(outcome: Any) -> None:
     listing = TopicListing(OPTIONS, backoff())
-    listing.ask(1, "x")
+    listing.query(1, "x")
     assert listing.on_response(only(listing), outcome, NOW) == []
     assert nothing(listing) == pytest.approx(NOW + 0.1)
     only(listing, NOW + 0.1)
@@ -76,7 +76,7 @@ def test_what_passes_is_asked_again_after_a_pause(outcome: Any) -> None:
 
 def test_a_broker_that_lets_nobody_in_ends_the_call() -> None:
     listing = TopicListing(OPTIONS, backoff())
-    listing.ask(1, None)
+    listing.query(1, None)
     (done,) = listing.on_response(only(listing), BARRED, NOW)
     assert isinstance(done, CallDone)
     assert isinstance(done.error, ConsumerError)
@@ -84,7 +84,7 @@ def test_a_broker_that_lets_nobody_in_ends_the_call() -> None:
 
 def test_a_call_that_was_given_up_is_forgotten() -> None:
     listing = TopicListing(OPTIONS, backoff())
-    listing.ask(1, None)
+    listing.query(1, None)
     request = only(listing)
     listing.give_up(1)
     assert listing.on_response(request, response(), NOW) == []

@@ -31,7 +31,7 @@ STEPS_MAX = 200_000
 """Of one run: more is a consumer that asks without a pause."""
 COORDINATOR = 1
 
-Answer = Callable[[UnsentRequest], Any]
+Response = Callable[[UnsentRequest], Any]
 
 
 class FakeKafka:
@@ -58,7 +58,7 @@ class FakeKafka:
         self.leaderless: set[TopicPartition] = set()
         self.down: set[int] = set()
         self.coordinator = COORDINATOR
-        self.faults: dict[str, list[Answer]] = {}
+        self.faults: dict[str, list[Response]] = {}
         """API -> answers to its next requests; None passes the request on."""
         self.batches_of_a_fetch = 2
 

@@ -10,7 +10,7 @@ import pytest
 from kafka_share_proxy.brokers.replaced import SILENT_S
 from kafka_share_proxy.durable.coming_appends import LATE_S, SHARE_MAX_S
 from kafka_share_proxy.durable.interfaces import JournalRefused
-from kafka_share_proxy.durable.journal import LOOK_MAX_S, TopicJournal
+from kafka_share_proxy.durable.journal import CHECK_MAX_S, TopicJournal
 from kafka_share_proxy.durable.state_producer import TakenOver
 from kafka_share_proxy.loop.promise import Callback, CallbackOwner, on_behalf_of
 from kafka_share_proxy.sharegroups import state_records
@@ -75,7 +75,7 @@ class Channel:
     def highest(self, _key: int, ours_max: int) -> int:
         return ours_max
 
-    def ask(self, key: int, _version: int, message: Any, done: Callable[[Any], None]) -> None:
+    def send_request(self, key: int, _version: int, message: Any, done: Callable[[Any], None]) -> None:
         self.asked.append((key, message, done))
 
 
@@ -146,14 +146,14 @@ class World:
         key, request, done = self.channel("Append").asked.pop(0)
         assert (key, request.acks, request.transactional_id) == (0, -1, None)
         (topic,) = request.topic_data
-        answer = registry.message("ProduceResponse")
+        response = registry.message("ProduceResponse")
         self.offset += 10
         at = self.offset if offset is None else offset
         entries = [
-            answer.PartitionProduceResponse(index=data.index, error_code=codes.get("code", 0), base_offset=at)
+            response.PartitionProduceResponse(index=data.index, error_code=codes.get("code", 0), base_offset=at)
             for data in topic.partition_data
         ]
-        done(answer(responses=[answer.TopicProduceResponse(name=topic.name, partition_responses=entries)]))
+        done(response(responses=[response.TopicProduceResponse(name=topic.name, partition_responses=entries)]))
         return {data.index: [r.key for r in decode_records(bytes(data.records))] for data in topic.partition_data}
 
     def put(self, group: str = GROUP) -> Any:
@@ -258,7 +258,7 @@ def test_what_waits_for_a_busy_leader_goes_to_another_as_soon_as_that_is_known()
     world.loop.turn()
     assert len(world.channel("Append").asked) == 1
     world.journal.leaders[other] = 3
-    world.journal.look_soon()
+    world.journal.check_soon()
     world.loop.turn()
     ((_, request, _),) = world.links.channels[3, "Append"].asked
     assert [data.index for data in request.topic_data[0].partition_data] == [other]
@@ -371,10 +371,10 @@ def test_append_at_a_leader_lost_without_a_word_goes_to_the_next_one(world):
     world.loop.turn(SILENT_S)
     for looks in range(1, 5):
         assert world.views == looks
-        world.loop.turn(LOOK_MAX_S)
+        world.loop.turn(CHECK_MAX_S)
     assert world.links.channels[LEADER, "Append"] is lost, "nobody else leads yet"
     world.journal.leaders[PARTITION] = 3
-    world.loop.turn(LOOK_MAX_S)
+    world.loop.turn(CHECK_MAX_S)
     assert (LEADER, "Append") not in world.links.channels
     world.loop.turn(0.1)
     _, again, _ = world.links.channels[3, "Append"].asked[-1]
@@ -414,7 +414,7 @@ def test_leader_that_is_not_to_be_dialled_is_looked_for_while_it_is_tried(world)
     world.put()
     world.links.down, world.links.late = True, {LEADER}
     for looks in range(1, 5):
-        world.loop.turn(LOOK_MAX_S)
+        world.loop.turn(CHECK_MAX_S)
         assert world.views == looks
 
 
@@ -427,8 +427,8 @@ def test_coordinator_lost_without_a_word_is_looked_for_and_replaced():
     assert world.views == 1
     assert PARTITION not in world.journal.coordinators, "only those that are not known are looked for"
     world.journal.coordinators[PARTITION] = 3
-    world.loop.turn(LOOK_MAX_S)
-    world.loop.turn(LOOK_MAX_S)
+    world.loop.turn(CHECK_MAX_S)
+    world.loop.turn(CHECK_MAX_S)
     world.links.channels[COORDINATOR, "Identify"] = world.links.channels[3, "Identify"]
     world.identify()
     world.loop.turn()

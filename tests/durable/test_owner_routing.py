@@ -13,7 +13,7 @@ from kafka_share_proxy.sharegroups import share_group_apis
 from kafka_share_proxy.wire import frames, registry
 from kafka_share_proxy.wire.errors import ErrorCode
 
-from tests.support.ports import World, answered
+from tests.support.ports import World, responded
 
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 REQUESTS: dict[int, dict[str, Any]] = {
@@ -68,11 +68,11 @@ class Sent:
         message = registry.message(f"{registry.API_KEYS[key]}Request")(**(REQUESTS[key] | fields))
         call = Call(key, self.version, 7, "c", message, world.member().connection)
         handler = share_group_apis.served(world.services)[key].handler
-        self.task: Task[bytes | None] = Task(answered(handler, call), lambda _: None)
+        self.task: Task[bytes | None] = Task(responded(handler, call), lambda _: None)
         self.task.start()
 
     @property
-    def answer(self) -> Any:
+    def response(self) -> Any:
         assert self.task.finished
         if self.task.error is not None:
             raise self.task.error
@@ -87,10 +87,10 @@ def wait_out_tools(world: World) -> None:
     world.timers.advance(world.services.options.state_wait_s + 0.1)
 
 
-def codes(answer: Any) -> set[int]:
+def codes(response: Any) -> set[int]:
     """The error codes of a response: of the whole, or of each group or resource."""
-    entries = [entry for name in ("groups", "results", "responses") for entry in getattr(answer, name, None) or ()]
-    return {entry.error_code for entry in (entries or [answer])}
+    entries = [entry for name in ("groups", "results", "responses") for entry in getattr(response, name, None) or ()]
+    return {entry.error_code for entry in (entries or [response])}
 
 
 def test_a_heartbeat_is_told_to_try_again(world):
@@ -98,7 +98,7 @@ def test_a_heartbeat_is_told_to_try_again(world):
     sent = Sent(world, 76)
     assert not sent.task.finished, "it waits for a while"
     wait_out(world)
-    assert (sent.answer.error_code, sent.answer.error_message) == (LOADING, "loading")
+    assert (sent.response.error_code, sent.response.error_message) == (LOADING, "loading")
 
 
 @pytest.mark.parametrize("key", TOOLS)
@@ -120,7 +120,7 @@ def test_a_tool_is_told_to_try_again_in_the_end(world, key):
     world.services.gate.close(LOADING, "loading")
     sent = Sent(world, key)
     wait_out_tools(world)
-    assert codes(sent.answer) == {LOADING}
+    assert codes(sent.response) == {LOADING}
 
 
 @pytest.mark.parametrize("key", TOOLS)
@@ -129,7 +129,7 @@ def test_a_tool_does_not_wait_for_a_proxy_that_serves_no_share_groups_now(world,
     world.services.gate.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, "another proxy serves them")
     sent = Sent(world, key)
     wait_out(world)
-    assert codes(sent.answer) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert codes(sent.response) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
 
 
 def test_a_tool_that_waits_is_told_soon_when_it_turns_out_that_another_proxy_owns_the_state(world):
@@ -138,7 +138,7 @@ def test_a_tool_that_waits_is_told_soon_when_it_turns_out_that_another_proxy_own
     wait_out(world)
     assert not sent.task.finished
     world.services.gate.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, "another proxy serves them")
-    assert codes(sent.answer) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert codes(sent.response) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
 
 
 def test_each_group_asked_about_gets_the_code(world):
@@ -147,8 +147,8 @@ def test_each_group_asked_about_gets_the_code(world):
     described = Sent(world, 77, group_ids=["a", "b", "a"])
     offsets = Sent(world, 90, groups=[group(group_id="a", topics=None)])
     wait_out_tools(world)
-    assert [(g.group_id, g.error_code) for g in described.answer.groups] == [("a", LOADING), ("b", LOADING)]
-    assert [(g.group_id, g.error_code) for g in offsets.answer.groups] == [("a", LOADING)]
+    assert [(g.group_id, g.error_code) for g in described.response.groups] == [("a", LOADING), ("b", LOADING)]
+    assert [(g.group_id, g.error_code) for g in offsets.response.groups] == [("a", LOADING)]
 
 
 @pytest.mark.parametrize("key", [78, 79])
@@ -157,8 +157,8 @@ def test_share_sessions_are_to_be_opened_anew(world, key):
     world.services.gate.close(LOADING, "loading")
     sent = Sent(world, key)
     wait_out(world)
-    assert sent.answer.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
-    assert not sent.answer.responses
+    assert sent.response.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert not sent.response.responses
 
 
 @pytest.mark.parametrize("key", [78, 79])
@@ -177,8 +177,8 @@ def test_acknowledgements_under_way_when_the_state_goes_away_are_told_as_unknown
     sent = Sent(world, key, topics=[one(topic_id=topic.topic_id, partitions=[partition])])
     assert not sent.task.finished
     world.services.gate.close(LOADING, "loading")
-    ((told,),) = [each.partitions for each in sent.answer.responses]
-    assert sent.answer.error_code == ErrorCode.NONE
+    ((told,),) = [each.partitions for each in sent.response.responses]
+    assert sent.response.error_code == ErrorCode.NONE
     assert told.partition_index == 0
     code = told.acknowledge_error_code if key == 78 else told.error_code
     assert code == ErrorCode.UNKNOWN_SERVER_ERROR
@@ -188,8 +188,8 @@ def test_request_goes_on_when_the_state_is_loaded_in_time(world):
     world.services.gate.close(LOADING, "loading")
     sent = Sent(world, 79)
     world.services.gate.open()
-    assert sent.answer.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
-    assert sent.answer.error_message is None, "by the handler, not by the gate"
+    assert sent.response.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert sent.response.error_message is None, "by the handler, not by the gate"
     assert world.timers.planned == 0
 
 
@@ -203,7 +203,7 @@ def test_what_was_decided_before_the_gate_closed_is_not_told(world):
     world.services.gate.lease = lambda: False
     world.cluster.release()
     world.timers.advance(HOLD_MAX_S)
-    assert sent.answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert sent.response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert topic.logs[0].end == 0
 
 
@@ -218,7 +218,7 @@ def test_what_was_decided_is_told_once_the_lease_is_renewed(world):
     assert not sent.task.finished
     world.services.gate.lease = lambda: True
     world.services.gate.look()
-    assert sent.answer.error_code == 0
+    assert sent.response.error_code == 0
 
 
 def test_what_was_decided_is_not_told_when_the_door_closes_while_the_lease_is_waited_for(world):
@@ -232,7 +232,7 @@ def test_what_was_decided_is_not_told_when_the_door_closes_while_the_lease_is_wa
     assert sent.task.finished
     world.services.gate.lease = lambda: True
     world.services.gate.open()
-    assert sent.answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert sent.response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def test_closed_and_open_again_meanwhile_is_not_told_either(world):
@@ -242,15 +242,15 @@ def test_closed_and_open_again_meanwhile_is_not_told_either(world):
     world.services.gate.close(LOADING, "loading")
     world.services.gate.open()
     world.cluster.release()
-    assert sent.answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert sent.response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def test_groups_of_an_unreadable_state_partition_are_refused(world):
     world.services.gate.refused[state_partition("g")] = "written by a newer release"
-    assert Sent(world, 76).answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert Sent(world, 79).answer.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert Sent(world, 76).response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert Sent(world, 79).response.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
     other = next(f"g{n}" for n in range(100) if state_partition(f"g{n}") != state_partition("g"))
-    assert Sent(world, 77, group_ids=[other]).answer.groups[0].error_code != ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert Sent(world, 77, group_ids=[other]).response.groups[0].error_code != ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 @pytest.mark.parametrize("key", [77, 91, 92])
@@ -258,8 +258,8 @@ def test_a_tool_that_asks_a_standby_is_answered_at_once(world, key):
     """With a code that no client repeats, and who serves share groups instead."""
     world.services.gate.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, "another proxy serves")
     world.services.gate.standby = "another proxy serves"
-    answer = Sent(world, key).answer
-    told = answer.groups[0] if key == 77 else answer
+    response = Sent(world, key).response
+    told = response.groups[0] if key == 77 else response
     assert (told.error_code, told.error_message) == (ErrorCode.POLICY_VIOLATION, "another proxy serves")
 
 
@@ -270,5 +270,5 @@ def test_members_wait_for_a_standby_to_take_over(world):
     beat = Sent(world, 76)
     assert not beat.task.finished
     world.services.gate.open()
-    assert beat.answer.error_code == 0
-    assert Sent(world, 77).answer.groups[0].error_code == 0
+    assert beat.response.error_code == 0
+    assert Sent(world, 77).response.groups[0].error_code == 0

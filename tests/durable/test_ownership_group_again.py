@@ -28,7 +28,7 @@ class Coordinator:
         """When somebody looked for it."""
         self.settings = None
 
-    async def ask(self, key: int, _request: Any) -> Any:
+    async def send_request(self, key: int, _request: Any) -> Any:
         if key == ApiKey.FIND_COORDINATOR:
             self.asked.append(trio.current_time())
         await trio.lowlevel.checkpoint()

@@ -30,7 +30,7 @@ class Coordinator:
     def __init__(self) -> None:
         self.generation = 0
         self.members: dict[str, bytes] = {}
-        self.answers: dict[int, ErrorCode] = {}
+        self.responses: dict[int, ErrorCode] = {}
         """API key -> the error that it answers, in place of what else it would say."""
         self.silent = False
         self.slow_s = 0.0
@@ -48,19 +48,19 @@ class Coordinator:
         self._settings = None
         self._ids = 0
 
-    async def ask(self, key: int, request: Any) -> Any:
+    async def send_request(self, key: int, request: Any) -> Any:
         await trio.sleep(self.slow_s)
         if self.silent:
             await trio.sleep_forever()
-        if key in self.answers:
-            return SimpleNamespace(error_code=self.answers[key], coordinators=[])
-        answers = {
+        if key in self.responses:
+            return SimpleNamespace(error_code=self.responses[key], coordinators=[])
+        responses = {
             ApiKey.JOIN_GROUP: self._join,
             ApiKey.SYNC_GROUP: self._sync,
             ApiKey.HEARTBEAT: self._beat,
             ApiKey.LEAVE_GROUP: self._leave,
         }
-        return await answers[key](request)
+        return await responses[key](request)
 
     async def _join(self, request: Any) -> Any:
         (protocol,) = request.protocols
@@ -105,7 +105,7 @@ class Coordinator:
         return SimpleNamespace(error_code=0)
 
 
-DIALS, ANSWERS, REFUSES = "dials", "answers", "refuses"
+DIALS, RESPONSES, REFUSES = "dials", "answers", "refuses"
 
 
 class At:
@@ -114,7 +114,7 @@ class At:
     def __init__(self, coordinator: Coordinator, port: int) -> None:
         self._coordinator, self._port = coordinator, port
 
-    async def ask(self, key: int, request: Any) -> Any:
+    async def send_request(self, key: int, request: Any) -> Any:
         how = self._coordinator.lost.get(self._port)
         if how == REFUSES:
             raise UpstreamLost("cut")
@@ -122,7 +122,7 @@ class At:
             await trio.sleep_forever()
         if self._port != self._coordinator.port:
             return SimpleNamespace(error_code=ErrorCode.NOT_COORDINATOR)
-        return await self._coordinator.ask(key, request)
+        return await self._coordinator.send_request(key, request)
 
 
 class Client:
@@ -133,7 +133,7 @@ class Client:
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
 
-    async def ask(self, _key: int, _request: Any) -> Any:
+    async def send_request(self, _key: int, _request: Any) -> Any:
         await trio.lowlevel.checkpoint()
         self._coordinator.found += 1
         if self._coordinator.silent:
@@ -255,7 +255,7 @@ LEADERS_MOVE_S = 9.5
 """After a broker is lost, with Kafka's broker.session.timeout.ms."""
 
 
-@pytest.mark.parametrize("how", [ANSWERS, DIALS, REFUSES])
+@pytest.mark.parametrize("how", [RESPONSES, DIALS, REFUSES])
 async def test_lease_comes_back_as_soon_as_another_coordinator_is_named(
     autojump_clock: MockClock, nursery: trio.Nursery, coordinator: Coordinator, how: str
 ) -> None:
@@ -288,9 +288,9 @@ async def test_coordinator_that_loads_the_group_is_asked_again_over_the_same_con
     coordinator.lost[1] = REFUSES
     await trio.sleep(LEADERS_MOVE_S)
     coordinator.port, named = 2, trio.current_time()
-    coordinator.answers[ApiKey.HEARTBEAT] = ErrorCode.NOT_COORDINATOR
+    coordinator.responses[ApiKey.HEARTBEAT] = ErrorCode.NOT_COORDINATOR
     await trio.sleep(4 * ownership_group.RETRY_MIN_S)
-    coordinator.answers.clear()
+    coordinator.responses.clear()
     await until(a.part.is_valid)
     assert trio.current_time() - named <= ownership_group.RETRY_SOON_S + 6 * ownership_group.RETRY_MIN_S
     assert coordinator.dialled.count(2) == 1
@@ -318,11 +318,11 @@ async def test_member_that_the_group_went_on_without_gives_everything_up_and_joi
 ) -> None:
     a = Member(coordinator, "a", nursery, fleet=False)
     await until(a.part.is_valid)
-    coordinator.answers[ApiKey.HEARTBEAT] = code
+    coordinator.responses[ApiKey.HEARTBEAT] = code
     await until(lambda: not a.part.assigned)
     assert {"share-groups-off", "commits-off"} <= set(a.notes)
     assert not a.part.is_valid()
-    coordinator.answers.clear()
+    coordinator.responses.clear()
     coordinator.members.clear()
     await until(a.part.is_valid)
 
@@ -332,7 +332,7 @@ async def test_second_proxy_of_the_same_name_stops_the_first(
 ) -> None:
     a = Member(coordinator, "a", nursery, fleet=False)
     await until(a.part.is_valid)
-    coordinator.answers[ApiKey.HEARTBEAT] = ErrorCode.FENCED_INSTANCE_ID
+    coordinator.responses[ApiKey.HEARTBEAT] = ErrorCode.FENCED_INSTANCE_ID
     await until(lambda: not a.part.assigned)
     assert a.part.trouble == "a second proxy was started with the same address"
     assert a.part._instance is None, "it goes on without a name"
@@ -351,13 +351,13 @@ async def test_second_proxy_of_the_same_name_stops_the_first(
 async def test_refusal_is_named_and_tried_again(
     autojump_clock: MockClock, nursery: trio.Nursery, coordinator: Coordinator, code: ErrorCode, words: str
 ) -> None:
-    coordinator.answers[ApiKey.JOIN_GROUP] = code
+    coordinator.responses[ApiKey.JOIN_GROUP] = code
     a = Member(coordinator, "a", nursery, fleet=False)
     await until(lambda: a.refused)
     reason, error = a.refused[0]
     assert words in reason
     assert error is not None
-    coordinator.answers.clear()
+    coordinator.responses.clear()
     await until(a.part.is_valid)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kafka_share_proxy.durable.producer_expiration import ANSWER_S, PRODUCER, TRANSACTIONAL, Periods, periods
+from kafka_share_proxy.durable.producer_expiration import PRODUCER, RESPONSE_S, TRANSACTIONAL, Periods, periods
 from kafka_share_proxy.durable.state_producer import IDENTITY_S, KEEP_ALIVE_S
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.wire import registry
@@ -16,15 +16,15 @@ class Own:
     """The proxy's own questions."""
 
     def __init__(self) -> None:
-        self.answer: Promise[Any] = Promise()
+        self.response: Promise[Any] = Promise()
         self.asked: list[tuple[int, int, Any]] = []
 
-    def ask(self, node_id: int, key: int, request: Any) -> Promise[Any]:
+    def send_request(self, node_id: int, key: int, request: Any) -> Promise[Any]:
         self.asked.append((node_id, key, request))
-        return self.answer
+        return self.response
 
 
-def answered(code: int = 0, **values: str | None) -> Any:
+def responded(code: int = 0, **values: str | None) -> Any:
     message = registry.message("DescribeConfigsResponse")
     names = {"producer": PRODUCER, "transactional": TRANSACTIONAL}
     configs = [message.DescribeConfigsResourceResult(name=names[key], value=value) for key, value in values.items()]
@@ -32,19 +32,19 @@ def answered(code: int = 0, **values: str | None) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("answer", "expected"),
+    ("response", "expected"),
     [
-        (answered(producer="86400000", transactional="604800000"), Periods(21_600.0, IDENTITY_S)),
-        (answered(producer="60000", transactional="120000"), Periods(15.0, 30.0)),
-        (answered(producer="60000"), Periods(15.0, IDENTITY_S)),
-        (answered(producer=None, transactional="x"), Periods()),
-        (answered(producer="0"), Periods()),
-        (answered(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, producer="60000"), Periods()),
+        (responded(producer="86400000", transactional="604800000"), Periods(21_600.0, IDENTITY_S)),
+        (responded(producer="60000", transactional="120000"), Periods(15.0, 30.0)),
+        (responded(producer="60000"), Periods(15.0, IDENTITY_S)),
+        (responded(producer=None, transactional="x"), Periods()),
+        (responded(producer="0"), Periods()),
+        (responded(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, producer="60000"), Periods()),
     ],
 )
-async def test_a_quarter_of_what_the_broker_says(answer: Any, expected: Periods) -> None:
+async def test_a_quarter_of_what_the_broker_says(response: Any, expected: Periods) -> None:
     own = Own()
-    own.answer.set(answer)
+    own.response.set(response)
     assert await periods(own, 3, lambda *_: None) == expected
     (asked,) = own.asked
     assert asked[:2] == (3, 32)
@@ -55,8 +55,8 @@ async def test_who_is_not_told_goes_by_the_defaults(autojump_clock: Any) -> None
     said: list[str] = []
     notes = lambda event, **_context: said.append(event)  # noqa: E731
     own = Own()
-    own.answer.fail(UpstreamLost("gone"))
+    own.response.fail(UpstreamLost("gone"))
     assert await periods(own, 3, notes) == Periods(KEEP_ALIVE_S, IDENTITY_S)
     assert await periods(Own(), 3, notes) == Periods()
     assert said == ["state-expiration-not-known"] * 2
-    assert ANSWER_S < 10
+    assert RESPONSE_S < 10

@@ -55,32 +55,32 @@ class Leader(Broker):
         return OwnSettings(connect=connect)
 
     def _k2(self, request: Any) -> Any:
-        answer = registry.message("ListOffsetsResponse")
+        response = registry.message("ListOffsetsResponse")
         (topic,) = request.topics
         found = []
         for wanted in topic.partitions:
             log = self.logs.get(wanted.partition_index, [])
             offset = 5 if wanted.timestamp == own_log.EARLIEST or not log else log[-1][1] + 1
             found.append(
-                answer.ListOffsetsPartitionResponse(
+                response.ListOffsetsPartitionResponse(
                     partition_index=wanted.partition_index, error_code=self.code, offset=offset
                 )
             )
-        return answer(topics=[answer.ListOffsetsTopicResponse(name=topic.name, partitions=found)])
+        return response(topics=[response.ListOffsetsTopicResponse(name=topic.name, partitions=found)])
 
     def _k1(self, request: Any) -> Any:
         self.fetches += 1
-        answer = registry.message("FetchResponse")
+        response = registry.message("FetchResponse")
         (topic,) = request.topics
         parts = []
         for wanted in topic.partitions:
             rest = [data for _, last, data in self.logs[wanted.partition] if last >= wanted.fetch_offset]
             parts.append(
-                answer.PartitionData(
+                response.PartitionData(
                     partition_index=wanted.partition, high_watermark=100, records=rest[0] if rest else b""
                 )
             )
-        return answer(responses=[answer.FetchableTopicResponse(topic=topic.topic, partitions=parts)])
+        return response(responses=[response.FetchableTopicResponse(topic=topic.topic, partitions=parts)])
 
 
 def takeover(epoch: int) -> Record:

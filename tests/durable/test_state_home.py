@@ -98,7 +98,7 @@ class Proxy:
             text_gate(),
             access,
         )
-        links: Any = SimpleNamespace(run=trio.sleep_forever, look_soon=lambda: None, missing=[], linked=[])
+        links: Any = SimpleNamespace(run=trio.sleep_forever, check_soon=lambda: None, missing=[], linked=[])
         self.home = StateHome(
             [self.share, self.test],
             self.owner,
@@ -433,7 +433,7 @@ async def test_topic_that_one_broker_does_not_know_for_a_moment_is_not_lost(
     proxy = await owning(cluster)
     proxy.texts.values[TEXT] = "kept"
     logs = cluster.topics.pop(TEST_STATE.topic)
-    proxy.test._leaders.look_soon()
+    proxy.test._leaders.check_soon()
     await trio.sleep(0.25)
     cluster.topics[TEST_STATE.topic] = logs
     await trio.sleep(30)

@@ -79,7 +79,7 @@ def accept(producer, now):
 
 def report(producer, outcome, now, offset=50):
     if outcome is CUT:
-        return producer.unanswered(now)
+        return producer.in_flight(now)
     if outcome is UNSENT:
         return producer.unsent(now)
     return producer.appended(outcome, offset, now)
@@ -243,7 +243,7 @@ def test_too_large_after_an_unknown_outcome_begins_a_new_epoch():
     producer = ready()
     add(producer, "a", "b")
     producer.next_request(0.0)
-    producer.unanswered(0.0)
+    producer.in_flight(0.0)
     producer.next_request(1.0)
     assert producer.appended(ErrorCode.MESSAGE_TOO_LARGE, -1, 1.0) == []
     assert producer.next_request(1.0) == Identify(7, 3)
@@ -263,7 +263,7 @@ def test_forgotten_by_the_broker_takes_over_again_with_the_same_content(code):
     producer = ready()
     add(producer, "a", "b")
     producer.next_request(0.0)
-    producer.unanswered(0.0)
+    producer.in_flight(0.0)
     producer.next_request(1.0)
     assert producer.appended(code, -1, 1.0) == []
     add(producer, "c", now=1.0)
@@ -305,7 +305,7 @@ def test_identity_that_is_not_given_yet_is_asked_for_again():
     for code in (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_COORDINATOR, CUT, UNSENT):
         assert producer.next_request(now) == Identify(-1, -1)
         if code is CUT:
-            producer.unanswered(now)
+            producer.in_flight(now)
         elif code is UNSENT:
             producer.unsent(now)
         else:
@@ -355,7 +355,7 @@ def test_what_waits_behind_something_unknown_is_refused_in_the_end():
     add(producer, "a")
     producer.next_request(0.0)
     add(producer, "b", now=1.0)
-    producer.unanswered(1.0)
+    producer.in_flight(1.0)
     assert producer.overdue(state_producer.WAIT_MAX_S) == []
     assert producer.overdue(state_producer.WAIT_MAX_S + 1.0) == [Refused("b", ErrorCode.COORDINATOR_NOT_AVAILABLE)]
     assert producer.tokens() == ["a"]
@@ -418,7 +418,7 @@ def test_what_waits_behind_something_unknown_that_was_put_back_is_refused_too():
     producer = ready()
     add(producer, "a")
     producer.next_request(0.0)
-    producer.unanswered(0.0)
+    producer.in_flight(0.0)
     add(producer, "b", now=1.0)
     producer.next_request(1.0)
     producer.appended(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1, 1.0)
@@ -471,7 +471,7 @@ def story(seed, steps=400):
         kinds = ([CALM], AFTER_APPEND, BEFORE_APPEND, [NOT_ALLOWED])
         weather = choose.choice(choose.choices(kinds, (5, 4, 4, 1))[0])
         outcomes = [*producer.overdue(now), *leader.exchange(producer, now, weather)]
-        if weather.answer is CUT and producer._batch is not None:
+        if weather.response is CUT and producer._batch is not None:
             late.append(producer._batch.data)
         stored |= {o.token for o in outcomes if isinstance(o, Stored)}
         refused |= {o.token for o in outcomes if isinstance(o, Refused)}
@@ -498,7 +498,7 @@ def test_whatever_the_broker_answers(seed):
     assert refused
 
 
-@pytest.mark.parametrize("code", [weather.answer for weather in AFTER_APPEND if weather.answer is not CUT])
+@pytest.mark.parametrize("code", [weather.response for weather in AFTER_APPEND if weather.response is not CUT])
 def test_the_stories_find_a_code_that_is_wrongly_definite(code, monkeypatch):
     known = state_producer.what_follows
     monkeypatch.setattr(

@@ -29,23 +29,23 @@ class Client(TopicClient):
         self.settings: dict[str, str | None] | None = COMPACTED | {"max.message.bytes": "1048588"}
         """None: the identity may not DESCRIBE_CONFIGS."""
 
-    def _configs(self, question: Any) -> Any:
-        (resource,) = question.resources
+    def _configs(self, query: Any) -> Any:
+        (resource,) = query.resources
         assert resource.resource_name == TOPIC
         code = ErrorCode.NONE if self.settings is not None else ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        return described(question, self.settings or {}, code)
+        return described(query, self.settings or {}, code)
 
-    async def ask(self, key: int, question: Any) -> tuple[Any, None]:
+    async def send_request(self, key: int, query: Any) -> tuple[Any, None]:
         if key == 19:
-            return await super().ask(key, question)
+            return await super().send_request(key, query)
         if key == 32:
-            return self._configs(question), None
-        answer = registry.message("FindCoordinatorResponse")
+            return self._configs(query), None
+        response = registry.message("FindCoordinatorResponse")
         entries = [
-            answer.Coordinator(key=name, node_id=3, error_code=self.coordinator_code)
-            for name in question.coordinator_keys
+            response.Coordinator(key=name, node_id=3, error_code=self.coordinator_code)
+            for name in query.coordinator_keys
         ]
-        return answer(coordinators=entries), None
+        return response(coordinators=entries), None
 
 
 def topic_of(client: Client) -> StateTopic:

@@ -82,6 +82,6 @@ def test_nothing_kept_leaves_requests_and_answers_as_they_are() -> None:
     assert request is message
     assert not_before < 0
     assert edge.completed(call, bytearray(b"answer")) == b"answer"
-    answer = memoryview(b"of a broker")
-    assert edge.told(1, 0, answer) is answer
+    response = memoryview(b"of a broker")
+    assert edge.told(1, 0, response) is response
     edge.forget([1])

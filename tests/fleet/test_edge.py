@@ -37,9 +37,9 @@ def test_records_never_go_to_the_owner_and_are_let_go_when_used_up(world):
     sizes: list[int] = []
     encode = world.wire.ends[0].send
     world.wire.ends[0].send = lambda message: sizes.append(len(data := encode(message))) or data
-    answer = member.fetch(topic, max_records=50)
-    assert acquired(answer) == [(0, 99, 1)]
-    assert len(answer.responses[0].partitions[0].records) > 100_000
+    response = member.fetch(topic, max_records=50)
+    assert acquired(response) == [(0, 99, 1)]
+    assert len(response.responses[0].partitions[0].records) > 100_000
     assert max(sizes) < 10_000
     assert member.acknowledge({(topic.topic_id, 0): [(0, 99, [1])]}).error_code == 0
     assert world.peer.edges[FEATURE].held.bytes > 0
@@ -66,9 +66,9 @@ def test_member_at_the_owner_does_not_get_what_another_proxy_has(world):
     assert acquired(world.member().fetch(topic, max_records=10)) == [(0, 9, 1)]
     at_owner = world.member(member_id="m2")
     world.served, world.edge = share_group_apis.served(world.services), world.services
-    answer = at_owner.fetch(topic, max_records=10)
-    assert acquired(answer) == [(10, 19, 1)]
-    assert len(answer.responses[0].partitions[0].records) > 10
+    response = at_owner.fetch(topic, max_records=10)
+    assert acquired(response) == [(10, 19, 1)]
+    assert len(response.responses[0].partitions[0].records) > 10
     assert world.cluster.count(1) == 2
 
 
@@ -168,8 +168,8 @@ def test_records_that_had_to_be_dropped_end_the_session_and_are_given_back(world
     world.cluster.produce(topic, 10)
     world.cluster.produce(other, 10)
     member = world.member()
-    answer = member.fetch(topic, other)
-    assert answer.error_code == NOT_FOUND
+    response = member.fetch(topic, other)
+    assert response.error_code == NOT_FOUND
     assert len(world.services.coordinator.sessions) == 0
     world.peer.edges[FEATURE].held = HeldRecords(1 << 20)
     world.timers.advance(3)
@@ -183,14 +183,14 @@ def test_without_room_for_records_the_answer_comes_without_them_in_the_end():
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 10)
     member = world.member()
-    world.edge.answers.add_unsent(8 << 20)
+    world.edge.responses.add_unsent(8 << 20)
     reply = member.send_fetch(topic, wait_ms=700)
     world.timers.advance(0.5)
     assert not reply.done
     world.timers.advance(0.3)
     assert not acquired(reply.message)
-    assert world.edge.answers.refusals == 1
-    world.edge.answers.sent(8 << 20)
+    assert world.edge.responses.refusals == 1
+    world.edge.responses.sent(8 << 20)
     assert acquired(member.fetch(topic)) == [(0, 9, 1)]
 
 
@@ -204,10 +204,10 @@ def test_no_more_than_so_many_requests_wait(world, monkeypatch):
 def test_groups_of_the_owner_are_known(world):
     world.member().heartbeat(0, ["t"])
     assert world.edge.holds("g") is False
-    world.owner.tell_groups()
+    world.owner.send_groups()
     assert world.edge.holds("g")
     world.services.coordinator.remove_group("g")
-    world.owner.tell_groups()
+    world.owner.send_groups()
     assert not world.edge.holds("g")
 
 
@@ -216,19 +216,19 @@ def test_settings_of_a_broker_beside_a_group_show_the_address_of_this_proxy(worl
     message = registry.message("DescribeConfigsResponse")
     listener = message.DescribeConfigsResourceResult(name="listeners", value="A://10.0.0.1:9092")
 
-    def answer(_key, _version, request):
+    def response(_key, _version, request):
         (asked,) = request.resources
         kind, name = asked.resource_type, asked.resource_name
         configs = [listener] if kind == BROKER else []
         return message(results=[message.DescribeConfigsResult(resource_type=kind, resource_name=name, configs=configs)])
 
-    world.cluster.others = answer
+    world.cluster.others = response
     world.edge.book = AddressBook(9300, "edge.example", lambda *_: True)
     for book in (world.edge.book, world.services.book):
         book.advertise(1, Address("10.0.0.1", 9092))
     named = registry.message("DescribeConfigsRequest").DescribeConfigsResource
     resources = [named(resource_type=kind, resource_name=name) for kind, name in ((BROKER, "1"), (GROUP, "g"))]
-    broker, group = world.ask(32, 4, resources=resources).results
+    broker, group = world.send_request(32, 4, resources=resources).results
     assert [entry.value for entry in broker.configs] == ["A://edge.example:9301"]
     assert group.error_code == 0
 
@@ -258,7 +258,7 @@ def test_answer_that_cannot_be_read_ends_the_link_and_refuses_who_asked(world):
     reply = member.send_fetch(topic)
     (number,) = world.peer._requests
     with pytest.raises(RemoteProtocolError):
-        world.peer.receive(registry.message("PeerResponse")(id=number, outcome=edge.ANSWERED, frame=b"\xff"))
+        world.peer.receive(registry.message("PeerResponse")(id=number, outcome=edge.RESPONDED, frame=b"\xff"))
     assert reply.message.error_code == NOT_FOUND
 
 

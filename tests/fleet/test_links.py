@@ -68,7 +68,7 @@ class One:
     def sees(self, other: One) -> None:
         self.table.peers = frozenset({other.address})
         self.table.elsewhere = dict.fromkeys(range(50), other.address)
-        self.links.look_soon()
+        self.links.check_soon()
 
     def events(self) -> list[str]:
         return [event for event, _ in self.notes]
@@ -115,9 +115,9 @@ def test_request_goes_to_the_owner_and_its_answer_comes_back() -> None:
         a.sees(b)
         assert a.links.missing == [b.address]
         peer = await until(lambda: a.links.owner(3))
-        answer = peer.serve(call_of(a), FEATURE)
-        await until(lambda: answer.done)
-        assert answer.result() == b"answer of client"
+        response = peer.serve(call_of(a), FEATURE)
+        await until(lambda: response.done)
+        assert response.result() == b"answer of client"
         assert (b.served, b.links.far_clients, a.links.requests_waiting) == (1, 1, 0)
         assert a.links.owners(range(50)) == [peer]
         assert (a.links.linked, a.links.missing) == ([b.address], [])
@@ -137,7 +137,7 @@ def test_groups_that_come_and_go_are_heard_of() -> None:
         await until(lambda: not a.links.linked)
         assert set(a.links.groups) == {"h"}, "it is a share group as long as its owner belongs to the fleet"
         a.table.peers = frozenset()
-        a.links.look_soon()
+        a.links.check_soon()
         await until(lambda: not a.links.groups)
 
     play(test)
@@ -153,7 +153,7 @@ def test_link_that_ends_is_made_anew_and_one_that_nobody_wants_is_not() -> None:
         await until(lambda: waiting.done)
         assert await until(lambda: a.links.owner(0) not in (None, first))
         a.table.peers, a.table.elsewhere = frozenset(), {}
-        a.links.look_soon()
+        a.links.check_soon()
         await until(lambda: not a.links.linked and not b.links._accepted)
         assert "peer-lost" in a.events()
 
@@ -200,8 +200,8 @@ def test_strangers_do_not_take_the_places_of_members() -> None:
         await until(lambda: b.events().count("peer-refused") > LINKS_MAX)
         a.sees(b)
         first = await until(lambda: a.links.owner(0))
-        answer = first.serve(call_of(a), FEATURE)
-        assert await until(lambda: answer.done)
+        response = first.serve(call_of(a), FEATURE)
+        assert await until(lambda: response.done)
         for link in list(b.links._accepted):
             link.close("cut")
         assert await until(lambda: a.links.owner(0) not in (None, first))
@@ -233,7 +233,7 @@ def test_members_beyond_their_limit_are_refused(monkeypatch: pytest.MonkeyPatch)
 def test_proxy_that_is_not_there_is_tried_again() -> None:
     async def test(_r: Reactor, _n: trio.Nursery, a: One, b: One) -> None:
         a.table.peers = frozenset({"127.0.0.1:1"})
-        a.links.look_soon()
+        a.links.check_soon()
         await until(lambda: "peer-unreachable" in a.events())
         assert a.links.owners([0]) is None
         a.sees(b)
@@ -267,9 +267,9 @@ def test_encrypted_links_do_what_plain_ones_do(name: str) -> None:
         b.sees(a)
         for one in (a, b):
             peer = await until(lambda one=one: one.links.owner(3))
-            answers = [peer.serve(call_of(one, "g" * 30_000), FEATURE) for _ in range(20)]
-            await until(lambda answers=answers: all(answer.done for answer in answers))
-            assert {answer.result() for answer in answers} == {b"answer of client"}
+            responses = [peer.serve(call_of(one, "g" * 30_000), FEATURE) for _ in range(20)]
+            await until(lambda responses=responses: all(response.done for response in responses))
+            assert {response.result() for response in responses} == {b"answer of client"}
         assert {type(link._transport).__name__ for link in a.links._accepted} == {"TlsTransport"}
 
     play(test, tls=(link_tls(name=name, server_name=server_name), link_tls(name=name, server_name=server_name)))

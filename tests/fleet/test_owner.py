@@ -71,13 +71,13 @@ def test_connections_have_names_that_no_other_link_has(world):
     world.wire.held = []
     world.owner.receive(request())
     assert world.owner._connections[5].id != first.id
-    answer = first.ask(3, 0, b"")
+    response = first.send_request(3, 0, b"")
     with pytest.raises(UpstreamLost):
-        answer.result()
+        response.result()
 
 
 def test_what_is_said_of_nothing_known_is_passed_over(world):
-    for name in ("PeerAnswer", "PeerClosed", "PeerCancel", "PeerPing"):
+    for name in ("PeerQueryResponse", "PeerClosed", "PeerCancel", "PeerPing"):
         world.owner.receive(registry.message(name)())
     for name in ("PeerResponse", "PeerForget", "PeerHoldings", "PeerPing"):
         world.peer.receive(registry.message(name)())
@@ -87,10 +87,10 @@ def test_callback_of_one_client_that_raises_ends_what_it_asked_and_no_others(wor
     """Its own proxy is told, which ends its connection; the link and all other clients live on."""
 
     async def waits(call):
-        answer = call.connection.ask(3, 0, b"")
+        response = call.connection.send_request(3, 0, b"")
         if call.correlation_id == 1:
-            answer.on_settled(fails)
-        return bytes(await answer)
+            response.on_settled(fails)
+        return bytes(await response)
 
     def fails():
         raise ZeroDivisionError
@@ -100,9 +100,9 @@ def test_callback_of_one_client_that_raises_ends_what_it_asked_and_no_others(wor
     for number in (1, 2):
         world.owner.receive(request(id=number, connection_id=number, correlation_id=number))
     second = world.owner._connections[2]
-    questions = [each for each in world.wire.held if type(each).__name__ == "PeerQuestion"]
-    for question in questions:
-        world.owner.receive(registry.message("PeerAnswer")(id=question.id, body=b"told", reason=None))
+    queries = [each for each in world.wire.held if type(each).__name__ == "PeerQuery"]
+    for query in queries:
+        world.owner.receive(registry.message("PeerQueryResponse")(id=query.id, body=b"told", reason=None))
     assert outcomes(world) == [2, 0]
     assert world.owner._connections == {2: second}
     assert [name for name, _ in world.notes] == ["callback-failed"]

@@ -119,9 +119,9 @@ def test_request_that_an_earlier_version_does_not_know_is_refused_without_being_
         left, right = socket.socketpair()
         a, b = End(reactor, left, dials=True), End(reactor, right, dials=False)
         await until(lambda: a.link.user and b.link.user)
-        question = registry.message("PeerGroupKnownRequest")(id=5, feature="f", group_id="g")
-        a.link.protocol.peer_kinds = kind = a.link.protocol.kind_of(question)
-        a.link.send(question)
+        query = registry.message("PeerGroupKnownRequest")(id=5, feature="f", group_id="g")
+        a.link.protocol.peer_kinds = kind = a.link.protocol.kind_of(query)
+        a.link.send(query)
         await until(lambda: a.user.messages)
         assert [(message.kind, message.id) for message in a.user.messages] == [(kind, 5)]
         a.link.send(closed(1))

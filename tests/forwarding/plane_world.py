@@ -42,7 +42,7 @@ def produce(correlation_id: int, acks: int, size: int = 100) -> bytes:
     return request(PRODUCE, 7, correlation_id, struct.pack(">hhh", -1, -1, acks) + bytes(size))
 
 
-def answer(correlation_id: int, body: bytes = b"") -> bytes:
+def response(correlation_id: int, body: bytes = b"") -> bytes:
     """A response frame with header v0."""
     return struct.pack(">ii", len(body) + 4, correlation_id) + body
 
@@ -188,8 +188,8 @@ class World:
         self.turn_until(lambda: len(self.brokers) > before)
         broker = self.brokers[-1]
         broker.expect(request(FETCH, 11, 0))
-        broker.send(answer(0))
-        client.expect(answer(0))
+        broker.send(response(0))
+        client.expect(response(0))
         return client, broker
 
     def turn(self) -> None:
@@ -254,7 +254,7 @@ def some_routes(**handlers: Any) -> Routes:
     add(API_VERSIONS, range(5), Kind.FORWARD)
     add(SASL_HANDSHAKE, range(2), Kind.SASL_HANDSHAKE)
     add(SASL_AUTHENTICATE, range(3), Kind.SASL_AUTHENTICATE)
-    add(METADATA, range(13), Kind.ANSWER, rewrite=handlers.get("rewrite", rewrite))
+    add(METADATA, range(13), Kind.RESPONSE, rewrite=handlers.get("rewrite", rewrite))
     if "local" in handlers:
         add(LOCAL, range(2), Kind.LOCAL, handler=handlers["local"], opaque=True)
     if "inspect" in handlers:

@@ -3,7 +3,7 @@
 import pytest
 from kafka_share_proxy.brokers.cluster_view import ClusterView
 from kafka_share_proxy.forwarding import address_book
-from kafka_share_proxy.forwarding.address_book import AddressBook, AnswerCache, node_endpoints, placed
+from kafka_share_proxy.forwarding.address_book import AddressBook, ResponseCache, node_endpoints, placed
 from kafka_share_proxy.forwarding.routes import Context
 from kafka_share_proxy.wire import registry
 from kafka_share_proxy.wire.endpoints import Endpoint
@@ -156,7 +156,7 @@ class Rewriter:
         return (len(frame) + len(self.word)).to_bytes(4, "big") + bytes(frame) + self.word
 
 
-def answer(correlation_id: int, rest: bytes) -> memoryview:
+def response(correlation_id: int, rest: bytes) -> memoryview:
     return memoryview(correlation_id.to_bytes(4, "big") + rest)
 
 
@@ -165,39 +165,39 @@ CONTEXT = Context(node_id=1)
 
 def test_a_repeated_answer_is_rewritten_once_with_each_correlation_id(book):
     rewriter = Rewriter()
-    through = AnswerCache(book).through(rewriter)
-    told = [through(answer(n, b"brokers"), CONTEXT) for n in (1, 2, 3)]
+    through = ResponseCache(book).through(rewriter)
+    told = [through(response(n, b"brokers"), CONTEXT) for n in (1, 2, 3)]
     assert told == [b"\0\0\0\x0c" + n.to_bytes(4, "big") + b"brokers!" for n in (1, 2, 3)]
     assert rewriter.asked == 1
 
 
 def test_that_nothing_changes_is_remembered_too(book):
     rewriter = Rewriter(None)
-    through = AnswerCache(book).through(rewriter)
-    assert [through(answer(n, b"no coordinator"), CONTEXT) for n in (1, 2)] == [None, None]
+    through = ResponseCache(book).through(rewriter)
+    assert [through(response(n, b"no coordinator"), CONTEXT) for n in (1, 2)] == [None, None]
     assert rewriter.asked == 1
 
 
 def test_rewriters_are_kept_apart(book):
-    cache = AnswerCache(book)
+    cache = ResponseCache(book)
     routes = [cache.through(Rewriter(word)) for word in (b"1", b"2", b"3")]
     for _ in range(2):
-        assert [route(answer(1, b"x"), CONTEXT)[-1:] for route in routes] == [b"1", b"2", b"3"]
+        assert [route(response(1, b"x"), CONTEXT)[-1:] for route in routes] == [b"1", b"2", b"3"]
 
 
 def test_everything_is_forgotten_when_the_book_changes(book):
-    cache, rewriter = AnswerCache(book), Rewriter()
+    cache, rewriter = ResponseCache(book), Rewriter()
     through = cache.through(rewriter)
-    through(answer(1, b"x"), CONTEXT)
+    through(response(1, b"x"), CONTEXT)
     book.advertise(3, KAFKA_1)
     rewriter.word = b"?"
-    assert through(answer(1, b"x"), CONTEXT)[-1:] == b"?"
+    assert through(response(1, b"x"), CONTEXT)[-1:] == b"?"
     assert len(cache) == 1
 
 
 def test_an_answer_that_made_a_broker_known_is_kept(book):
     """Binding a listener changes the book while the response is being rewritten: what came out is the newest."""
-    cache = AnswerCache(book)
+    cache = ResponseCache(book)
     asked = []
 
     def rewrite(frame: memoryview, _: Context) -> bytes:
@@ -205,31 +205,31 @@ def test_an_answer_that_made_a_broker_known_is_kept(book):
         return b"\0\0\0\4" + bytes(frame[:4])
 
     through = cache.through(rewrite)
-    through(answer(1, b"x"), CONTEXT)
-    through(answer(2, b"x"), CONTEXT)
+    through(response(1, b"x"), CONTEXT)
+    through(response(2, b"x"), CONTEXT)
     assert len(asked) == 1
 
 
 def test_those_kept_longest_go_first_and_the_count_holds(book):
-    cache, rewriter = AnswerCache(book, answers_max=2), Rewriter()
+    cache, rewriter = ResponseCache(book, responses_max=2), Rewriter()
     through = cache.through(rewriter)
     for rest in (b"a", b"b", b"a", b"c", b"b"):
-        through(answer(1, rest), CONTEXT)
+        through(response(1, rest), CONTEXT)
     assert (len(cache), rewriter.asked) == (2, 3)
-    through(answer(1, b"a"), CONTEXT)
+    through(response(1, b"a"), CONTEXT)
     assert rewriter.asked == 4
 
 
 def test_the_bytes_are_bounded_and_counted(book, monkeypatch):
-    cache, rewriter = AnswerCache(book, bytes_max=1000), Rewriter()
+    cache, rewriter = ResponseCache(book, bytes_max=1000), Rewriter()
     through = cache.through(rewriter)
     for n in range(50):
-        through(answer(1, n.to_bytes(100, "big")), CONTEXT)
+        through(response(1, n.to_bytes(100, "big")), CONTEXT)
         assert cache.bytes_held <= 1000
     assert len(cache) == 4
-    monkeypatch.setattr(address_book, "ANSWER_BYTES_MAX", 500)
-    through(answer(1, bytes(600)), CONTEXT)
+    monkeypatch.setattr(address_book, "RESPONSE_BYTES_MAX", 500)
+    through(response(1, bytes(600)), CONTEXT)
     assert len(cache) == 4, "a large answer does not drive out small ones"
     book.advertise(3, KAFKA_1)
-    through(answer(1, b""), CONTEXT)
+    through(response(1, b""), CONTEXT)
     assert cache.bytes_held == 1

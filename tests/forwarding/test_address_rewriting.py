@@ -10,7 +10,7 @@ from kafka_share_proxy.forwarding.address_book import AddressBook
 from kafka_share_proxy.forwarding.offered_versions import CAPS, EffectiveVersions, Offer, client_facing
 from kafka_share_proxy.forwarding.routes import Context, Kind, Route, header
 from kafka_share_proxy.wire import endpoints, frames, headers, registry
-from kafka_share_proxy.wire.errors import AnswerUnusable, LocalProtocolError, RemoteProtocolError
+from kafka_share_proxy.wire.errors import LocalProtocolError, RemoteProtocolError, UnusableResponse
 from kafka_share_proxy.wire.specs import FieldSpec
 from kafka_share_proxy.wire.values import Address, Limits
 
@@ -46,7 +46,7 @@ def test_the_client_is_told(case):
     frame = case.frame()
     if case.told is None:
         for _ in range(2):
-            with pytest.raises(AnswerUnusable):
+            with pytest.raises(UnusableResponse):
                 route.rewrite(memoryview(frame), CONTEXT)
         return
     expected = case.expected()
@@ -67,7 +67,7 @@ def test_any_cut_of_an_answer_is_refused_not_passed(case):
     for cut in range(5, len(frame), max(1, len(frame) // 40)):
         try:
             told = route.rewrite(memoryview(frame[:cut]), CONTEXT)
-        except (RemoteProtocolError, AnswerUnusable):
+        except (RemoteProtocolError, UnusableResponse):
             continue
         passed = bytes(told) if told is not None else frame[:cut]
         assert not any(host.encode() in passed for host in hosts)
@@ -133,7 +133,7 @@ def test_random_bytes_are_refused_or_pass():
     for route in [route for route in routes.values() if route.rewrite is not None]:
         for size in (4, 5, 9, 40, 200):
             frame = os.urandom(size)
-            with suppress(RemoteProtocolError, AnswerUnusable):
+            with suppress(RemoteProtocolError, UnusableResponse):
                 told = route.rewrite(memoryview(frame), CONTEXT)
                 assert told is None or int.from_bytes(told[:4], "big") == len(told) - 4
 
@@ -178,12 +178,12 @@ def test_no_upstream_address_gets_through_whatever_the_answer(key, version):
             book.forget(node_id)
         book.retry_unbound()
         bound = {node_id for node_id in range(4) if addressed.random.random() < 0.7}
-        answer = frames.response(key, version, 9, samples.message(registry.response_spec(key), version))[4:]
+        response = frames.response(key, version, 9, samples.message(registry.response_spec(key), version))[4:]
         try:
-            told = routes[header(key, version)].rewrite(memoryview(answer), CONTEXT)
-        except AnswerUnusable:
+            told = routes[header(key, version)].rewrite(memoryview(response), CONTEXT)
+        except UnusableResponse:
             continue
-        given = answer if told is None else told[4:]
+        given = response if told is None else told[4:]
         assert THEIRS.encode() not in given
         again = frames.decode_response(key, version, given)[1]
         assert frames.response(key, version, 9, again)[4:] == given, "a well-formed answer"

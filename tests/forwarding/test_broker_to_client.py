@@ -8,7 +8,7 @@ import struct
 import pytest
 from kafka_share_proxy.wire.values import Limits
 
-from tests.forwarding.plane_world import FETCH, METADATA, answer, request, world
+from tests.forwarding.plane_world import FETCH, METADATA, request, response, world
 
 
 def test_large_frames_pass_as_they_come() -> None:
@@ -17,7 +17,7 @@ def test_large_frames_pass_as_they_come() -> None:
         body = random.Random(1).randbytes(3_000_000)
         client.send(request(FETCH, 11, 1, body[:1000]))
         broker.expect(request(FETCH, 11, 1, body[:1000]))
-        whole = answer(1, body)
+        whole = response(1, body)
         broker.send(whole[:1_000_000])
         client.receive(1_000_000)
         broker.send(whole[1_000_000:])
@@ -31,8 +31,8 @@ def test_an_answer_larger_than_the_receive_buffer_is_gathered_and_rewritten(size
         client, broker = w.pair()
         client.send(request(METADATA, 9, 2) + request(FETCH, 11, 3))
         broker.receive(24)
-        broker.send(answer(2, b"b" * size) + answer(3))
-        client.expect(answer(2, b"B" * size) + answer(3))
+        broker.send(response(2, b"b" * size) + response(3))
+        client.expect(response(2, b"B" * size) + response(3))
 
 
 @pytest.mark.parametrize("size", [300_000, 1_500_000, 4_194_304, 6_000_000])
@@ -43,15 +43,15 @@ def test_an_answer_that_dribbles_in_is_gathered_whole(size: int, piece: int) -> 
         client, broker = w.pair()
         client.send(request(METADATA, 9, 2))
         broker.receive(12)
-        whole = answer(2, b"b" * size)
+        whole = response(2, b"b" * size)
         for start in range(0, len(whole), piece):
             broker.send(whole[start : start + piece])
             w.turn()
-        client.expect(answer(2, b"B" * size))
+        client.expect(response(2, b"B" * size))
         client.send(request(FETCH, 11, 3))
         broker.receive(12)
-        broker.send(answer(3))
-        client.expect(answer(3))
+        broker.send(response(3))
+        client.expect(response(3))
 
 
 def test_what_came_of_a_gathered_answer_is_read_within_a_second_or_two_even_if_little_follows() -> None:
@@ -60,10 +60,10 @@ def test_what_came_of_a_gathered_answer_is_read_within_a_second_or_two_even_if_l
         client, broker = w.pair()
         client.send(request(METADATA, 9, 2))
         broker.receive(12)
-        broker.send(answer(2, b"b" * 3_000_000)[:800_000])
+        broker.send(response(2, b"b" * 3_000_000)[:800_000])
         (connection,) = w.plane._connections.values()
         w.turn_until(
-            lambda: connection.answers.gathering is not None and connection.answers.gathering.left == 2_200_008
+            lambda: connection.responses.gathering is not None and connection.responses.gathering.left == 2_200_008
         )
 
 
@@ -73,7 +73,7 @@ def test_a_broker_that_leaves_in_the_middle_of_a_gathered_answer_takes_its_clien
         client, broker = w.pair()
         client.send(request(METADATA, 9, 2))
         broker.receive(12)
-        broker.send(answer(2, b"b" * 3_000_000)[:come])
+        broker.send(response(2, b"b" * 3_000_000)[:come])
         for _ in range(3):
             w.turn()
         broker.close()
@@ -85,12 +85,12 @@ def test_an_answer_too_large_to_be_gathered_ends_the_connection_with_a_reason() 
         client, broker = w.pair()
         client.send(request(METADATA, 9, 2))
         broker.receive(12)
-        broker.send(answer(2, b"b" * 1001)[:100])
+        broker.send(response(2, b"b" * 1001)[:100])
         client.expect_end()
         assert "limits.collected_bytes" in w.reason()
 
 
-@pytest.mark.parametrize("garbage", [answer(99), b"\x15\x03\x03\x00\x02\x02\x46\x00", struct.pack(">ii", -9, 1)])
+@pytest.mark.parametrize("garbage", [response(99), b"\x15\x03\x03\x00\x02\x02\x46\x00", struct.pack(">ii", -9, 1)])
 def test_a_broker_that_answers_nonsense_loses_its_client(garbage: bytes) -> None:
     with world() as w:
         client, broker = w.pair()
@@ -105,7 +105,7 @@ def test_a_broker_that_answers_nonsense_loses_its_client(garbage: bytes) -> None
 def test_an_answer_nobody_asked_for_ends_the_connection() -> None:
     with world() as w:
         client, broker = w.pair()
-        broker.send(answer(1))
+        broker.send(response(1))
         client.expect_end()
         assert "nobody asked" in w.reason()
 
@@ -116,7 +116,7 @@ def test_a_client_that_reads_nothing_stops_its_broker_and_no_other() -> None:
         other, other_broker = w.pair()
         client.send(request(FETCH, 11, 1))
         broker.receive(12)
-        whole = answer(1, bytes(20_000_000))
+        whole = response(1, bytes(20_000_000))
         sent = stuck = 0
         while stuck < 20:
             try:
@@ -137,7 +137,7 @@ def test_a_broker_that_closes_while_the_client_does_not_read_is_passed_on_whole(
         client, broker = w.pair()
         client.send(request(FETCH, 11, 1))
         broker.receive(12)
-        whole = answer(1, random.Random(2).randbytes(20_000_000))
+        whole = response(1, random.Random(2).randbytes(20_000_000))
         view, sent = memoryview(whole), 0
         for _ in range(200):
             try:

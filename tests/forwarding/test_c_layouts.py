@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from kafka_share_proxy.forwarding import c_layouts
-from kafka_share_proxy.forwarding.request_inspection import LookKind
+from kafka_share_proxy.forwarding.request_inspection import MatchKind
 from kafka_share_proxy.wire.errors import LocalProtocolError
 
 HEADER = Path(c_layouts.__file__).with_name("layouts.h")
@@ -22,7 +22,7 @@ def test_every_name_is_used_by_the_walk() -> None:
     text = HEADER.with_name("_walk.c").read_text()
     names = [name for name, _, _ in c_layouts.constants()]
     assert [name for name in names if name not in text] == []
-    assert {f"LOOK_{kind.name}" for kind in LookKind} <= set(names)
+    assert {f"LOOK_{kind.name}" for kind in MatchKind} <= set(names)
 
 
 def test_layouts_that_come_to_differ_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

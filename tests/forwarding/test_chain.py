@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kafka_share_proxy.forwarding.chain import answer_behind, in_order
+from kafka_share_proxy.forwarding.chain import in_order, next_response
 from kafka_share_proxy.forwarding.declared_api import Served
-from kafka_share_proxy.forwarding.early_looks import AnyOf, ByKnownGroup, ContainsAny, EveryRequest, Whenever
+from kafka_share_proxy.forwarding.early_matches import AnyOf, ByKnownGroup, ContainsAny, EveryRequest, Whenever
 from kafka_share_proxy.forwarding.interfaces import Call, nobody
 from kafka_share_proxy.loop.promise import Task, settled
 from kafka_share_proxy.sharegroups import share_group_apis
@@ -32,7 +32,7 @@ class Broker:
         self.memory: dict[str, Any] = {}
         self.asked: list[list[str]] = []
 
-    def ask(self, key: int, version: int, body: bytes) -> Any:
+    def send_request(self, key: int, version: int, body: bytes) -> Any:
         request = registry.request(key, version).decode(body)
         self.asked.append([topic.name for topic in request.topics])
         return settled(memoryview(registry.response(key, version).encode(told(*self.asked[-1]))))
@@ -51,9 +51,9 @@ def told(*topics: str) -> Any:
     return RESPONSE(topics=[RESPONSE.OffsetCommitResponseTopic(name=name, partitions=[]) for name in topics])
 
 
-def says(answer: Any, here: bool = True) -> Served:
+def says(response: Any, here: bool = True) -> Served:
     async def handle(_: Call) -> Any:
-        return answer
+        return response
 
     return Served(handle, Whenever(lambda: here))
 
@@ -66,9 +66,9 @@ def takes(topic: str) -> Served:
         if not mine:
             return None
         call.message.topics = [each for each in call.message.topics if each.name != topic]
-        answer = await answer_behind(call) if call.message.topics else told()
-        answer.topics += told(f"{topic}, by its feature").topics
-        return answer
+        response = await next_response(call) if call.message.topics else told()
+        response.topics += told(f"{topic}, by its feature").topics
+        return response
 
     return Served(handle, ContainsAny((topic.encode(),)))
 
@@ -81,8 +81,8 @@ def run(served: Served, call: Call) -> Any:
     return task.value
 
 
-def names(answer: Message) -> list[str]:
-    return [topic.name for topic in answer.topics]  # type: ignore[attr-defined]
+def names(response: Message) -> list[str]:
+    return [topic.name for topic in response.topics]  # type: ignore[attr-defined]
 
 
 def chain(*links: Served) -> Served:
@@ -122,9 +122,9 @@ def test_what_is_picked_from_the_decoded_request_is_not_looked_for_in_its_bytes(
 def test_three_features_share_one_request_and_the_broker_gets_the_rest() -> None:
     """Each takes what is its from the decoded message, and puts its part into the decoded answer."""
     broker = Broker()
-    answer = run(chain(takes("a"), takes("b"), takes("c")), commit("a", "b", "c", "d", broker=broker))
+    response = run(chain(takes("a"), takes("b"), takes("c")), commit("a", "b", "c", "d", broker=broker))
     assert broker.asked == [["d"]]
-    assert names(answer) == ["d", "c, by its feature", "b, by its feature", "a, by its feature"]
+    assert names(response) == ["d", "c, by its feature", "b, by its feature", "a, by its feature"]
 
 
 def test_a_feature_without_a_part_in_the_altered_request_is_passed_over() -> None:

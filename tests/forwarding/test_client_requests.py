@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 from kafka_share_proxy.forwarding.client_requests import NOTHING_PASSES, ClientRequests, Passing
-from kafka_share_proxy.forwarding.request_inspection import AcksLook, look_to_amend, look_to_inspect
+from kafka_share_proxy.forwarding.request_inspection import AcksMatch, look_to_amend, look_to_inspect
 from kafka_share_proxy.forwarding.walking import Pending
 from kafka_share_proxy.wire.errors import RemoteProtocolError
 
@@ -26,7 +26,7 @@ class Named:
 
 FETCH = Named("fetch")
 PRODUCE = Named("produce")
-PRODUCED = {struct.pack(">hh", 0, version): AcksLook(version, PRODUCE) for version in (3, 7, 9, 11)}
+PRODUCED = {struct.pack(">hh", 0, version): AcksMatch(version, PRODUCE) for version in (3, 7, 9, 11)}
 WHOLE = {struct.pack(">hh", 78, 1): look_to_amend(lambda frame: amend(frame), Named("whole"))}
 PASSING = Passing({struct.pack(">hh", 1, 11): FETCH}, PRODUCED | WHOLE, frozenset(PRODUCED))
 
@@ -103,13 +103,13 @@ STREAM = b"".join(
         produce(3, 13, 1, client_id=b""),
     )
 )
-ANSWERED = [(5, FETCH), (6, PRODUCE), (-3, PRODUCE), (11, FETCH), (13, PRODUCE)]
+RESPONDED = [(5, FETCH), (6, PRODUCE), (-3, PRODUCE), (11, FETCH), (13, PRODUCE)]
 
 
 def test_frames_of_the_table_pass_and_the_others_stop_the_walk() -> None:
     walk = Walk()
     walk.receive(STREAM)
-    assert list(walk.pending) == ANSWERED
+    assert list(walk.pending) == RESPONDED
     assert walk.stopped == [struct.pack(">hh", 3, 9)]
     assert walk.passed == STREAM.replace(request(3, 9, 8, b"metadata: not in the table"), b"")
 

@@ -9,7 +9,7 @@ import pytest
 from kafka_share_proxy.forwarding.routes import Kind, Route
 from kafka_share_proxy.wire.values import Limits
 
-from tests.forwarding.plane_world import FETCH, HEARTBEAT, METADATA, answer, produce, request, some_routes, world
+from tests.forwarding.plane_world import FETCH, HEARTBEAT, METADATA, produce, request, response, some_routes, world
 
 
 def test_many_requests_in_one_read_are_one_write() -> None:
@@ -39,11 +39,11 @@ def test_frames_cut_anywhere_pass_in_order(size: int) -> None:
             client.send(requests[at : at + size])
             w.turn()
         broker.expect(requests)
-        answers = answer(1) + answer(2, b"two") + answer(4, b"rewritten") + answer(5, bytes(60))
-        for at in range(0, len(answers), size):
-            broker.send(answers[at : at + size])
+        responses = response(1) + response(2, b"two") + response(4, b"rewritten") + response(5, bytes(60))
+        for at in range(0, len(responses), size):
+            broker.send(responses[at : at + size])
             w.turn()
-        client.expect(answer(1) + answer(2, b"two") + answer(4, b"REWRITTEN") + answer(5, bytes(60)))
+        client.expect(response(1) + response(2, b"two") + response(4, b"REWRITTEN") + response(5, bytes(60)))
 
 
 def test_a_burst_without_acks_leaves_nothing_behind() -> None:
@@ -54,8 +54,8 @@ def test_a_burst_without_acks_leaves_nothing_behind() -> None:
         client.send(request(METADATA, 9, 1))
         broker.receive(50 * 100 * len(produce(0, 0, 20)) + 12)
         assert w.plane.statistics().in_flight == 1
-        broker.send(answer(1, b"metadata"))
-        client.expect(answer(1, b"METADATA"))
+        broker.send(response(1, b"metadata"))
+        client.expect(response(1, b"METADATA"))
 
 
 def test_a_broker_that_reads_nothing_stops_the_client_and_memory_stays_flat() -> None:
@@ -85,9 +85,9 @@ def test_requests_past_the_limit_in_flight_are_not_read() -> None:
         broker.receive(11 * 12)
         client.send(request(FETCH, 11, 11))
         broker.expect_silence()
-        broker.send(answer(0))
+        broker.send(response(0))
         broker.expect(request(FETCH, 11, 11))
-        client.expect(answer(0))
+        client.expect(response(0))
 
 
 @pytest.mark.parametrize(
@@ -127,8 +127,8 @@ def test_a_request_that_is_amended_passes_with_other_bytes_and_the_answer_by_the
         w.turn()
         client.send(request(HEARTBEAT, 4, 9, b"secret")[15:] + request(FETCH, 11, 10))
         broker.expect(request(HEARTBEAT, 4, 9, bytes(6)) + request(FETCH, 11, 10))
-        broker.send(answer(9, b"low") + answer(10, b"low"))
-        client.expect(answer(9, b"LOW") + answer(10, b"low"))
+        broker.send(response(9, b"low") + response(10, b"low"))
+        client.expect(response(9, b"LOW") + response(10, b"low"))
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -25,15 +25,15 @@ def call_of(key: int, request: Any) -> Call[Any]:
 @pytest.mark.parametrize(("key", "request_class"), REQUESTS)
 def test_every_partition_is_refused_in_the_order_of_the_request(key: int, request_class: Any) -> None:
     call = call_of(key, request_class)
-    answer: Any = refused(call, call.message.topics, ErrorCode.NOT_COORDINATOR)
-    assert type(answer) is registry.response(key, 9 if key == 8 else 4).message_class
-    told = [(t.name, t.topic_id, p.partition_index, p.error_code) for t in answer.topics for p in t.partitions]
+    response: Any = refused(call, call.message.topics, ErrorCode.NOT_COORDINATOR)
+    assert type(response) is registry.response(key, 9 if key == 8 else 4).message_class
+    told = [(t.name, t.topic_id, p.partition_index, p.error_code) for t in response.topics for p in t.partitions]
     assert told == [("t", ZERO_UUID, 3, 16), ("t", ZERO_UUID, 1, 16), ("", b"x" * 16, 0, 16)]
 
 
 @pytest.mark.parametrize(("key", "request_class"), REQUESTS)
 def test_each_partition_has_its_code(key: int, request_class: Any) -> None:
     call = call_of(key, request_class)
-    answer: Any = commit_response(call, call.message.topics, lambda entry: entry.partition_index, 7)
-    assert [p.error_code for t in answer.topics for p in t.partitions] == [3, 1, 0]
-    assert answer.throttle_time_ms == 7
+    response: Any = commit_response(call, call.message.topics, lambda entry: entry.partition_index, 7)
+    assert [p.error_code for t in response.topics for p in t.partitions] == [3, 1, 0]
+    assert response.throttle_time_ms == 7

@@ -7,7 +7,17 @@ import socket
 import pytest
 from kafka_share_proxy.wire.values import Limits
 
-from tests.forwarding.plane_world import API_VERSIONS, FETCH, PRODUCE, UPSTREAM, World, answer, produce, request, world
+from tests.forwarding.plane_world import (
+    API_VERSIONS,
+    FETCH,
+    PRODUCE,
+    UPSTREAM,
+    World,
+    produce,
+    request,
+    response,
+    world,
+)
 
 
 def test_bytes_pass_both_ways_unchanged_and_nothing_is_dialled_before_the_first() -> None:
@@ -17,8 +27,8 @@ def test_bytes_pass_both_ways_unchanged_and_nothing_is_dialled_before_the_first(
         client.send(request(FETCH, 11, 7, b"request"))
         w.turn_until(lambda: w.brokers)
         w.brokers[0].expect(request(FETCH, 11, 7, b"request"))
-        w.brokers[0].send(answer(7, b"answer"))
-        client.expect(answer(7, b"answer"))
+        w.brokers[0].send(response(7, b"answer"))
+        client.expect(response(7, b"answer"))
         assert w.dialled == [[UPSTREAM]]
 
 
@@ -47,9 +57,9 @@ def test_a_broker_that_closes_takes_its_client_along_after_its_last_bytes() -> N
         client, broker = w.pair()
         client.send(request(FETCH, 11, 1, b"x"))
         broker.receive(13)
-        broker.send(answer(1, bytes(10_000)))
+        broker.send(response(1, bytes(10_000)))
         broker.close()
-        client.expect(answer(1, bytes(10_000)))
+        client.expect(response(1, bytes(10_000)))
         client.expect_end()
 
 
@@ -123,7 +133,7 @@ def test_both_ways_stalled_at_once_go_on_again() -> None:
         up = b"".join(request(FETCH, 11, n, bytes(200_000)) for n in range(60))
         client.send(request(FETCH, 11, 1000))
         broker.receive(12)
-        down = answer(1000, bytes(12_000_000))
+        down = response(1000, bytes(12_000_000))
         sent_up = sent_down = stuck = 0
         while stuck < 20:
             stuck += 1
@@ -157,9 +167,9 @@ def test_hundreds_of_connections_at_once() -> None:
             client.send(request(FETCH, 11, number))
         for number, (_, broker) in enumerate(pairs):
             broker.expect(request(FETCH, 11, number))
-            broker.send(answer(number, b"%d" % number))
+            broker.send(response(number, b"%d" % number))
         for number, (client, _) in enumerate(pairs):
-            client.expect(answer(number, b"%d" % number))
+            client.expect(response(number, b"%d" % number))
         assert w.plane.statistics().connections == 300
 
 
@@ -169,7 +179,7 @@ def test_figures_add_up_after_connections_have_gone() -> None:
         client.send(produce(1, 1, 50))
         broker.receive(len(produce(1, 1, 50)))
         assert w.plane.statistics().in_flight == 1
-        broker.send(answer(1, b"ok"))
+        broker.send(response(1, b"ok"))
         client.receive(10)
         client.close()
         w.turn_until(lambda: not w.plane.statistics().connections)

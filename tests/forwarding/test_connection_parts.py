@@ -9,7 +9,7 @@ import pytest
 
 FORWARDING = Path(__file__).resolve().parents[2] / "proxy" / "kafka_share_proxy" / "forwarding"
 PARTS = (
-    "answer_dispatch",
+    "response_dispatch",
     "broker_to_client",
     "client_to_broker",
     "connection_parts",

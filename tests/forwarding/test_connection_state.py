@@ -23,9 +23,9 @@ CLIENT_MOVES = [
     ("GATHERING", "MUTED"),
     ("PASSING", "SERVING"),
     ("MUTED", "SERVING"),
-    ("SERVING", "ANSWERING"),
+    ("SERVING", "RESPONDING"),
     ("SERVING", "PASSING"),
-    ("ANSWERING", "PASSING"),
+    ("RESPONDING", "PASSING"),
     ("INTRODUCING", "PASSING"),
     ("HANDSHAKING", "PASSING"),
     ("RESUMING", "PASSING"),
@@ -72,4 +72,4 @@ def test_every_state_can_be_reached_and_closed_is_the_only_end() -> None:
 def test_a_client_is_read_only_while_its_requests_pass_or_are_gathered() -> None:
     """As a broker reads nothing from a muted channel."""
     assert {state.name for state in ClientState if state.looks_at_requests} == {"PASSING", "GATHERING"}
-    assert {state.name for state in ClientState if state.is_muted} == {"MUTED", "SERVING", "ANSWERING"}
+    assert {state.name for state in ClientState if state.is_muted} == {"MUTED", "SERVING", "RESPONDING"}

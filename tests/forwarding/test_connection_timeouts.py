@@ -23,11 +23,11 @@ def connection(state: ClientState = ClientState.PASSING, **requests: Any) -> Any
 
 def test_a_client_that_takes_nothing_of_a_local_answer_is_ended() -> None:
     """Counted in looks in a row; each byte that it takes begins anew, and only a response of the proxy's counts."""
-    timeouts, answering = Timeouts(LIMITS), connection(ClientState.ANSWERING)
-    assert [timeouts.overdue(answering, 0.0) for _ in range(3)] == [None] * 3
-    answering.client.progress += 1
-    assert [timeouts.overdue(answering, 0.0) for _ in range(4)] == [None] * 4
-    assert timeouts.overdue(answering, 0.0) == ("client-stalled", "took no byte for 3 s")
+    timeouts, responding = Timeouts(LIMITS), connection(ClientState.RESPONDING)
+    assert [timeouts.overdue(responding, 0.0) for _ in range(3)] == [None] * 3
+    responding.client.progress += 1
+    assert [timeouts.overdue(responding, 0.0) for _ in range(4)] == [None] * 4
+    assert timeouts.overdue(responding, 0.0) == ("client-stalled", "took no byte for 3 s")
     passing = Timeouts(LIMITS)
     assert [passing.overdue(connection(), 0.0) for _ in range(10)] == [None] * 10
 

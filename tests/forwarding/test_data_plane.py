@@ -19,7 +19,7 @@ from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.loop.transports import PlainTransport
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address, Limits
 
-from tests.forwarding.plane_world import FETCH, LOCAL, UPSTREAM, answer, request, some_routes, world
+from tests.forwarding.plane_world import FETCH, LOCAL, UPSTREAM, request, response, some_routes, world
 
 
 def test_a_port_that_is_taken_is_a_clear_error() -> None:
@@ -40,17 +40,17 @@ def test_each_broker_has_a_listener_and_its_connections_know_it() -> None:
 
     async def handle(call: Any) -> bytes:
         seen.append(call.connection.node_id)
-        return answer(call.correlation_id)
+        return response(call.correlation_id)
 
     with world(some_routes(local=handle)) as w:
         port = w.plane.listen(7, "127.0.0.1", 0, targets)
         bootstrap = w.client()
         bootstrap.send(request(LOCAL, 1, 1))
-        bootstrap.expect(answer(1))
+        bootstrap.expect(response(1))
         w.port = port
         client = w.client()
         client.send(request(LOCAL, 1, 1) + request(FETCH, 11, 2))
-        client.expect(answer(1))
+        client.expect(response(1))
         w.turn_until(lambda: w.dialled)
         assert seen == [UNKNOWN_NODE, 7]
         assert w.dialled == [[Address("seven.test", 1)]]
@@ -61,16 +61,16 @@ def test_behind_the_bootstrap_listener_a_connection_knows_the_broker_that_was_re
 
     async def handle(call: Any) -> bytes:
         seen.append((call.connection.node_id, call.connection.is_bootstrap))
-        return answer(call.correlation_id)
+        return response(call.correlation_id)
 
     advertised = {UPSTREAM: 5}
     with world(some_routes(local=handle), node_at=lambda address: advertised.get(address, UNKNOWN_NODE)) as w:
         client, _ = w.pair()
         client.send(request(LOCAL, 1, 7))
-        client.expect(answer(7))
+        client.expect(response(7))
         advertised.clear()
         client.send(request(LOCAL, 1, 8))
-        client.expect(answer(8))
+        client.expect(response(8))
     assert seen == [(5, True), (UNKNOWN_NODE, True)]
 
 
@@ -103,7 +103,7 @@ def drained(scenario: Callable[[Plane, Reactor, int], Any], within_s: float = 5.
 
     async def handle(call: Any) -> bytes:
         await handler_wait
-        return answer(call.correlation_id)
+        return response(call.correlation_id)
 
     async def main() -> tuple[bool, Any]:
         def dial(targets: Any, done: Any) -> Callable[[], None]:
@@ -184,7 +184,7 @@ def test_drain_lets_what_is_in_flight_finish_and_looks_at_nothing_new() -> None:
                 wait.set(None)
                 got.append(await local.receive_some(100))
                 got.append(await local.receive_some(100))
-                brokers[0].send(answer(1, b"late"))
+                brokers[0].send(response(1, b"late"))
                 with trio.CancelScope(shield=True):
                     got.append(await forwarded.receive_some(100))
 
@@ -196,7 +196,7 @@ def test_drain_lets_what_is_in_flight_finish_and_looks_at_nothing_new() -> None:
     results: list[list[bytes]] = []
     outcome, _ = drained(scenario)
     assert outcome is True
-    assert results[0] == [answer(2), b"", answer(1, b"late")]
+    assert results[0] == [response(2), b"", response(1, b"late")]
 
 
 def test_drain_takes_no_answer_away_that_was_given() -> None:
@@ -224,7 +224,7 @@ def test_drain_takes_no_answer_away_that_was_given() -> None:
 
     results: list[bytes] = []
     outcome, _ = drained(scenario)
-    assert (outcome, results) == (True, [answer(2), b""])
+    assert (outcome, results) == (True, [response(2), b""])
 
 
 def test_drain_cuts_what_has_not_finished_by_the_deadline() -> None:

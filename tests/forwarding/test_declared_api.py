@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs
-from kafka_share_proxy.forwarding.early_looks import ContainsAny, EveryRequest
+from kafka_share_proxy.forwarding.early_matches import ContainsAny, EveryRequest
 from kafka_share_proxy.forwarding.interfaces import Call
 from kafka_share_proxy.forwarding.routes import Picks
 from kafka_share_proxy.loop.promise import Task

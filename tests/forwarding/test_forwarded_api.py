@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kafka_share_proxy.forwarding.address_book import AddressBook, AnswerCache, Remembered
+from kafka_share_proxy.forwarding.address_book import AddressBook, Remembered, ResponseCache
 from kafka_share_proxy.forwarding.address_rewriting import drop_node_endpoints
 from kafka_share_proxy.forwarding.forwarded_api import ForwardedApi, RewritingParts
 from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions, Offer
@@ -11,7 +11,7 @@ from kafka_share_proxy.wire.errors import LocalProtocolError
 from kafka_share_proxy.wire.values import Limits
 
 BOOK = AddressBook(20000, "h", lambda *_: True)
-PARTS = RewritingParts(BOOK, EffectiveVersions(Offer()), Limits(), AnswerCache(BOOK))
+PARTS = RewritingParts(BOOK, EffectiveVersions(Offer()), Limits(), ResponseCache(BOOK))
 ACKNOWLEDGE, HEARTBEAT = 79, 12
 """One whose answers carry addresses, one whose do not."""
 
@@ -30,7 +30,7 @@ def test_a_repair_makes_a_rewriter_and_a_reason_makes_none() -> None:
 
 def test_answers_that_repeat_are_remembered() -> None:
     """By the one memory of all routes, whose limits they share."""
-    api = ForwardedApi(key=ACKNOWLEDGE, repair=drop_node_endpoints, answers_repeat=True)
+    api = ForwardedApi(key=ACKNOWLEDGE, repair=drop_node_endpoints, responses_repeat=True)
     assert isinstance(api.rewriter(1, PARTS), Remembered)
 
 

@@ -50,7 +50,7 @@ class World:
         self.audit.keys._draw = self.audit.loads._draw = lambda: 0.0
         self.routes = watched(self.plain, self.audit, kernel)
 
-    def passes(self, key: int, request: Any, answer: Any, version: int = 2) -> bytes | None:
+    def passes(self, key: int, request: Any, response: Any, version: int = 2) -> bytes | None:
         """A request goes by, and its response: what the client gets in place of it."""
         route = self.routes[header(key, version)]
         frame = bytearray(frames.request(key, version, 7, "client", request)[4:])
@@ -58,7 +58,7 @@ class World:
         treated = route.amend(memoryview(frame))
         assert (treated.key, treated.version) == (route.key, route.version)
         assert bytes(frame) == before
-        back = frames.response(key, version, 7, answer)[4:]
+        back = frames.response(key, version, 7, response)[4:]
         return treated.rewrite(memoryview(back), Context(node_id=1))
 
     def events(self, *kinds: str) -> list[dict[str, Any]]:
@@ -167,9 +167,9 @@ def test_refused_acknowledgements_are_not_told(world: World) -> None:
 
 def test_answers_are_treated_as_ever(world: World) -> None:
     """Addresses in them become those of the proxy, and MaxBytes is lowered as without audit."""
-    answer = fetched((0, 0, 1))
-    answer.node_endpoints = [FETCHED.NodeEndpoint(node_id=2, host="broker", port=9092)]
-    changed = world.passes(SHARE_FETCH, fetch(), answer)
+    response = fetched((0, 0, 1))
+    response.node_endpoints = [FETCHED.NodeEndpoint(node_id=2, host="broker", port=9092)]
+    changed = world.passes(SHARE_FETCH, fetch(), response)
     assert changed is not None
     _, seen = frames.decode_response(SHARE_FETCH, 2, memoryview(changed)[4:])
     assert seen.node_endpoints[0].host == "proxy"
@@ -266,9 +266,9 @@ class Both:
 
     def passes(self) -> None:
         version = self.dice.choice((1, 2))
-        key, request, answer = self.message(version)
+        key, request, response = self.message(version)
         asked = self.changed(frames.request(key, version, 7, "client", request)[4:])
-        back = self.changed(frames.response(key, version, 7, answer)[4:])
+        back = self.changed(frames.response(key, version, 7, response)[4:])
         first, second = (seen(world.routes[header(key, version)], asked, back) for world in self.worlds)
         assert first == second
 

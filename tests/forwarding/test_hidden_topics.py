@@ -13,7 +13,7 @@ from kafka_share_proxy.forwarding.apis import k03_metadata
 from kafka_share_proxy.forwarding.hidden_topics import Unclear, is_hidden, without_hidden
 from kafka_share_proxy.wire import frames, registry
 
-ANSWER = registry.message("MetadataResponse")
+RESPONSE = registry.message("MetadataResponse")
 VERSIONS = range(registry.versions(3)[0], registry.versions(3)[1] + 1)
 NAMES = (
     "orders", "__view.r2.orders", "__proxy_share_state", "__individual_commit_offsets", "__individual_commit_offsets_2",
@@ -22,28 +22,28 @@ NAMES = (
 )  # fmt: skip
 
 
-def answer(draw: random.Random, names: list[str], version: int) -> bytes:
+def response(draw: random.Random, names: list[str], version: int) -> bytes:
     """A response about these topics, without its size."""
 
     def ids(most: int) -> list[int]:
         return [draw.randrange(9) for _ in range(draw.randrange(most))]
 
     def partition(index: int) -> Any:
-        return ANSWER.MetadataResponsePartition(
+        return RESPONSE.MetadataResponsePartition(
             partition_index=index, leader_id=1, replica_nodes=ids(5), isr_nodes=ids(4), offline_replicas=ids(3)
         )
 
     topics = [
-        ANSWER.MetadataResponseTopic(
+        RESPONSE.MetadataResponseTopic(
             error_code=draw.choice((0, 0, 0, 3, 5)), name=name, topic_id=draw.randbytes(16),
             partitions=[partition(index) for index in range(draw.choice((0, 1, 3, 140)))],
         )
         for name in names
     ]  # fmt: skip
     brokers = [
-        ANSWER.MetadataResponseBroker(node_id=1, host="__view.b", port=9092, rack=draw.choice((None, "__proxy_r")))
+        RESPONSE.MetadataResponseBroker(node_id=1, host="__view.b", port=9092, rack=draw.choice((None, "__proxy_r")))
     ]
-    whole = ANSWER(brokers=brokers, cluster_id=draw.choice((None, "__view.c")), controller_id=1, topics=topics)
+    whole = RESPONSE(brokers=brokers, cluster_id=draw.choice((None, "__view.c")), controller_id=1, topics=topics)
     return frames.response(3, version, 7, whole)[4:]
 
 
@@ -58,7 +58,7 @@ def test_the_cut_answer_is_what_the_codec_would_make(version: int) -> None:
     draw = random.Random(version)
     for _ in range(40):
         names = draw.choices(NAMES, k=draw.choice((0, 1, 5, 20, 130)))
-        frame = answer(draw, names, version)
+        frame = response(draw, names, version)
         pieces = without_hidden(frame, version)
         left = frame if pieces is None else sized(*pieces)[4:]
         assert (pieces is None) == (not any(map(is_hidden, names)))
@@ -69,16 +69,16 @@ def test_the_cut_answer_is_what_the_codec_would_make(version: int) -> None:
 @pytest.mark.parametrize("name", [letter + "__view.q" + "q" * more for letter in "0_z" for more in (0, 40, 100, 150)])
 def test_a_name_that_holds_a_hidden_one_stays(version: int, name: str) -> None:
     """Even where its letters could be read as a length: then the codec tells."""
-    frame = answer(random.Random(1), [name, "orders"], version)
+    frame = response(random.Random(1), [name, "orders"], version)
     with suppress(Unclear):
         assert without_hidden(frame, version) is None
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_an_unusual_error_code_is_no_way_to_be_shown(version: int) -> None:
-    topics = [ANSWER.MetadataResponseTopic(error_code=29, name="__view." + "q" * more) for more in range(150)]
+    topics = [RESPONSE.MetadataResponseTopic(error_code=29, name="__view." + "q" * more) for more in range(150)]
     for topic in topics:
-        frame = frames.response(3, version, 7, ANSWER(brokers=[], topics=[topic]))[4:]
+        frame = frames.response(3, version, 7, RESPONSE(brokers=[], topics=[topic]))[4:]
         try:
             pieces = without_hidden(frame, version)
         except Unclear:
@@ -91,7 +91,7 @@ def test_an_unusual_error_code_is_no_way_to_be_shown(version: int) -> None:
 def test_whatever_the_bytes_it_is_unclear_or_cut(version: int) -> None:
     """Nothing but Unclear is raised, wherever the response ends or is damaged."""
     draw = random.Random(version)
-    whole = bytearray(answer(draw, ["__view.a", "orders", "__proxy_b"], version))
+    whole = bytearray(response(draw, ["__view.a", "orders", "__proxy_b"], version))
     for _ in range(300):
         frame = bytearray(whole[: draw.randrange(5, len(whole))])
         frame[draw.randrange(len(frame))] = draw.randrange(256)
@@ -103,7 +103,7 @@ def test_a_large_answer_never_goes_through_the_codec(monkeypatch: pytest.MonkeyP
     """100,000 partitions decoded and encoded are a second and a half for everybody."""
     monkeypatch.setattr(k03_metadata, "repaired", None)
     book = AddressBook(20_000, "proxy.example.com", lambda _node_id, _upstream: True)
-    frame = answer(random.Random(1), ["orders", "__proxy_share_state", "__view.r2.orders"], 12)
+    frame = response(random.Random(1), ["orders", "__proxy_share_state", "__view.r2.orders"], 12)
     rewritten = k03_metadata.all_topics_rewriter(12, book)(memoryview(frame), None)  # type: ignore[arg-type]  # no context is used
     assert rewritten is not None
     _, shown = frames.decode_response(3, 12, rewritten[4:])
@@ -117,7 +117,7 @@ def test_what_is_unclear_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(k03_metadata, "without_hidden", unclear)
     book = AddressBook(20_000, "proxy.example.com", lambda _node_id, _upstream: True)
-    frame = answer(random.Random(1), ["orders", "__view.r2.orders"], 12)
+    frame = response(random.Random(1), ["orders", "__view.r2.orders"], 12)
     rewritten = k03_metadata.all_topics_rewriter(12, book)(memoryview(frame), None)  # type: ignore[arg-type]  # no context is used
     assert rewritten is not None
     assert [topic.name for topic in frames.decode_response(3, 12, rewritten[4:])[1].topics] == ["orders"]

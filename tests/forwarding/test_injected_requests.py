@@ -12,7 +12,7 @@ from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.wire.errors import UpstreamLost
 
 from tests.forwarding.local_requests_world import ASK_VERSION, Handler, asked, local_world, started
-from tests.forwarding.plane_world import FETCH, HEARTBEAT, LOCAL, answer, request
+from tests.forwarding.plane_world import FETCH, HEARTBEAT, LOCAL, request, response
 
 
 def asking(steps: list[Any]) -> Callable[..., Any]:
@@ -20,9 +20,9 @@ def asking(steps: list[Any]) -> Callable[..., Any]:
 
     async def handle(call: Call) -> bytes:
         steps.append(call)
-        body = await call.connection.ask(HEARTBEAT, ASK_VERSION, b"question")
+        body = await call.connection.send_request(HEARTBEAT, ASK_VERSION, b"question")
         steps.append(bytes(body))
-        return answer(call.correlation_id, bytes(body))
+        return response(call.correlation_id, bytes(body))
 
     return handle
 
@@ -33,8 +33,8 @@ def test_a_question_goes_over_the_clients_own_upstream_connection_and_its_answer
         client, broker = w.pair()
         client.send(request(LOCAL, 1, 9))
         broker.expect(asked(1, b"question"))
-        broker.send(answer(1, b"granted"))
-        client.expect(answer(9, b"granted"))
+        broker.send(response(1, b"granted"))
+        client.expect(response(9, b"granted"))
         assert len(w.dialled) == 1
 
 
@@ -52,11 +52,11 @@ def test_an_answer_to_a_question_may_be_large_and_come_in_pieces() -> None:
         client, broker = w.pair()
         client.send(request(LOCAL, 1, 9))
         broker.receive(len(asked(1, b"question")))
-        whole = answer(1, bytes(range(256)) * 4000)
+        whole = response(1, bytes(range(256)) * 4000)
         for at in range(0, len(whole), 100_000):
             broker.send(whole[at : at + 100_000])
             w.turn()
-        client.expect(answer(9, bytes(range(256)) * 4000))
+        client.expect(response(9, bytes(range(256)) * 4000))
 
 
 def test_a_late_answer_of_an_abandoned_question_comes_before_the_clients_next_and_stays_here() -> None:
@@ -64,87 +64,87 @@ def test_a_late_answer_of_an_abandoned_question_comes_before_the_clients_next_an
     late: list[bytes] = []
 
     async def handle(call: Call) -> bytes:
-        promise = call.connection.ask(HEARTBEAT, ASK_VERSION, b"slow")
+        promise = call.connection.send_request(HEARTBEAT, ASK_VERSION, b"slow")
         promise.on_settled(lambda: late.append(bytes(promise.result())))
-        return answer(call.correlation_id, b"at once")
+        return response(call.correlation_id, b"at once")
 
     with local_world(handle) as w:
         client, broker = w.pair()
         client.send(request(LOCAL, 1, 1))
-        client.expect(answer(1, b"at once"))
+        client.expect(response(1, b"at once"))
         client.send(request(FETCH, 11, 2))
         broker.expect(asked(1, b"slow") + request(FETCH, 11, 2))
         assert w.plane.statistics().in_flight == 1
-        broker.send(answer(1, b"late")[:5])
+        broker.send(response(1, b"late")[:5])
         w.turn()
-        broker.send(answer(1, b"late")[5:] + answer(2, b"fetched"))
-        client.expect(answer(2, b"fetched"))
+        broker.send(response(1, b"late")[5:] + response(2, b"fetched"))
+        client.expect(response(2, b"fetched"))
         assert late == [b"late"]
 
 
 def test_an_abandoned_question_does_not_hold_up_the_next_local_request() -> None:
     async def handle(call: Call) -> bytes:
-        call.connection.ask(HEARTBEAT, ASK_VERSION, b"never answered")
-        return answer(call.correlation_id)
+        call.connection.send_request(HEARTBEAT, ASK_VERSION, b"never answered")
+        return response(call.correlation_id)
 
     with local_world(handle) as w:
         client, _ = w.pair()
         client.send(request(LOCAL, 1, 1) + request(LOCAL, 1, 2) + request(LOCAL, 1, 3))
-        client.expect(answer(1) + answer(2) + answer(3))
+        client.expect(response(1) + response(2) + response(3))
 
 
 HALF_AT = 300_000
 """Of a response this large the rest is gathered in a room of its own."""
 
 
-def half_answered(w: Any) -> tuple[Any, Any, bytes]:
+def half_responded(w: Any) -> tuple[Any, Any, bytes]:
     """A client whose first request was answered while a question stays open, half of whose response has come."""
     client, broker = w.pair()
     client.send(request(LOCAL, 1, 1))
-    client.expect(answer(1, b"at once"))
+    client.expect(response(1, b"at once"))
     broker.expect(asked(1, b"slow"))
-    whole = answer(1, bytes(2 * HALF_AT))
+    whole = response(1, bytes(2 * HALF_AT))
     broker.send(whole[:HALF_AT])
     w.turn()
     return client, broker, whole[HALF_AT:]
 
 
-async def leaves_a_question_open(call: Call) -> bytes:
+async def leaves_a_query_open(call: Call) -> bytes:
     if call.correlation_id == 1:
-        call.connection.ask(HEARTBEAT, ASK_VERSION, b"slow")
-    return answer(call.correlation_id, b"at once")
+        call.connection.send_request(HEARTBEAT, ASK_VERSION, b"slow")
+    return response(call.correlation_id, b"at once")
 
 
 def test_a_local_request_starts_while_an_answer_of_ours_is_still_coming() -> None:
     """The client is owed nothing: what is read ahead for it must not hold up its next request."""
-    with local_world(leaves_a_question_open) as w:
-        client, broker, rest = half_answered(w)
+    with local_world(leaves_a_query_open) as w:
+        client, broker, rest = half_responded(w)
         assert w.plane.statistics().in_flight == 0
         client.send(request(LOCAL, 1, 2))
-        client.expect(answer(2, b"at once"))
+        client.expect(response(2, b"at once"))
         broker.send(rest)
         client.send(request(LOCAL, 1, 3))
-        client.expect(answer(3, b"at once"))
+        client.expect(response(3, b"at once"))
 
 
 def test_a_local_request_waits_for_the_answer_before_it_while_one_of_ours_is_coming() -> None:
     """What is read ahead does not stand for a response that the client is still owed."""
-    with local_world(leaves_a_question_open) as w:
-        client, broker, rest = half_answered(w)
+    with local_world(leaves_a_query_open) as w:
+        client, broker, rest = half_responded(w)
         client.send(request(FETCH, 11, 2) + request(LOCAL, 1, 3))
         client.expect_silence()
         assert w.plane.statistics().in_flight == 2
         broker.send(rest)
         client.expect_silence()
-        broker.send(answer(2, b"fetched"))
-        client.expect(answer(2, b"fetched") + answer(3, b"at once"))
+        broker.send(response(2, b"fetched"))
+        client.expect(response(2, b"fetched") + response(3, b"at once"))
 
 
 def test_a_question_that_loses_its_connection_fails() -> None:
     errors: list[BaseException] = []
 
     async def handle(call: Call) -> bytes:
-        promise = call.connection.ask(HEARTBEAT, ASK_VERSION, b"")
+        promise = call.connection.send_request(HEARTBEAT, ASK_VERSION, b"")
         other: Promise[None] = Promise()
         promise.on_settled(lambda: other.set(None))
         try:
@@ -152,7 +152,7 @@ def test_a_question_that_loses_its_connection_fails() -> None:
             promise.result()
         except UpstreamLost as error:
             errors.append(error)
-        return answer(call.correlation_id)
+        return response(call.correlation_id)
 
     with local_world(handle) as w:
         client, broker = w.pair()
@@ -171,7 +171,7 @@ def test_someone_elses_wait_for_a_question_is_told_when_its_connection_ends() ->
     kept: list[Promise[memoryview]] = []
 
     async def handle(call: Call) -> bytes:
-        kept.append(call.connection.ask(HEARTBEAT, ASK_VERSION, b""))
+        kept.append(call.connection.send_request(HEARTBEAT, ASK_VERSION, b""))
 
         def settled() -> None:
             try:
@@ -180,12 +180,12 @@ def test_someone_elses_wait_for_a_question_is_told_when_its_connection_ends() ->
                 told.append(error)
 
         kept[0].on_settled(settled)
-        return answer(call.correlation_id)
+        return response(call.correlation_id)
 
     with local_world(handle) as w:
         client, _ = w.pair()
         client.send(request(LOCAL, 1, 1))
-        client.expect(answer(1))
+        client.expect(response(1))
         client.close()
         w.turn_until(lambda: told)
 
@@ -198,7 +198,7 @@ def test_a_question_on_a_connection_that_has_ended_fails_at_once() -> None:
         call = started(w, handler)
         client.close()
         w.turn_until(lambda: not w.plane.statistics().connections)
-        promise = call.connection.ask(HEARTBEAT, ASK_VERSION, b"")
+        promise = call.connection.send_request(HEARTBEAT, ASK_VERSION, b"")
         with pytest.raises(UpstreamLost):
             promise.result()
 
@@ -209,17 +209,17 @@ def test_a_question_in_the_middle_of_a_passing_request_waits_for_its_end() -> No
         client, broker = w.pair()
         client.send(request(LOCAL, 1, 1))
         connection = started(w, handler).connection
-        handler.results[0].set(answer(1))
-        client.expect(answer(1))
+        handler.results[0].set(response(1))
+        client.expect(response(1))
         whole = request(FETCH, 11, 2, bytes(100))
         client.send(whole[:60])
         broker.expect(whole[:60])
-        promise = connection.ask(HEARTBEAT, ASK_VERSION, b"?")
+        promise = connection.send_request(HEARTBEAT, ASK_VERSION, b"?")
         broker.expect_silence()
         client.send(whole[60:] + request(FETCH, 11, 3))
         broker.expect(whole[60:] + request(FETCH, 11, 3) + asked(1, b"?"))
-        broker.send(answer(2) + answer(3) + answer(1, b"!"))
-        client.expect(answer(2) + answer(3))
+        broker.send(response(2) + response(3) + response(1, b"!"))
+        client.expect(response(2) + response(3))
         w.turn_until(lambda: promise.done)
         assert bytes(promise.result()) == b"!"
 
@@ -237,10 +237,10 @@ def test_an_upstream_connection_is_kept_alive_where_something_was_asked_for_a_lo
         client, broker = w.pair()
         client.send(request(LOCAL, 1, 1))
         broker.expect(asked(1, b"question"))
-        broker.send(answer(1))
-        client.expect(answer(1))
+        broker.send(response(1))
+        client.expect(response(1))
         broker.expect(asked(2, b"alive"))
-        broker.send(answer(2, b"yes"))
+        broker.send(response(2, b"yes"))
         client.expect_silence()
         plain_broker.expect_silence()
         assert not plain.take()
@@ -251,8 +251,8 @@ def test_nothing_keeps_alive_in_the_middle_of_a_request(monkeypatch: pytest.Monk
         client, broker = w.pair()
         client.send(request(LOCAL, 1, 1))
         broker.expect(asked(1, b"question"))
-        broker.send(answer(1))
-        client.expect(answer(1))
+        broker.send(response(1))
+        client.expect(response(1))
         client.send(request(FETCH, 11, 2, bytes(100))[:50])
         broker.receive(50)
         start = w.reactor.now()

@@ -17,7 +17,7 @@ from kafka_share_proxy.forwarding.walk import LOOKS_MAX
 from kafka_share_proxy.loop.reactor import RECEIVE_BYTES, SHARE_S, SPREAD_S
 
 from tests.forwarding import plane_world
-from tests.forwarding.plane_world import FETCH, LIST, LOCAL, METADATA, PRODUCE, Peer, World, answer, request, world
+from tests.forwarding.plane_world import FETCH, LIST, LOCAL, METADATA, PRODUCE, Peer, World, request, response, world
 
 SLOW_S = 2 * SHARE_S
 """What a slow request takes: the share of its connection is over after each."""
@@ -42,7 +42,7 @@ class Slow:
 
     async def local(self, call: Any) -> bytes:
         self._work()
-        return answer(call.correlation_id, b"here")
+        return response(call.correlation_id, b"here")
 
     def _work(self) -> None:
         self.count += 1
@@ -75,13 +75,13 @@ def test_responses_that_are_rewritten_are_spread_over_turns_and_others_pass_in_b
         (client, broker), (other, its_broker) = w.pair(), w.pair()
         client.send(b"".join(request(METADATA, 9, n) for n in range(MANY)))
         broker.receive(MANY * 12)
-        broker.send(b"".join(answer(n, b"body%d" % n) for n in range(MANY)))
+        broker.send(b"".join(response(n, b"body%d" % n) for n in range(MANY)))
         w.turn_until(lambda: slow.count)
         assert w.plane.statistics().gathered_bytes > 0, "bytes that wait are counted"
         other.send(request(FETCH, 11, 1))
         its_broker.expect(request(FETCH, 11, 1))
         assert slow.count < MANY, "the other client did not wait for all of them"
-        wanted = b"".join(answer(n, b"BODY%d" % n) for n in range(MANY))
+        wanted = b"".join(response(n, b"BODY%d" % n) for n in range(MANY))
         counts = counts_by_turn(w, slow, lambda: len(client.take()) >= len(wanted))
         assert max(counts) <= IN_ONE_TURN
         client.expect(wanted)
@@ -106,7 +106,7 @@ def test_local_requests_of_many_connections_share_the_turns() -> None:
         clients = [w.client() for _ in range(8)]
         for client in clients:
             client.send(b"".join(request(LOCAL, 1, n) for n in range(10)))
-        wanted = b"".join(answer(n, b"here") for n in range(10))
+        wanted = b"".join(response(n, b"here") for n in range(10))
         w.turn_until(lambda: slow.count >= len(clients))  # the first of each is served as it is received
         counts = counts_by_turn(w, slow, lambda: all(len(client.take()) >= len(wanted) for client in clients))
         assert max(counts) <= IN_ONE_TURN
@@ -122,8 +122,8 @@ def test_many_connections_with_something_to_rewrite_get_one_response_each_before
             client.send(b"".join(request(METADATA, 9, n) for n in range(10)))
             broker.receive(120)
         for _, broker in pairs:
-            broker.send(b"".join(answer(n, b"body") for n in range(10)))
-        wanted = b"".join(answer(n, b"BODY") for n in range(10))
+            broker.send(b"".join(response(n, b"body") for n in range(10)))
+        wanted = b"".join(response(n, b"BODY") for n in range(10))
         counts = counts_by_turn(w, slow, lambda: all(len(client.take()) >= len(wanted) for client, _ in pairs))
         assert max(counts) <= len(pairs) + IN_ONE_TURN
 
@@ -146,9 +146,9 @@ def test_a_broker_that_leaves_while_its_responses_wait_has_them_forwarded() -> N
         client, broker = w.pair()
         client.send(b"".join(request(METADATA, 9, n) for n in range(MANY)))
         broker.receive(MANY * 12)
-        broker.send(b"".join(answer(n, b"body") for n in range(MANY)))
+        broker.send(b"".join(response(n, b"body") for n in range(MANY)))
         broker.close()
-        client.expect(b"".join(answer(n, b"BODY") for n in range(MANY)))
+        client.expect(b"".join(response(n, b"BODY") for n in range(MANY)))
         client.expect_end()
 
 
@@ -158,7 +158,7 @@ def test_a_client_that_ends_while_responses_wait_leaves_nothing_behind() -> None
         client, broker = w.pair()
         client.send(b"".join(request(METADATA, 9, n) for n in range(MANY)))
         broker.receive(MANY * 12)
-        broker.send(b"".join(answer(n, b"body") for n in range(MANY)))
+        broker.send(b"".join(response(n, b"body") for n in range(MANY)))
         w.turn_until(lambda: slow.count)
         client.reset()
         w.turn_until(lambda: not w.plane.statistics().connections)
@@ -173,7 +173,7 @@ def test_responses_wait_until_the_client_takes_what_it_was_sent() -> None:
         count, size = 500, 50_000  # more than the kernel keeps on the way
         client.send(b"".join(request(METADATA, 9, n) for n in range(count)))
         broker.receive(count * 12)
-        unsent, data = 0, memoryview(b"".join(answer(n, b"a" * size) for n in range(count)))
+        unsent, data = 0, memoryview(b"".join(response(n, b"a" * size) for n in range(count)))
         for _ in range(200):  # until nothing moves
             try:
                 unsent += broker.sock.send(data[unsent:])
@@ -183,7 +183,7 @@ def test_responses_wait_until_the_client_takes_what_it_was_sent() -> None:
         statistics = w.plane.statistics()
         assert statistics.unsent_bytes + statistics.gathered_bytes <= 3 * RECEIVE_BYTES
         broker.send(bytes(data[unsent:]))
-        client.expect(b"".join(answer(n, b"A" * size) for n in range(count)))
+        client.expect(b"".join(response(n, b"A" * size) for n in range(count)))
 
 
 def test_a_client_whose_bytes_had_to_wait_is_read_less_at_a_time() -> None:
@@ -209,16 +209,16 @@ def some_stream(random_: random.Random) -> list[tuple[bytes, bytes, bytes]]:
         body = random_.randbytes(random_.choice((0, 5, 50, 3000)))
         kind = random_.randrange(5)
         if kind == 0:
-            found.append((request(LOCAL, 1, number, body), b"", answer(number, b"here")))
+            found.append((request(LOCAL, 1, number, body), b"", response(number, b"here")))
         elif kind == 1:
-            found.append((request(LIST, 1, number, body), answer(number, body), answer(number, body)))
+            found.append((request(LIST, 1, number, body), response(number, body), response(number, body)))
         elif kind == 2:
-            found.append((request(METADATA, 9, number), answer(number, b"x" * 90), answer(number, b"X" * 90)))
+            found.append((request(METADATA, 9, number), response(number, b"x" * 90), response(number, b"X" * 90)))
         elif kind == 3:
             asked = request(PRODUCE, 7, number, struct.pack(">hhh", -1, -1, 0) + body)
             found.append((asked, b"", b""))
         else:
-            found.append((request(FETCH, 11, number, body), answer(number, body), answer(number, body)))
+            found.append((request(FETCH, 11, number, body), response(number, body), response(number, body)))
     return found
 
 
@@ -227,7 +227,7 @@ def test_any_mix_of_requests_keeps_its_order_with_a_pause_after_each_frame(seed:
     random_ = random.Random(seed)
 
     async def local(call: Any) -> bytes:
-        return answer(call.correlation_id, b"here")
+        return response(call.correlation_id, b"here")
 
     handlers = {"local": local, "inspect": never, "serve_here": lambda _frame: False}
     with world(plane_world.some_routes(**handlers)) as w:
@@ -236,12 +236,12 @@ def test_any_mix_of_requests_keeps_its_order_with_a_pause_after_each_frame(seed:
         stream = some_stream(random_)
         _send_in_pieces(client, b"".join(asked for asked, _, _ in stream), random_)
         forwarded = [(asked, back) for asked, back, got in stream if back or not got]
-        answered = 0
-        while answered < len(forwarded):  # local requests wait for what was asked before them
-            asked, back = forwarded[answered]
+        responded = 0
+        while responded < len(forwarded):  # local requests wait for what was asked before them
+            asked, back = forwarded[responded]
             broker.expect(asked)
             _send_in_pieces(broker, back, random_)
-            answered += 1
+            responded += 1
         client.expect(b"".join(got for _, _, got in stream))
         assert w.plane.statistics().gathered_bytes == 0
 

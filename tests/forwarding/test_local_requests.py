@@ -32,9 +32,9 @@ from tests.forwarding.plane_world import (
     METADATA,
     Peer,
     World,
-    answer,
     produce,
     request,
+    response,
     some_routes,
     world,
 )
@@ -50,8 +50,8 @@ def test_a_local_request_is_answered_here_and_never_passed_on() -> None:
         assert (call.key, call.version, call.correlation_id) == (LOCAL, 1, 5)
         assert bytes(call.message) == request(LOCAL, 1, 5, b"body")[4:]
         assert call.connection.client_host == "127.0.0.1"
-        handler.results[0].set(answer(5, b"from here"))
-        client.expect(answer(5, b"from here"))
+        handler.results[0].set(response(5, b"from here"))
+        client.expect(response(5, b"from here"))
         assert w.dialled == []
         assert w.plane.statistics().local_answers_total == 1
 
@@ -66,8 +66,8 @@ def test_how_long_a_local_request_took_is_told() -> None:
         started(w, handler)
         assert served == []
         time.sleep(0.05)
-        handler.results[0].set(answer(5))
-        client.expect(answer(5))
+        handler.results[0].set(response(5))
+        client.expect(response(5))
         ((key, took_s),) = served
         assert key == LOCAL
         assert 0.05 <= took_s < 5
@@ -81,17 +81,17 @@ def test_it_starts_when_every_earlier_answer_is_written() -> None:
         client.send(request(FETCH, 11, 1) + request(METADATA, 9, 2) + request(LOCAL, 1, 3))
         broker.receive(24)
         client.expect_silence()
-        broker.send(answer(1))
-        client.expect(answer(1))
+        broker.send(response(1))
+        client.expect(response(1))
         assert handler.calls == []
-        broker.send(answer(2, b"half")[:9])
+        broker.send(response(2, b"half")[:9])
         client.expect_silence()
         assert handler.calls == []
-        broker.send(answer(2, b"half")[9:])
-        client.expect(answer(2, b"HALF"))
+        broker.send(response(2, b"half")[9:])
+        client.expect(response(2, b"HALF"))
         started(w, handler)
-        handler.results[0].set(answer(3))
-        client.expect(answer(3))
+        handler.results[0].set(response(3))
+        client.expect(response(3))
 
 
 def test_a_half_passed_answer_counts_as_not_written() -> None:
@@ -100,11 +100,11 @@ def test_a_half_passed_answer_counts_as_not_written() -> None:
         client, broker = w.pair()
         client.send(request(FETCH, 11, 1) + request(LOCAL, 1, 2))
         broker.receive(12)
-        broker.send(answer(1, bytes(100))[:50])
+        broker.send(response(1, bytes(100))[:50])
         client.receive(50)
         client.expect_silence()
         assert handler.calls == []
-        broker.send(answer(1, bytes(100))[50:])
+        broker.send(response(1, bytes(100))[50:])
         started(w, handler)
 
 
@@ -116,14 +116,14 @@ def test_nothing_behind_it_is_looked_at_until_its_answer_is_written() -> None:
         started(w, handler)
         client.send(request(FETCH, 11, 5))
         broker.expect_silence()
-        handler.results[0].set(answer(1, b"first"))
-        client.expect(answer(1, b"first"))
+        handler.results[0].set(response(1, b"first"))
+        client.expect(response(1, b"first"))
         broker.expect(request(FETCH, 11, 2))
         assert len(handler.calls) == 1
-        broker.send(answer(2))
+        broker.send(response(2))
         started(w, handler, 2)
-        handler.results[1].set(answer(3, b"second"))
-        client.expect(answer(2) + answer(3, b"second"))
+        handler.results[1].set(response(3, b"second"))
+        client.expect(response(2) + response(3, b"second"))
         broker.expect(request(FETCH, 11, 4) + request(FETCH, 11, 5))
 
 
@@ -156,8 +156,8 @@ def test_a_flood_behind_a_muted_request_is_not_read() -> None:
                 stuck += 1
                 w.turn()
         assert sent < len(flood)
-        handler.results[0].set(answer(1))
-        client.expect(answer(1))
+        handler.results[0].set(response(1))
+        client.expect(response(1))
         assert broker.receive(sent) == flood[:sent]
 
 
@@ -213,7 +213,7 @@ def test_a_client_that_leaves_while_muted_ends_everything_at_once() -> None:
         broker.expect_end()
         assert handler.ended == [1]
         assert closed == ["told"]
-        handler.results[0].set(answer(1))
+        handler.results[0].set(response(1))
         assert w.plane.statistics().connections == 0
 
 
@@ -313,11 +313,11 @@ def test_an_inspected_request_is_served_here_or_passed_on_in_order() -> None:
         client, broker = w.pair()
         client.send(request(FETCH, 11, 1) + request(LIST, 0, 2, b"theirs") + request(LIST, 0, 3, b"ours"))
         broker.expect(request(FETCH, 11, 1) + request(LIST, 0, 2, b"theirs"))
-        broker.send(answer(1) + answer(2, b"list"))
-        client.expect(answer(1) + answer(2, b"list"))
+        broker.send(response(1) + response(2, b"list"))
+        client.expect(response(1) + response(2, b"list"))
         started(w, handler)
-        handler.results[0].set(answer(3, b"our list"))
-        client.expect(answer(3, b"our list"))
+        handler.results[0].set(response(3, b"our list"))
+        client.expect(response(3, b"our list"))
 
 
 def test_a_handler_that_answers_none_lets_the_request_pass_unchanged() -> None:
@@ -328,8 +328,8 @@ def test_a_handler_that_answers_none_lets_the_request_pass_unchanged() -> None:
         started(w, handler)
         handler.results[0].set(None)
         broker.expect(request(LOCAL, 1, 1, b"body") + request(FETCH, 11, 2))
-        broker.send(answer(1, b"theirs") + answer(2))
-        client.expect(answer(1, b"theirs") + answer(2))
+        broker.send(response(1, b"theirs") + response(2))
+        client.expect(response(1, b"theirs") + response(2))
 
 
 def slow_client(w: World, handler: Handler, size: int) -> Peer:
@@ -337,7 +337,7 @@ def slow_client(w: World, handler: Handler, size: int) -> Peer:
     client.send(request(LOCAL, 1, 1))
     started(w, handler, len(handler.calls) + 1)
     before = w.plane.budget.used
-    handler.results[-1].set(answer(1, bytes(size)))
+    handler.results[-1].set(response(1, bytes(size)))
     w.turn_until(lambda: w.plane.budget.used > before)
     return client
 
@@ -414,7 +414,7 @@ class SharedRead:
         assert flight is not None
         await flight.done
         self.resumed_in.append((running(), [frame.name for frame in traceback.extract_stack()]))
-        return answer(call.correlation_id, bytes(flight.chunks[self.key].records))
+        return response(call.correlation_id, bytes(flight.chunks[self.key].records))
 
     def fails(self) -> None:
         self.raised_in.append(running())
@@ -428,12 +428,12 @@ class SharedRead:
             book=AddressBook(20000, "proxy.example", lambda *_: True),
             topology=ClusterView(),
             versions=EffectiveVersions(Offer()),
-            answers=w.plane.budget,
+            responses=w.plane.budget,
             slices=w.plane.slices,
         )
 
 
-def answer_fetch(broker: Peer, records: bytes) -> None:
+def respond_fetch(broker: Peer, records: bytes) -> None:
     """The broker answers the Fetch that the proxy asks on a client's connection."""
     header, fetch = frames.decode_request(memoryview(broker.frame()))
     message = registry.message("FetchResponse")
@@ -456,8 +456,8 @@ def test_a_waiter_of_a_shared_read_that_raises_ends_its_own_connection_only() ->
         second, other_broker = w.pair()
         second.send(request(LOCAL, 1, 2))
         w.turn_until(lambda: len(handler.calls) == 2)
-        answer_fetch(broker, records.batches[0][2])
-        second.expect(answer(2, records.batches[0][2]))
+        respond_fetch(broker, records.batches[0][2])
+        second.expect(response(2, records.batches[0][2]))
         first.expect_end()
         assert w.events() == ["connection-failed"]
         connections = [call.connection for call in handler.calls]

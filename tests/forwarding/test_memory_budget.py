@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kafka_share_proxy.forwarding.memory_budget import AnswerBudget
+from kafka_share_proxy.forwarding.memory_budget import ResponseBudget
 
 
 def test_room_is_what_is_neither_reserved_nor_unsent() -> None:
-    budget = AnswerBudget(100)
+    budget = ResponseBudget(100)
     assert budget.reserve(60)
     assert not budget.reserve(50)
     budget.release(60)
@@ -20,13 +20,13 @@ def test_room_is_what_is_neither_reserved_nor_unsent() -> None:
 
 def test_one_answer_is_always_let_in() -> None:
     """Else a limit below one record batch would stop everything."""
-    budget = AnswerBudget(10)
+    budget = ResponseBudget(10)
     assert budget.reserve(50)
     assert not budget.has_room(1)
 
 
 def test_what_was_refused_is_counted() -> None:
-    budget = AnswerBudget(10)
+    budget = ResponseBudget(10)
     budget.add_unsent(10)
     budget.reserve(1)
     budget.reserve(1)

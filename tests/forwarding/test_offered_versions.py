@@ -14,13 +14,13 @@ RELEASES = ("3.9.1", "4.3.0")
 LOCAL, UPSTREAM = Offer((share_group_apis.OFFER,)), Offer()
 
 
-def answer(release: str, version: int):
+def response(release: str, version: int):
     frame = bytes.fromhex((GOLDEN / release / f"ApiVersions.v{version}.hex").read_text())
     return frames.decode_response(18, version, frame)[1]
 
 
 def table(release: str) -> dict[int, tuple[int, int]]:
-    return offered_versions.ranges_of(answer(release, 4))
+    return offered_versions.ranges_of(response(release, 4))
 
 
 def test_share_apis_are_offered_on_a_broker_without_share_groups():
@@ -105,7 +105,7 @@ def test_check_says_when_there_is_no_version_in_common():
 @pytest.mark.parametrize("version", range(5))
 def test_only_the_table_and_the_share_feature_change(release, version):
     """Everything else a broker tells - throttle, features, their epoch - a client sees as it was told."""
-    before, after = answer(release, version), answer(release, version)
+    before, after = response(release, version), response(release, version)
     offered_versions.offer_to_client(after, version, LOCAL)
     assert offered_versions.ranges_of(after) == offered_versions.effective(offered_versions.ranges_of(before), LOCAL)
     assert after.throttle_time_ms == before.throttle_time_ms
@@ -122,7 +122,7 @@ def test_the_share_feature_is_told_as_brokers_tell_it(release):
     """Supported from 0 on, so only from v4 on (KAFKA-17011); finalized at 1 wherever features are told at all."""
     told = {}
     for version in range(5):
-        message = answer(release, version)
+        message = response(release, version)
         offered_versions.offer_to_client(message, version, LOCAL)
         decoded = registry.response(18, version).decode(registry.response(18, version).encode(message))
         told[version] = (
@@ -137,7 +137,7 @@ def test_the_share_feature_is_told_as_brokers_tell_it(release):
 
 
 def test_upstreams_features_are_not_touched_when_it_serves_share_groups():
-    before, after = answer("4.3.0", 4), answer("4.3.0", 4)
+    before, after = response("4.3.0", 4), response("4.3.0", 4)
     offered_versions.offer_to_client(after, 4, UPSTREAM)
     assert [f.name for f in after.finalized_features] == [f.name for f in before.finalized_features]
     assert [f.name for f in after.supported_features] == [f.name for f in before.supported_features]
@@ -168,13 +168,13 @@ def test_what_is_safe_to_send_to_any_broker_is_what_all_have():
 
 
 def test_auto_finds_native_share_groups_only_where_every_broker_has_them():
-    assert share_group_apis.is_native([answer("4.3.0", 4)])
-    assert not share_group_apis.is_native([answer("4.3.0", 4), answer("3.9.1", 4)])
+    assert share_group_apis.is_native([response("4.3.0", 4)])
+    assert not share_group_apis.is_native([response("4.3.0", 4), response("3.9.1", 4)])
     assert not share_group_apis.is_native([])
-    switched_off = answer("4.3.0", 4)
+    switched_off = response("4.3.0", 4)
     switched_off.finalized_features = [f for f in switched_off.finalized_features if f.name != "share.version"]
     assert not share_group_apis.is_native([switched_off])
-    without_renewal = answer("4.3.0", 4)
+    without_renewal = response("4.3.0", 4)
     for entry in without_renewal.api_keys:
         if entry.api_key == 78:
             entry.max_version = 1

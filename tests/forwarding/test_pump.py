@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from kafka_share_proxy.forwarding.pump import new_pump
 from kafka_share_proxy.forwarding.request_inspection import SILENT
-from kafka_share_proxy.forwarding.walking import AnswerWalk, Pending, RequestWalk, Table
+from kafka_share_proxy.forwarding.walking import Pending, RequestWalk, ResponseWalk, Table
 from kafka_share_proxy.loop.polling import READ
 from kafka_share_proxy.loop.turns import Turns
 
@@ -38,12 +38,12 @@ class Rewritten:
         raise AssertionError("asked although it is known")
 
 
-class Answered:
+class ResponseReceiver:
     rewrite = Rewritten()
 
 
-PLAIN, ANSWERED = Passes(), Answered()
-TABLE = Table({struct.pack(">hh", 1, 11): PLAIN, struct.pack(">hh", 3, 9): ANSWERED}, {}, SILENT)
+PLAIN, RESPONDED = Passes(), ResponseReceiver()
+TABLE = Table({struct.pack(">hh", 1, 11): PLAIN, struct.pack(">hh", 3, 9): RESPONDED}, {}, SILENT)
 
 
 class Way:
@@ -73,7 +73,7 @@ class Up(Way, RequestWalk):
         self.told = []
 
 
-class Down(Way, AnswerWalk):
+class Down(Way, ResponseWalk):
     def __init__(self, pending: Pending) -> None:
         super().__init__(pending, 10_000)
         self.told = []
@@ -125,7 +125,7 @@ def request(key: int, version: int, correlation_id: int, body: bytes = b"") -> b
     return struct.pack(">i", len(head) + len(body)) + head + body
 
 
-def answer(correlation_id: int, body: bytes = b"") -> bytes:
+def response(correlation_id: int, body: bytes = b"") -> bytes:
     return struct.pack(">ii", len(body) + 4, correlation_id) + body
 
 
@@ -136,7 +136,7 @@ def test_what_passes_needs_no_python(world: World) -> None:
         world.client.sendall(asked)
         world.turn()
         assert world.broker.recv(100) == asked
-        told = answer(number, b"records")
+        told = response(number, b"records")
         world.broker.sendall(told)
         world.turn()
         assert world.client.recv(100) == told
@@ -148,15 +148,15 @@ def test_an_answer_rewritten_before_goes_out_as_it_did_then(world: World) -> Non
     """With the correlation id of this one; one that was left as it is, as it is."""
     world.client.sendall(request(3, 9, 7) + request(3, 9, 8) + request(3, 9, 9))
     world.turn()
-    for body, told in ((answer(7, b"kafka"), answer(7, b"proxy")), (answer(8, b"same"), answer(8, b"same"))):
+    for body, told in ((response(7, b"kafka"), response(7, b"proxy")), (response(8, b"same"), response(8, b"same"))):
         world.broker.sendall(body)
         world.turn()
         assert world.client.recv(100) == told
     assert world.down.told == []
-    world.broker.sendall(answer(9, b"new"))
+    world.broker.sendall(response(9, b"new"))
     world.turn()
     assert world.down.told == [("walked", 0, 11)]
-    assert bytes(world.buffer[:11]) == answer(9, b"new")
+    assert bytes(world.buffer[:11]) == response(9, b"new")
 
 
 def test_what_does_not_pass_is_handed_over_with_the_bytes(world: World) -> None:

@@ -10,11 +10,11 @@ from kafka_share_proxy.forwarding import request_inspection
 from kafka_share_proxy.forwarding.request_inspection import (
     HEAD_MAX,
     SILENT,
-    AcksLook,
-    IdLook,
-    RememberedLook,
-    TopicLook,
-    WordLook,
+    AcksMatch,
+    IdMatch,
+    RememberedMatch,
+    TopicMatch,
+    WordMatch,
     look_at_beginning,
     look_to_amend,
 )
@@ -46,7 +46,7 @@ def test_what_repeats_is_judged_once() -> None:
         asked.append(bytes(buffer[at + 12 : end]))
         return None if b"mine" in asked[-1] else PLAIN
 
-    remembered = RememberedLook(look)
+    remembered = RememberedMatch(look)
     for number in range(3):
         for body, expected in ((b"topic", PLAIN), (b"mine", None)):
             frame = request(body, number)
@@ -57,7 +57,7 @@ def test_what_repeats_is_judged_once() -> None:
 def test_what_is_remembered_is_bounded(monkeypatch) -> None:
     """In number and in length; part of a request is not remembered."""
     monkeypatch.setattr(request_inspection, "REMEMBERED_MAX", 3)
-    remembered = RememberedLook(lambda *_: PLAIN)
+    remembered = RememberedMatch(lambda *_: PLAIN)
     for number in range(8):
         frame = request(bytes([number]))
         remembered(frame, 0, len(frame), len(frame))
@@ -71,7 +71,7 @@ def test_what_is_remembered_is_bounded(monkeypatch) -> None:
 
 def test_a_request_without_the_words_passes_once_it_is_whole() -> None:
     """One with a word is left to the look behind."""
-    look = WordLook((b"__view.", b"tag"), lambda *_: OTHER, PLAIN)
+    look = WordMatch((b"__view.", b"tag"), lambda *_: OTHER, PLAIN)
     for body, expected in ((b"orders", PLAIN), (b"__view.r2.orders", OTHER), (b"a tag", OTHER)):
         frame = request(body)
         assert look(frame, 0, len(frame), len(frame)) is expected
@@ -81,8 +81,8 @@ def test_a_request_without_the_words_passes_once_it_is_whole() -> None:
 def test_ids_and_topics_are_left_to_the_look_behind() -> None:
     """Only the walk in C reads them itself."""
     frame = request(b"ids")
-    assert TopicLook(9, b"__view.", lambda *_: OTHER, PLAIN)(frame, 0, len(frame), len(frame)) is OTHER
-    assert IdLook({}, 13, lambda *_: OTHER, PLAIN)(frame, 0, len(frame), len(frame)) is OTHER
+    assert TopicMatch(9, b"__view.", lambda *_: OTHER, PLAIN)(frame, 0, len(frame), len(frame)) is OTHER
+    assert IdMatch({}, 13, lambda *_: OTHER, PLAIN)(frame, 0, len(frame), len(frame)) is OTHER
 
 
 def test_a_request_is_looked_at_with_what_has_come() -> None:
@@ -111,7 +111,7 @@ def test_a_produce_without_acks_expects_no_answer(
     version: int, acks: int, client_id: str | None, transactional_id: str | None
 ) -> None:
     """In the middle of a buffer with something else around it; as soon as its acks have come."""
-    look, data = AcksLook(version, PLAIN), produce(version, acks, client_id, transactional_id)
+    look, data = AcksMatch(version, PLAIN), produce(version, acks, client_id, transactional_id)
     expected = PLAIN if acks else SILENT
     for around in (b"\x00", b"\xff"):
         buffer = memoryview(around * 5 + data + around * 40)
@@ -126,7 +126,7 @@ def test_acks_beyond_the_limit_are_not_waited_for_in_pieces() -> None:
     header = headers.encode_request_header(headers.RequestHeader(0, 9, 5, "c", ((9, bytes(HEAD_MAX)),)))
     data = header + produce(9, 1, None, None)[15:]
     frame = memoryview(struct.pack(">i", len(data)) + data)
-    assert AcksLook(9, PLAIN)(frame, 0, len(frame), len(frame)) is None
+    assert AcksMatch(9, PLAIN)(frame, 0, len(frame), len(frame)) is None
 
 
 @pytest.mark.parametrize("broken", [b"\xff\xfe" + bytes(20), b"\xff\xff" + b"\xff" * 20])
@@ -134,4 +134,4 @@ def test_a_produce_that_is_none_is_the_peers_fault(broken: bytes) -> None:
     """A negative length, a varint without end."""
     frame = memoryview(struct.pack(">ihhi", 8 + len(broken), 0, 9, 1) + broken)
     with pytest.raises(RemoteProtocolError, match="ProduceRequest v9"):
-        AcksLook(9, PLAIN)(frame, 0, len(frame), len(frame))
+        AcksMatch(9, PLAIN)(frame, 0, len(frame), len(frame))

@@ -3,7 +3,7 @@
 import pytest
 from kafka_share_proxy.forwarding import route_table
 from kafka_share_proxy.forwarding.address_book import AddressBook
-from kafka_share_proxy.forwarding.early_looks import EveryRequest
+from kafka_share_proxy.forwarding.early_matches import EveryRequest
 from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions, Offer, client_facing
 from kafka_share_proxy.forwarding.routes import Kind, Routes, header
 from kafka_share_proxy.sharegroups import share_group_apis
@@ -66,7 +66,7 @@ def test_the_kinds_that_the_plane_has_to_know(upstream):
     assert {upstream[header(0, v)].kind for v in range(3, 14)} == {Kind.PRODUCE}
     assert {upstream[header(17, v)].kind for v in (0, 1)} == {Kind.SASL_HANDSHAKE}
     assert {upstream[header(36, v)].kind for v in (0, 1, 2)} == {Kind.SASL_AUTHENTICATE}
-    assert {upstream[header(3, v)].kind for v in range(14)} == {Kind.ANSWER}
+    assert {upstream[header(3, v)].kind for v in range(14)} == {Kind.RESPONSE}
     assert upstream[header(1, 15)].kind is Kind.FORWARD
     assert upstream[header(0, 9)].rewrite is None
     assert upstream[header(0, 10)].rewrite is not None
@@ -78,7 +78,7 @@ def test_share_requests_are_served_here_or_forwarded(local, upstream):
             assert local[header(key, version)].kind is Kind.LOCAL
             assert local[header(key, version)].handler is handler
             forwarded = upstream[header(key, version)]
-            assert forwarded.kind is (Kind.ANSWER if key in (78, 79) else Kind.FORWARD)
+            assert forwarded.kind is (Kind.RESPONSE if key in (78, 79) else Kind.FORWARD)
             assert (forwarded.amend is not None) == (key == 78)
 
 

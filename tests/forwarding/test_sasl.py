@@ -8,9 +8,9 @@ from kafka_share_proxy.forwarding.sasl import Sasl, SaslStage
 def authenticated(lifetime_ms: int = 0) -> Sasl:
     sasl = Sasl()
     sasl.handshake_sent(1)
-    sasl.handshake_answered(0)
-    sasl.authenticate_answered(0, 0, sent_at=10.0)
-    sasl.authenticate_answered(0, lifetime_ms, sent_at=10.0)
+    sasl.handshake_responded(0)
+    sasl.authenticate_responded(0, 0, sent_at=10.0)
+    sasl.authenticate_responded(0, lifetime_ms, sent_at=10.0)
     sasl.ordinary_request()
     return sasl
 
@@ -18,75 +18,75 @@ def authenticated(lifetime_ms: int = 0) -> Sasl:
 def test_without_sasl_nothing_is_in_the_way() -> None:
     sasl = Sasl()
     sasl.ordinary_request()
-    assert sasl.may_ask(0.0)
+    assert sasl.may_send_request(0.0)
 
 
 def test_nothing_is_asked_from_the_handshake_until_an_ordinary_request_after_success() -> None:
     sasl = Sasl()
     asked = []
     sasl.handshake_sent(1)
-    asked.append(sasl.may_ask(1.0))
-    sasl.handshake_answered(0)
-    asked.append(sasl.may_ask(2.0))
-    sasl.authenticate_answered(0, 0, sent_at=3.0)
-    asked.append(sasl.may_ask(3.0))  # may be an intermediate round
+    asked.append(sasl.may_send_request(1.0))
+    sasl.handshake_responded(0)
+    asked.append(sasl.may_send_request(2.0))
+    sasl.authenticate_responded(0, 0, sent_at=3.0)
+    asked.append(sasl.may_send_request(3.0))  # may be an intermediate round
     sasl.ordinary_request()
     assert asked == [False, False, False]
-    assert sasl.may_ask(4.0)
+    assert sasl.may_send_request(4.0)
 
 
 def test_a_request_before_any_answer_proves_nothing() -> None:
     sasl = Sasl()
     sasl.handshake_sent(1)
     sasl.ordinary_request()
-    assert not sasl.may_ask(1.0)
+    assert not sasl.may_send_request(1.0)
 
 
 def test_an_error_ends_it() -> None:
     refused, wrong = Sasl(), Sasl()
     refused.handshake_sent(1)
-    refused.handshake_answered(33)
+    refused.handshake_responded(33)
     wrong.handshake_sent(1)
-    wrong.handshake_answered(0)
-    wrong.authenticate_answered(58, 0, sent_at=1.0)
+    wrong.handshake_responded(0)
+    wrong.authenticate_responded(58, 0, sent_at=1.0)
     wrong.ordinary_request()
     assert (refused.stage, wrong.stage) == (SaslStage.FAILED, SaslStage.FAILED)
-    assert not refused.may_ask(1.0)
-    assert not wrong.may_ask(1.0)
+    assert not refused.may_send_request(1.0)
+    assert not wrong.may_send_request(1.0)
 
 
 def test_nothing_is_asked_after_the_session_lifetime_until_authenticated_anew() -> None:
     sasl = authenticated(lifetime_ms=5_000)
-    assert sasl.may_ask(14.9)
-    assert not sasl.may_ask(15.0)
+    assert sasl.may_send_request(14.9)
+    assert not sasl.may_send_request(15.0)
     sasl.handshake_sent(1)
-    assert not sasl.may_ask(16.0)
-    sasl.handshake_answered(0)
-    sasl.authenticate_answered(0, 5_000, sent_at=16.0)
+    assert not sasl.may_send_request(16.0)
+    sasl.handshake_responded(0)
+    sasl.authenticate_responded(0, 5_000, sent_at=16.0)
     sasl.ordinary_request()
-    assert sasl.may_ask(20.9)
-    assert not sasl.may_ask(21.0)
+    assert sasl.may_send_request(20.9)
+    assert not sasl.may_send_request(21.0)
 
 
 def test_a_lifetime_of_nought_has_no_end() -> None:
-    assert authenticated(lifetime_ms=0).may_ask(1e9)
+    assert authenticated(lifetime_ms=0).may_send_request(1e9)
 
 
 def test_raw_tokens_end_with_an_ordinary_request() -> None:
     sasl = Sasl()
     sasl.handshake_sent(0)
-    sasl.handshake_answered(0)
+    sasl.handshake_responded(0)
     assert sasl.stage is SaslStage.TOKENS
-    assert not sasl.may_ask(1.0)
+    assert not sasl.may_send_request(1.0)
     sasl.ordinary_request()
-    assert sasl.may_ask(1.0)
+    assert sasl.may_send_request(1.0)
 
 
 def test_an_intermediate_round_does_not_lengthen_a_session() -> None:
     """It needs no proof: whoever begins anew and stops half way is where he was."""
     sasl = authenticated(lifetime_ms=5_000)
     sasl.handshake_sent(1)
-    sasl.handshake_answered(0)
-    sasl.authenticate_answered(0, 0, sent_at=14.0)
+    sasl.handshake_responded(0)
+    sasl.authenticate_responded(0, 0, sent_at=14.0)
     sasl.ordinary_request()
-    assert not sasl.may_ask(15.0)
+    assert not sasl.may_send_request(15.0)

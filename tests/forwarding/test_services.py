@@ -23,7 +23,7 @@ def test_nothing_is_asked_under_an_identity_that_is_not_there() -> None:
     made = World().services
     alone = Services(
         **{name: getattr(made, name) for name in ("limits", "timers", "notes", "book", "topology", "versions")},
-        answers=made.answers,
+        responses=made.responses,
         slices=made.slices,
     )
     assert alone.own is None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafka_share_proxy.forwarding.ask_and_reply import decoded
 from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.upstream_requests import decoded
 from kafka_share_proxy.loop.promise import Task
 from kafka_share_proxy.sharegroups.apis import k42_delete_groups
 from kafka_share_proxy.sharegroups.apis.group_resources import by_group_resource

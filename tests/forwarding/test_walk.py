@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kafka_share_proxy.forwarding import walk as twin
-from kafka_share_proxy.forwarding.early_looks import AnyOf, ByGroupId, ByKnownGroup, ByTopicPrefix, ContainsAny
+from kafka_share_proxy.forwarding import walk as python
+from kafka_share_proxy.forwarding.early_matches import AnyOf, ByGroupId, ByKnownGroup, ByTopicPrefix, ContainsAny
 from kafka_share_proxy.forwarding.request_inspection import (
     SILENT,
-    AcksLook,
-    GroupLook,
-    IdLook,
-    RememberedLook,
-    TopicLook,
-    WordLook,
+    AcksMatch,
+    GroupMatch,
+    IdMatch,
+    RememberedMatch,
+    TopicMatch,
+    WordMatch,
     look_at_beginning,
     look_to_amend,
     look_to_inspect,
@@ -45,16 +45,16 @@ def name(key: int, version: int) -> bytes:
     return struct.pack(">hh", key, version)
 
 
-PLAIN, ANSWERED, PRODUCE, LOOKED, FETCH, IDS, REPEATED, COMMIT = (
+PLAIN, RESPONDED, PRODUCE, LOOKED, FETCH, IDS, REPEATED, COMMIT = (
     Named("plain"), Named("answered", len), Named("produce"), Named("looked"), Named("fetch"), Named("ids"),
     Named("repeated"), Named("commit"),
 )  # fmt: skip
 
 
-def topic_look(version: int) -> TopicLook:
+def topic_look(version: int) -> TopicMatch:
     """Topics called "mine..." are served here."""
     serve_here = ByTopicPrefix("mine").look(0, version)
-    return TopicLook(version, b"mine", look_at_beginning(serve_here, AcksLook(version, PRODUCE)), PRODUCE)
+    return TopicMatch(version, b"mine", look_at_beginning(serve_here, AcksMatch(version, PRODUCE)), PRODUCE)
 
 
 def mine(frame: memoryview) -> bool:
@@ -65,16 +65,16 @@ def tables() -> Iterator[Any]:
     """The same for both: every kind of look."""
     inspect = look_to_inspect(mine, look_to_amend(lambda _: None, FETCH))
     ids = look_to_inspect(lambda frame: not _ids_are_known(bytes(frame)), look_to_amend(lambda _: None, IDS))
-    for walk in (twin, in_c):
+    for walk in (python, in_c):
         looked = {
             name(78, 1): look_to_amend(lambda frame: LOOKED if frame[-1] % 2 else None, PLAIN),
-            name(1, 11): WordLook((b"mine", b"never"), inspect, FETCH),
-            name(1, 13): IdLook({KNOWN_ID: None}, 13, ids, IDS),
-            name(3, 9): RememberedLook(look_to_inspect(mine, look_to_amend(lambda _: None, REPEATED))),
-            **{name(0, version): AcksLook(version, PRODUCE) for version in (3, 7, 8, 9, 11)},
+            name(1, 11): WordMatch((b"mine", b"never"), inspect, FETCH),
+            name(1, 13): IdMatch({KNOWN_ID: None}, 13, ids, IDS),
+            name(3, 9): RememberedMatch(look_to_inspect(mine, look_to_amend(lambda _: None, REPEATED))),
+            **{name(0, version): AcksMatch(version, PRODUCE) for version in (3, 7, 8, 9, 11)},
             **{name(0, version): topic_look(version) for version in (4, 12)},
         }
-        yield walk.Table({name(12, 4): PLAIN, name(10, 2): ANSWERED}, looked, SILENT)
+        yield walk.Table({name(12, 4): PLAIN, name(10, 2): RESPONDED}, looked, SILENT)
 
 
 def _ids_are_known(frame: bytes) -> bool:
@@ -184,7 +184,7 @@ def compare_requests(seed: int) -> None:
     cuts = sorted(random_.randrange(len(data)) for _ in range(random_.randrange(4)))
     outcomes = [
         walked(module.RequestWalk(module.Pending(), table, FRAME_MAX), module, bytes(data), cuts)
-        for module, table in zip((twin, in_c), tables(), strict=True)
+        for module, table in zip((python, in_c), tables(), strict=True)
     ]
     assert outcomes[0] == outcomes[1]
 
@@ -192,23 +192,23 @@ def compare_requests(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(200))
 def test_answers_in_c_and_in_python(seed: int) -> None:
     """Responses that pass, some that do not, some out of order, with impossible sizes, or that nobody asked for."""
-    compare_answers(seed)
+    compare_responses(seed)
 
 
-def compare_answers(seed: int) -> None:
+def compare_responses(seed: int) -> None:
     random_ = random.Random(seed)
-    expected = [(n, random_.choice((PLAIN, PLAIN, PLAIN, ANSWERED))) for n in range(random_.randrange(8))]
+    expected = [(n, random_.choice((PLAIN, PLAIN, PLAIN, RESPONDED))) for n in range(random_.randrange(8))]
     data = b"".join(
         struct.pack(">ii", random_.choice((4, 9, 30, 30, 3, FRAME_MAX + 1)), n + (random_.random() < 0.05)).ljust(34)
         for n in range(8)
     )
     cuts = sorted(random_.randrange(len(data)) for _ in range(random_.randrange(4)))
     outcomes = []
-    for module in (twin, in_c):
+    for module in (python, in_c):
         pending = module.Pending()
         for pair in expected:
             pending.append(pair)
-        outcomes.append(walked(module.AnswerWalk(pending, FRAME_MAX), module, data, cuts))
+        outcomes.append(walked(module.ResponseWalk(pending, FRAME_MAX), module, data, cuts))
     assert outcomes[0] == outcomes[1]
 
 
@@ -224,7 +224,7 @@ def test_a_produce_to_one_other_topic_calls_no_look_in_c(version: int) -> None:
         data = [message.PartitionProduceData(index=0, records=b"x" * 50)]
         topics = [message.TopicProduceData(name=name_, partition_data=data)]
         frame = frames.request(0, version, 1, "me", message(acks=acks, topic_data=topics))
-        table = in_c.Table({}, {name(0, version): TopicLook(version, b"mine", never, PRODUCE)}, SILENT)
+        table = in_c.Table({}, {name(0, version): TopicMatch(version, b"mine", never, PRODUCE)}, SILENT)
         for end in (frame.index(name_.encode()) + len(name_), len(frame)):
             walk = in_c.RequestWalk(in_c.Pending(), table, FRAME_MAX)
             assert walk.receive(memoryview(frame.ljust(200)), 0, end) == end
@@ -239,7 +239,7 @@ def test_a_look_of_an_unknown_kind_is_refused() -> None:
             in_c.Table({}, {name(0, 3): look}, SILENT)
 
 
-@pytest.mark.parametrize("module", [twin, in_c])
+@pytest.mark.parametrize("module", [python, in_c])
 def test_what_waits_is_a_queue(module: Any) -> None:
     """Taken off at both ends, however many there were."""
     pending = module.Pending()
@@ -306,7 +306,7 @@ def test_commits_of_groups_that_nobody_knows_pass_in_c(key: int, version: int, s
     def look(_buffer: memoryview, _at: int, end: int, frame_end: int) -> None:
         asked.append(frame_end - end)
 
-    table = in_c.Table({}, {name(key, version): GroupLook(KNOWN, (key, version), look, COMMIT)}, SILENT)
+    table = in_c.Table({}, {name(key, version): GroupMatch(KNOWN, (key, version), look, COMMIT)}, SILENT)
     for end in (len(data), *range(12, len(data))):
         walk = in_c.RequestWalk(in_c.Pending(), table, FRAME_MAX)
         assert walk.receive(buffer, 0, end) == (end if is_plain and end == len(data) else 0)
@@ -323,7 +323,7 @@ def test_commit_of_a_known_group_or_with_a_text_is_gathered_without_another_look
     partition = request.OffsetCommitRequestPartition(partition_index=0, committed_offset=3, committed_metadata=metadata)
     message = request(group_id=group, topics=[request.OffsetCommitRequestTopic(name="t", partitions=[partition])])
     data, asked = frames.request(8, 8, 5, "me", message), list[object]()
-    look = GroupLook(KNOWN, (8, 8), lambda *given: asked.append(given), COMMIT)
+    look = GroupMatch(KNOWN, (8, 8), lambda *given: asked.append(given), COMMIT)
     walk = in_c.RequestWalk(in_c.Pending(), in_c.Table({}, {name(8, 8): look}, SILENT), FRAME_MAX)
     assert walk.receive(memoryview(data), 0, len(data)) == 0
     assert not asked
@@ -334,7 +334,7 @@ def test_what_passes_in_c_is_not_wanted_in_python_whatever_stands_in_place_of_a_
     """Any bytes changed anywhere behind the head, lengths with it; and bytes that are none of anything."""
     random_ = random.Random(key * 100 + version)
     wanted, passed = KNOWN.look(key, version), 0
-    table = in_c.Table({}, {name(key, version): GroupLook(KNOWN, (key, version), lambda *_: None, COMMIT)}, SILENT)
+    table = in_c.Table({}, {name(key, version): GroupMatch(KNOWN, (key, version), lambda *_: None, COMMIT)}, SILENT)
     for number in range(400):
         data = bytearray(commit_of(key, version, random_)[0])
         for _ in range(number % 4):
@@ -351,7 +351,7 @@ def test_what_passes_in_c_is_not_wanted_in_python_whatever_stands_in_place_of_a_
 def test_group_named_again_on_one_connection_is_looked_up_again() -> None:
     """The id that was read last is kept, what is known of it is not; none is taken for one that it begins with."""
     groups: dict[str, Any] = {"other": 1}
-    look = GroupLook(known_group((groups,), (set(),)), (8, 8), lambda *_: None, COMMIT)
+    look = GroupMatch(known_group((groups,), (set(),)), (8, 8), lambda *_: None, COMMIT)
     walk = in_c.RequestWalk(in_c.Pending(), in_c.Table({}, {name(8, 8): look}, SILENT), FRAME_MAX)
     message = registry.message("OffsetCommitRequest")
 
@@ -377,17 +377,17 @@ def test_words_are_found_wherever_they_stand(word: bytes) -> None:
     random_ = random.Random(len(word))
     for length in (*range(8, 40), *range(8, 40), 200, 200):
         data = bytearray(request(1, 11, 5, bytes(random_.choice(b"ic/") for _ in range(length))))
-        looks = [WordLook((word,), lambda *_: None, FETCH) for _ in range(2)]
+        looks = [WordMatch((word,), lambda *_: None, FETCH) for _ in range(2)]
         passed = [
             module.RequestWalk(module.Pending(), module.Table({}, {name(1, 11): look}, SILENT), FRAME_MAX).receive(
                 memoryview(data), 0, len(data)
             )
-            for module, look in zip((twin, in_c), looks, strict=True)
+            for module, look in zip((python, in_c), looks, strict=True)
         ]
         assert passed == [0 if word in data else len(data)] * 2
 
 
-@pytest.mark.parametrize("module", [twin, in_c])
+@pytest.mark.parametrize("module", [python, in_c])
 def test_what_is_known_may_grow_and_shrink(module: Any) -> None:
     """And while something has to be empty that is not, everything is looked at."""
     groups: dict[str, int] = {}
@@ -395,7 +395,7 @@ def test_what_is_known_may_grow_and_shrink(module: Any) -> None:
     data = frames.request(8, 6, 5, "me", registry.message("OffsetCommitRequest")(group_id="known", topics=[]))
     kind = known_group((groups,), (unless,))
     behind = look_to_inspect(kind.look(8, 6), look_to_amend(lambda _: None, COMMIT))
-    table = module.Table({}, {name(8, 6): GroupLook(kind, (8, 6), behind, COMMIT)}, SILENT)
+    table = module.Table({}, {name(8, 6): GroupMatch(kind, (8, 6), behind, COMMIT)}, SILENT)
 
     def passes() -> bool:
         walk = module.RequestWalk(module.Pending(), table, FRAME_MAX)
@@ -416,12 +416,12 @@ def test_what_is_known_may_grow_and_shrink(module: Any) -> None:
 def test_walk_in_c_refuses_groups_that_are_no_dict() -> None:
     kind = known_group(({"a"},))  # type: ignore[arg-type]  # what it must not be
     with pytest.raises(TypeError):
-        in_c.Table({}, {name(8, 6): GroupLook(kind, (8, 6), lambda *_: None, COMMIT)}, SILENT)
+        in_c.Table({}, {name(8, 6): GroupMatch(kind, (8, 6), lambda *_: None, COMMIT)}, SILENT)
 
 
 def test_a_walk_refuses_what_is_no_range_of_the_buffer() -> None:
     """C reads nothing outside."""
-    walk = in_c.AnswerWalk(in_c.Pending(), FRAME_MAX)
+    walk = in_c.ResponseWalk(in_c.Pending(), FRAME_MAX)
     for start, end in ((-1, 4), (4, 2), (0, 9)):
         with pytest.raises(ValueError, match="no range"):
             walk.receive(memoryview(bytes(8)), start, end)
@@ -480,5 +480,5 @@ def test_answers_to_produce_pass_in_c_unless_there_is_something_in_them(version:
         for end in (len(data), *range(8, len(data))):
             pending = in_c.Pending()
             pending.append((7, Produced(version)))
-            upto = in_c.AnswerWalk(pending, FRAME_MAX).receive(buffer, 0, end)
+            upto = in_c.ResponseWalk(pending, FRAME_MAX).receive(buffer, 0, end)
             assert upto == (end if passes and end == len(data) else 0), changes

@@ -56,7 +56,7 @@ def compare(seed: int, seconds: float) -> str:
         number = dice.randrange(1 << 40)
         try:
             test_walk.compare_requests(number)
-            test_walk.compare_answers(number)
+            test_walk.compare_responses(number)
             if turns % 50 == 0:
                 test_forwarded_shares.compare(number)
         except AssertionError as error:

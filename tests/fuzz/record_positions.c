@@ -57,7 +57,7 @@ static void check(const Area *of, const Columns *found, uint64_t turn) {
         check_content(of, found, KEY_START, row, turn);
         check_content(of, found, VALUE_START, row, turn);
         const int32_t at = narrow(found->narrow[HEADERS_START], row), count = narrow(found->narrow[HEADERS_COUNT], row);
-        if (at < 0 || (size_t)at > of->size || !behind_headers(of->bytes + at, of->bytes + of->size, count)) fail("headers are lost", turn);
+        if (at < 0 || (size_t)at > of->size || !after_headers(of->bytes + at, of->bytes + of->size, count)) fail("headers are lost", turn);
         if (of->has_append_time && (int64_t)native64(found->wide[TIMESTAMP] + 8 * row) != of->append_time) fail("a wrong time", turn);
     }
 }

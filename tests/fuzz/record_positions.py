@@ -71,12 +71,12 @@ def compare(extension: Any, seed: int, seconds: float) -> str:
         numbers = (count, base, last, time_of, dice.choice((None, None, 5)))
         other = damaged(dice, area)
         mine = outcome(extension.find, extension.build, area, numbers, other)
-        its = outcome(record_positions._twin_find, record_positions._twin_build, area, numbers, other)
+        its = outcome(record_positions._python_find, record_positions._python_build, area, numbers, other)
         assert mine == its, f"seed {seed}, turn {turns}: the kernels differ over {area.hex()} with {numbers}"
         run, is_checked = damaged_run(dice), dice.random() < 0.5
         mine = outcome_of_run(extension.find_run, run, 0, is_checked)
-        run_of_twin = outcome_of_run(record_runs._twin_find_run, run, 0, is_checked)
-        assert mine == run_of_twin, f"seed {seed}, turn {turns}: the kernels differ over the run {run.hex()}"
+        run_of_python = outcome_of_run(record_runs._python_find_run, run, 0, is_checked)
+        assert mine == run_of_python, f"seed {seed}, turn {turns}: the kernels differ over the run {run.hex()}"
         turns, good = turns + 1, good + (not isinstance(its, str))
     return f"{turns} areas and as many runs, {good} of the areas read, the others refused by both"
 

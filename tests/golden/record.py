@@ -26,7 +26,7 @@ KEYS = {name: key for key, name in registry.API_KEYS.items()}
 ATTEMPTS = 50
 
 
-def question(name: str, version: int, topic: str) -> Any:
+def query(name: str, version: int, topic: str) -> Any:
     """One request worth recording."""
     message = registry.message(f"{name}Request")
     if name == "ApiVersions":
@@ -38,16 +38,16 @@ def question(name: str, version: int, topic: str) -> Any:
     return message()
 
 
-def ask(address: tuple[str, int], key: int, version: int, message: Any) -> bytes:
+def send_request(address: tuple[str, int], key: int, version: int, message: Any) -> bytes:
     """One request on a connection of its own; the response frame without size."""
-    with socket.create_connection(address, timeout=10) as connection, connection.makefile("rb") as answer:
+    with socket.create_connection(address, timeout=10) as connection, connection.makefile("rb") as response:
         connection.sendall(frames.request(key, version, 7, CLIENT_ID, message))
-        return answer.read(int.from_bytes(answer.read(4), "big"))
+        return response.read(int.from_bytes(response.read(4), "big"))
 
 
 def served(address: tuple[str, int]) -> dict[int, tuple[int, int]]:
     """API key -> versions."""
-    frame = ask(address, 18, 3, question("ApiVersions", 3, ""))
+    frame = send_request(address, 18, 3, query("ApiVersions", 3, ""))
     listed = frames.decode_response(18, 3, frame)[1].api_keys
     return {entry.api_key: (entry.min_version, entry.max_version) for entry in listed}
 
@@ -56,9 +56,9 @@ def create_topic(address: tuple[str, int], topic: str) -> None:
     """A topic with two partitions, and wait until it has leaders."""
     message = registry.message("CreateTopicsRequest")
     created = message.CreatableTopic(name=topic, num_partitions=2, replication_factor=1)
-    ask(address, KEYS["CreateTopics"], 7, message(topics=[created], timeout_ms=10_000))
+    send_request(address, KEYS["CreateTopics"], 7, message(topics=[created], timeout_ms=10_000))
     for _ in range(ATTEMPTS):
-        found = frames.decode_response(3, 12, ask(address, 3, 12, question("Metadata", 12, topic)))[1]
+        found = frames.decode_response(3, 12, send_request(address, 3, 12, query("Metadata", 12, topic)))[1]
         if len(found.topics[0].partitions) == 2 and all(p.leader_id >= 0 for p in found.topics[0].partitions):
             return
         time.sleep(0.1)
@@ -68,8 +68,8 @@ def create_topic(address: tuple[str, int], topic: str) -> None:
 def wait_for_coordinator(address: tuple[str, int]) -> None:
     """The first question about a group makes the broker create its offsets topic."""
     for _ in range(ATTEMPTS):
-        answer = ask(address, 10, 4, question("FindCoordinator", 4, ""))
-        if all(found.error_code == 0 for found in frames.decode_response(10, 4, answer)[1].coordinators):
+        response = send_request(address, 10, 4, query("FindCoordinator", 4, ""))
+        if all(found.error_code == 0 for found in frames.decode_response(10, 4, response)[1].coordinators):
             return
         time.sleep(0.1)
     raise SystemExit("no coordinator")
@@ -82,10 +82,10 @@ def recordings(address: tuple[str, int], topic: str) -> Iterator[tuple[str, int,
         key = KEYS[name]
         first, last = registry.versions(key)
         for version in range(max(first, ranges[key][0]), min(last, ranges[key][1]) + 1):
-            yield name, version, ask(address, key, version, question(name, version, topic))
+            yield name, version, send_request(address, key, version, query(name, version, topic))
     unknown = registry.versions(18)[1]
     if unknown > ranges[18][1]:
-        yield "ApiVersions", unknown, ask(address, 18, unknown, question("ApiVersions", unknown, ""))
+        yield "ApiVersions", unknown, send_request(address, 18, unknown, query("ApiVersions", unknown, ""))
 
 
 def main(release: str, topic: str = "orders") -> None:

@@ -99,7 +99,7 @@ def test_what_splits_a_request_names_fields_that_it_has() -> None:
     assert split
     for key, splits in split:
         assert splits.field in registry.message(f"{registry.API_KEYS[key]}Request").FIELDS
-        assert splits.answers in registry.message(f"{registry.API_KEYS[key]}Response").FIELDS
+        assert splits.responses in registry.message(f"{registry.API_KEYS[key]}Response").FIELDS
 
 
 def test_no_handler_takes_just_anything() -> None:
@@ -125,13 +125,13 @@ def test_a_message_that_code_knows_is_not_named_by_a_string() -> None:
 
 
 MISTYPED = """\
-from kafka_share_proxy.forwarding.ask_and_reply import ask_upstream, reply
+from kafka_share_proxy.forwarding.upstream_requests import send_upstream, reply
 from kafka_share_proxy.forwarding.interfaces import Call
 from kafka_share_proxy.wire import messages
 
 
 async def handle(call: Call[messages.ShareFetchRequest]) -> bytes:
-    answer = await ask_upstream(call, call.message)
+    answer = await send_upstream(call, call.message)
     print(call.message.groupid)  # error: "ShareFetchRequest" has no attribute "groupid"
     print(answer.responses[0].partition)  # error: "ShareFetchableTopicResponse" has no attribute "partition"
     answer.error_code = "none"  # error: Incompatible types in assignment

@@ -10,7 +10,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 ROOMS = CHECKOUT / "proxy" / "kafka_share_proxy"
 SOURCES = [path for path in sorted(ROOMS.rglob("*.py")) if path.parent != ROOMS / "localkafka"]
 
-TAKE_A_KEY = frozenset({"ask", "told", "decode_response", "request", "response", "answer", "Call", "header"})
+TAKE_A_KEY = frozenset({"send_request", "decode_response", "request", "response", "response_frame", "Call", "header"})
 """Functions whose first argument is an API key, or the second behind a connection."""
 
 
@@ -47,7 +47,7 @@ def keys_written(source: str) -> list[int]:
 def keys_of(call: ast.Call) -> list[ast.expr]:
     """Return what a call names as API keys."""
     named = [keyword.value for keyword in call.keywords if keyword.arg == "key"]
-    behind_connection = isinstance(call.func, ast.Name) and call.func.id == "ask"
+    behind_connection = isinstance(call.func, ast.Name) and call.func.id == "send_request"
     if ast.unparse(call.func).split(".")[-1] in TAKE_A_KEY:
         named += call.args[1:2] if behind_connection else call.args[:1]
     return named
@@ -69,5 +69,5 @@ def test_api_keys_are_written_as_names() -> None:
 
 def test_a_number_that_is_written_is_found() -> None:
     assert codes_made("a = ErrorCode(code)\nb = errors.ErrorCode(entry.error_code)\nc = ErrorCode(3)") == [1, 2]
-    lines = "DeclaredApi(key=3)", "KEY = 3", "registry.request(3, version)", "ask(connection, 3, VERSION)"
-    assert sorted(keys_written("\n".join((*lines, "ask(connection, KEY, 3)")))) == [1, 2, 3, 4]
+    lines = "DeclaredApi(key=3)", "KEY = 3", "registry.request(3, version)", "send_request(connection, 3, VERSION)"
+    assert sorted(keys_written("\n".join((*lines, "send_request(connection, KEY, 3)")))) == [1, 2, 3, 4]

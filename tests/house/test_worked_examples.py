@@ -38,7 +38,7 @@ class Connection:
     def __init__(self) -> None:
         self.memory: dict[str, Any] = {}
 
-    def ask(self, key: int, version: int, _body: bytes) -> Promise[memoryview]:
+    def send_request(self, key: int, version: int, _body: bytes) -> Promise[memoryview]:
         message = registry.message("DescribeLogDirsResponse")
         disk = message.DescribeLogDirsResult(log_dir="/data", topics=[], total_bytes=4096, usable_bytes=1024)
         return settled(memoryview(registry.response(key, version).encode(message(results=[disk]))))

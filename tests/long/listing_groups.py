@@ -89,7 +89,7 @@ def on_new_connections(world: World, _: ExitStack) -> Callable[[], int]:
 
 def admin(world: World, _: ExitStack) -> Callable[[], int]:
     def show() -> int:
-        found, text = world.front.ask("/groups")
+        found, text = world.front.send_request("/groups")
         assert found, text
         return len(text)
 

@@ -205,6 +205,8 @@ def is_settled(front: Front | Cluster, topic: Topic, group: str) -> bool:
     with Raw(front.bootstrap) as raw:
         wanted = [{"topic_name": topic.name, "partitions": list(range(PARTITIONS))}]
         asked = [{"group_id": group, "topics": wanted}]
-        answer = raw.ask("DescribeShareGroupOffsets", 1, on=raw.connect(raw.coordinator(group)), groups=asked)
-    entries = answer.groups[0].topics[0].partitions
+        response = raw.send_request(
+            "DescribeShareGroupOffsets", 1, on=raw.connect(raw.coordinator(group)), groups=asked
+        )
+    entries = response.groups[0].topics[0].partitions
     return [each.lag for each in entries] == [0] * PARTITIONS

@@ -188,7 +188,7 @@ def test_an_idle_reader_is_quiet_and_at_the_end(front: Front, raw: Raw, fresh: F
             "fetch.wait.max.ms": 500, "auto.commit.interval.ms": 200, "error_cb": lambda e: errors.append(str(e)),
         }
     )  # fmt: skip
-    raw.ask("Metadata", 12, topics=[{"name": view}], allow_auto_topic_creation=True)
+    raw.send_request("Metadata", 12, topics=[{"name": view}], allow_auto_topic_creation=True)
     consumer.subscribe([view])
     until(
         lambda: consumer.consume(100, 0.2) is None or committed(raw, group, view, range(SLOTS)) == [500] * SLOTS, "ends"
@@ -202,7 +202,7 @@ def test_an_idle_reader_is_quiet_and_at_the_end(front: Front, raw: Raw, fresh: F
 
 
 def _fetches(front: Front) -> float:
-    found = re.search(r"^\w*view_requests(?:_total)? (\S+)$", front.ask("/metrics")[1], re.MULTILINE)
+    found = re.search(r"^\w*view_requests(?:_total)? (\S+)$", front.send_request("/metrics")[1], re.MULTILINE)
     assert found is not None
     return float(found.group(1))
 
@@ -228,13 +228,13 @@ def test_leaders_of_base_and_view_move(running: Running, fresh: Fresh, client: s
 
 def _move(raw: Raw, base: Topic, topic: str, replicas: list[int]) -> Topic:
     """Let the first of the replicas lead every partition of a topic; the base as it is then."""
-    count = len(raw.ask("Metadata", 12, topics=[{"name": topic}]).topics[0].partitions)
+    count = len(raw.send_request("Metadata", 12, topics=[{"name": topic}]).topics[0].partitions)
     parts = [{"partition_index": index, "replicas": replicas} for index in range(count)]
-    raw.ask("AlterPartitionReassignments", 0, topics=[{"name": topic, "partitions": parts}], timeout_ms=10_000)
+    raw.send_request("AlterPartitionReassignments", 0, topics=[{"name": topic, "partitions": parts}], timeout_ms=10_000)
     elect = [{"topic": topic, "partitions": list(range(count))}]
 
     def moved() -> Topic | None:
-        raw.ask("ElectLeaders", 2, election_type=0, topic_partitions=elect, timeout_ms=10_000)
+        raw.send_request("ElectLeaders", 2, election_type=0, topic_partitions=elect, timeout_ms=10_000)
         found = raw.topic(base.name)
         good = found is not None and (topic != base.name or set(found.leaders.values()) == {replicas[0]})
         return found if good else None

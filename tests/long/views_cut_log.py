@@ -177,7 +177,11 @@ def append(raw: Raw, topic: Topic, kind: str, first: int, last: int) -> None:
 
 
 def partition_of(raw: Raw, name: str) -> Any:
-    return raw.ask("Metadata", 12, topics=[{"name": name}], allow_auto_topic_creation=False).topics[0].partitions[0]
+    return (
+        raw.send_request("Metadata", 12, topics=[{"name": name}], allow_auto_topic_creation=False)
+        .topics[0]
+        .partitions[0]
+    )
 
 
 def cut(kafka: Cluster, topic: Topic, new_end: int) -> None:

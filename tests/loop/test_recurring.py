@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kafka_share_proxy.loop.recurring import InTurn, look_every
+from kafka_share_proxy.loop.recurring import InTurn, check_every
 
 from tests.support.ports import ManualTimers
 
@@ -30,7 +30,7 @@ def test_a_look_follows_each_period_whatever_the_one_before_raised() -> None:
         if len(looks) == 1:
             raise RuntimeError("once")
 
-    look_every(timers, 10, look)
+    check_every(timers, 10, look)
     with pytest.raises(RuntimeError):
         timers.advance(10)
     timers.advance(10)

@@ -18,7 +18,7 @@ from kafka_share_proxy.loop import reactor
 from kafka_share_proxy.loop.transports import RECORDS_PER_READ
 from kafka_share_proxy.wire.values import Address, Limits
 
-from tests.forwarding.plane_world import FETCH, LOCAL, METADATA, Peer, World, answer, produce, request, some_routes
+from tests.forwarding.plane_world import FETCH, LOCAL, METADATA, Peer, World, produce, request, response, some_routes
 
 CA = trustme.CA()
 OTHER_CA = trustme.CA()
@@ -147,8 +147,8 @@ def talk(w: TlsWorld, client: Peer) -> Peer:
     if isinstance(broker, TlsPeer):
         broker.shake()
     broker.expect(request(FETCH, 11, 1, b"question"))
-    broker.send(answer(1, b"answer"))
-    client.expect(answer(1, b"answer"))
+    broker.send(response(1, b"answer"))
+    client.expect(response(1, b"answer"))
     return broker
 
 
@@ -174,8 +174,8 @@ def test_requests_and_answers_pass(make: Callable[..., TlsWorld], side: str) -> 
     broker = talk(w, client)
     client.send(request(METADATA, 9, 2))
     broker.expect(request(METADATA, 9, 2))
-    broker.send(answer(2, b"rewritten"))
-    client.expect(answer(2, b"REWRITTEN"))
+    broker.send(response(2, b"rewritten"))
+    client.expect(response(2, b"REWRITTEN"))
 
 
 @pytest.mark.parametrize("side", SIDES)
@@ -186,8 +186,8 @@ def test_large_frames_pass_both_ways_under_back_pressure(make: Callable[..., Tls
     body = random.Random(4).randbytes(5_000_000)
     client.send(request(FETCH, 11, 2, body))
     assert broker.receive(len(body) + 12) == request(FETCH, 11, 2, body)
-    broker.send(answer(2, body))
-    assert client.receive(len(body) + 8) == answer(2, body)
+    broker.send(response(2, body))
+    assert client.receive(len(body) + 8) == response(2, body)
 
 
 @pytest.mark.parametrize("side", SIDES)
@@ -198,9 +198,9 @@ def test_many_small_frames_pass_in_order(make: Callable[..., TlsWorld], side: st
     burst = b"".join(request(FETCH, 11, n, bytes(n % 50)) for n in range(2000))
     client.send(burst)
     broker.expect(burst)
-    answers = b"".join(answer(n, bytes(n % 70)) for n in range(2000))
-    broker.send(answers)
-    client.expect(answers)
+    responses = b"".join(response(n, bytes(n % 70)) for n in range(2000))
+    broker.send(responses)
+    client.expect(responses)
 
 
 @pytest.mark.parametrize("side", SIDES)
@@ -212,7 +212,7 @@ def test_the_end_passes_both_ways(make: Callable[..., TlsWorld], side: str) -> N
     broker.expect_end()
     second = opened(w)
     broker = talk(w, second)
-    broker.send(answer(9)[:0] + b"")
+    broker.send(response(9)[:0] + b"")
     broker.close()
     second.expect_end()
 
@@ -242,7 +242,7 @@ def test_a_slow_client_gets_the_last_bytes_of_a_broker_that_has_gone(make: Calla
     broker = talk(w, client)
     client.send(request(FETCH, 11, 2))
     broker.receive(12)
-    whole = answer(2, random.Random(5).randbytes(20_000_000))
+    whole = response(2, random.Random(5).randbytes(20_000_000))
     sent = 0
     for _ in range(300):
         try:
@@ -257,13 +257,13 @@ def test_a_slow_client_gets_the_last_bytes_of_a_broker_that_has_gone(make: Calla
 
 def test_a_local_request_is_served_over_tls_and_a_leaving_client_is_noticed(make: Callable[..., TlsWorld]) -> None:
     async def handle(call: Any) -> bytes:
-        return answer(call.correlation_id, bytes(3_000_000 if call.correlation_id < 3 else 30_000_000))
+        return response(call.correlation_id, bytes(3_000_000 if call.correlation_id < 3 else 30_000_000))
 
     w = make(clients=server_context(), routes=some_routes(local=handle))
     client = opened(w)
     client.send(request(LOCAL, 1, 1) + request(LOCAL, 1, 2))
     for correlation_id in (1, 2):
-        assert client.receive(3_000_008) == answer(correlation_id, bytes(3_000_000))
+        assert client.receive(3_000_008) == response(correlation_id, bytes(3_000_000))
     assert w.plane.budget.used == 0
     client.send(request(LOCAL, 1, 3))
     w.turn_until(lambda: w.plane.budget.used)

@@ -9,7 +9,7 @@ from kafka_share_proxy.wire import records
 
 from tests.oracle.items import item
 from tests.support.raw import GROUP_RESOURCE, Topic, until
-from tests.support.worlds import ACCEPT, RECORD_LIMIT, REJECT, RELEASE, Answer, Member, World
+from tests.support.worlds import ACCEPT, RECORD_LIMIT, REJECT, RELEASE, Member, Response, World
 
 HOUR_MS = 3_600_000
 
@@ -71,8 +71,8 @@ def bad_settings(w: World) -> None:
         ("share.delivery.count.limit", "1"), ("share.partition.max.record.locks", "5"),
         ("share.session.timeout.ms", "100"), ("share.renew.acknowledge.enable", "maybe"),
     ):  # fmt: skip
-        answer = w.raw.try_configure(GROUP_RESOURCE, group, {name: value})
-        assert w.note(f"{name}={value}", answer)["error_code"] == 40, (name, value)
+        response = w.raw.try_configure(GROUP_RESOURCE, group, {name: value})
+        assert w.note(f"{name}={value}", response)["error_code"] == 40, (name, value)
     assert w.note("no group", w.raw.try_configure(GROUP_RESOURCE, "", {"share.isolation.level": "read_committed"}))
 
 
@@ -147,11 +147,11 @@ def others_come_before_what_is_released_with_the_fetch(w: World) -> None:
 def _offsets(w: World, group: str, topic: Topic, *partitions: int) -> list[tuple[int, int, int]]:
     """(start offset, lag, error) of each partition."""
     wanted = [{"topic_name": topic.name, "partitions": list(partitions or (0,))}]
-    answer = w.raw.ask(
+    response = w.raw.send_request(
         "DescribeShareGroupOffsets", 1, on=w.raw.on_coordinator(group), groups=[{"group_id": group, "topics": wanted}]
     ).groups[0]  # fmt: skip
-    assert answer.error_code == 0
-    return [(p.start_offset, p.lag, p.error_code) for each in answer.topics for p in each.partitions]
+    assert response.error_code == 0
+    return [(p.start_offset, p.lag, p.error_code) for each in response.topics for p in each.partitions]
 
 
 def wait_for_lag(w: World, group: str, topic: Topic, wanted: int) -> None:
@@ -182,19 +182,19 @@ def lag(w: World) -> None:
 
 def alter_offsets(w: World, group: str, topic: Topic, offset: int) -> Any:
     part = {"partition_index": 0, "start_offset": offset}
-    answer = w.raw.ask(
+    response = w.raw.send_request(
         "AlterShareGroupOffsets", 0, on=w.raw.on_coordinator(group), group_id=group,
         topics=[{"topic_name": topic.name, "partitions": [part]}],
     )  # fmt: skip
-    return w.note("alter", answer)
+    return w.note("alter", response)
 
 
 def delete_offsets(w: World, group: str, topic: Topic) -> Any:
-    answer = w.raw.ask(
+    response = w.raw.send_request(
         "DeleteShareGroupOffsets", 0, on=w.raw.on_coordinator(group), group_id=group,
         topics=[{"topic_name": topic.name}],
     )  # fmt: skip
-    return w.note("delete offsets", answer)
+    return w.note("delete offsets", response)
 
 
 @item(126)
@@ -231,8 +231,8 @@ def release_everything(member: Member, topic: Topic) -> list[list[tuple[int, int
     """Fetch and release until nothing arrives any longer; return what each fetch acquired."""
     seen: list[list[tuple[int, int, int]]] = []
     for _ in range(2000):
-        answer: Answer = member.fetch(topic, wait_ms=50 if seen else 3000, silent=True)
-        got = answer.acquired(topic) or member.fetch(topic, wait_ms=1000, silent=True).acquired(topic)
+        response: Response = member.fetch(topic, wait_ms=50 if seen else 3000, silent=True)
+        got = response.acquired(topic) or member.fetch(topic, wait_ms=1000, silent=True).acquired(topic)
         if not got:
             return seen
         seen.append(got)

@@ -15,10 +15,10 @@ def first_fetch(w: World) -> None:
     """Ten records come with the first delivery, and their bytes with them."""
     t = w.topic()
     w.raw.produce(t, 10)
-    answer = w.member(w.group(), topics=[t]).take(t)
-    assert answer.acquired(t) == [(0, 9, 1)]
-    assert answer.plain["responses"][0]["partitions"][0]["records"] == [(0, 9, 10)]
-    assert answer.lock_ms == 30_000
+    response = w.member(w.group(), topics=[t]).take(t)
+    assert response.acquired(t) == [(0, 9, 1)]
+    assert response.plain["responses"][0]["partitions"][0]["records"] == [(0, 9, 10)]
+    assert response.lock_ms == 30_000
 
 
 @item(4)
@@ -51,9 +51,9 @@ def accept_piggybacked(w: World) -> None:
     a = w.member(w.group(), topics=[t])
     a.take(t)
     w.raw.produce(t, 10)
-    answer = a.fetch(t, acks=[(t, 0, 0, 9, ACCEPT)])
-    assert (answer.code(t), answer.ack_code(t)) == (0, 0)
-    assert answer.acquired(t) == [(10, 19, 1)]
+    response = a.fetch(t, acks=[(t, 0, 0, 9, ACCEPT)])
+    assert (response.code(t), response.ack_code(t)) == (0, 0)
+    assert response.acquired(t) == [(10, 19, 1)]
 
 
 @item(8)
@@ -76,11 +76,11 @@ def release_piggybacked(w: World) -> None:
     a = w.member(w.group(), topics=[t])
     a.take(t)
     w.raw.produce(t, 10)
-    answer = a.fetch(t, acks=[(t, 0, 0, 9, RELEASE)], silent=True)
-    assert answer.ack_code(t) == 0
-    got = answer.acquired(t)
+    response = a.fetch(t, acks=[(t, 0, 0, 9, RELEASE)], silent=True)
+    assert response.ack_code(t) == 0
+    got = response.acquired(t)
     while len(got) < 2:
-        got += a.fetch_until(lambda answer: bool(answer.acquired(t)), t, silent=True).acquired(t)
+        got += a.fetch_until(lambda response: bool(response.acquired(t)), t, silent=True).acquired(t)
     assert sorted(got) == [(0, 9, 2), (10, 19, 1)]
 
 
@@ -93,9 +93,9 @@ def reject(w: World) -> None:
     a.take(t)
     assert a.acknowledge((t, 0, 0, 4, REJECT)).code(t) == 0
     w.raw.produce(t, 10)
-    answer = a.fetch(t, acks=[(t, 0, 5, 9, REJECT)])
-    assert answer.ack_code(t) == 0
-    assert answer.acquired(t) == [(10, 19, 1)]
+    response = a.fetch(t, acks=[(t, 0, 5, 9, REJECT)])
+    assert response.ack_code(t) == 0
+    assert response.acquired(t) == [(10, 19, 1)]
 
 
 @item(11)
@@ -141,8 +141,8 @@ def close_by_fetch(w: World) -> None:
     g = w.group()
     a, b = w.member(g, topics=[t]), w.member(g, "B", topics=[t])
     a.take(t)
-    answer = a.fetch(epoch=-1, acks=[(t, 0, 0, 4, ACCEPT)])
-    assert (answer.ack_code(t), answer.acquired(t)) == (0, [])
+    response = a.fetch(epoch=-1, acks=[(t, 0, 0, 4, ACCEPT)])
+    assert (response.ack_code(t), response.acquired(t)) == (0, [])
     assert b.take(t).acquired(t) == [(5, 9, 2)]
     assert a.fetch(t, epoch=3).error == 122
 
@@ -166,8 +166,8 @@ def acknowledgement_at_epoch_0(w: World) -> None:
     t = w.topic()
     w.raw.produce(t, 10)
     a = w.member(w.group(), topics=[t])
-    answer = a.fetch(t, epoch=0, acks=[(t, 0, 0, 9, ACCEPT)])
-    assert (answer.error, answer.lock_ms) == (42, 0)
+    response = a.fetch(t, epoch=0, acks=[(t, 0, 0, 9, ACCEPT)])
+    assert (response.error, response.lock_ms) == (42, 0)
 
 
 @item(17)
@@ -175,8 +175,8 @@ def acknowledge_at_epoch_0(w: World) -> None:
     """ShareAcknowledge cannot open a session."""
     t = w.topic()
     a = w.member(w.group(), topics=[t])
-    answer = a.acknowledge((t, 0, 0, 9, ACCEPT), epoch=0)
-    assert (answer.error, answer.lock_ms) == (123, 0)
+    response = a.acknowledge((t, 0, 0, 9, ACCEPT), epoch=0)
+    assert (response.error, response.lock_ms) == (123, 0)
 
 
 @item(18)
@@ -228,8 +228,8 @@ def forgotten_topic(w: World) -> None:
     a.fetch(forget=[(t, 0)], wait_ms=0)
     w.raw.produce(t, 1, partition=0)
     w.raw.produce(t, 1, partition=1)
-    answer = a.take()
-    assert (answer.acquired(t, 0), answer.acquired(t, 1)) == ([], [(1, 1, 1)])
+    response = a.take()
+    assert (response.acquired(t, 0), response.acquired(t, 1)) == ([], [(1, 1, 1)])
     assert a.fetch(wait_ms=200).part(t, 0) is None
 
 
@@ -307,8 +307,8 @@ def malformed_batches(w: World) -> None:
     )
     for number, batches in enumerate(wrong):
         right = (t, 1, number * 10, number * 10 + 9, ACCEPT)
-        answer = a.acknowledge(*batches, right)
-        assert (answer.code(t, 0), answer.code(t, 1)) == (42, 0), batches
+        response = a.acknowledge(*batches, right)
+        assert (response.code(t, 0), response.code(t, 1)) == (42, 0), batches
     assert a.acknowledge((t, 0, 0, 9, ACCEPT)).code(t, 0) == 0
 
 
@@ -369,15 +369,15 @@ def long_poll(w: World) -> None:
     w.raw.produce(t, 1)
     a = w.member(w.group(), topics=[t])
     a.take(t)
-    answer = a.fetch(t, wait_ms=1000)
-    assert list(answer.parts()) == []
-    assert 0.8 < answer.took_s < 8, answer.took_s
+    response = a.fetch(t, wait_ms=1000)
+    assert list(response.parts()) == []
+    assert 0.8 < response.took_s < 8, response.took_s
     late = threading.Timer(0.5, lambda: _produce_one(w, t))
     late.start()
-    answer = a.fetch(t, wait_ms=10_000)
+    response = a.fetch(t, wait_ms=10_000)
     late.join()
-    assert answer.acquired(t) == [(1, 1, 1)]
-    assert 0.3 < answer.took_s < 9, answer.took_s
+    assert response.acquired(t) == [(1, 1, 1)]
+    assert 0.3 < response.took_s < 9, response.took_s
 
 
 def _produce_one(w: World, topic) -> None:
@@ -395,9 +395,9 @@ def nothing_wanted(w: World) -> None:
     a.take(t)
     w.raw.produce(t, 1)
     for first, nothing in ((0, {"records": 0}), (5, {"max_bytes": 0})):
-        answer = a.fetch(t, wait_ms=15_000, acks=[(t, 0, first, first + 4, ACCEPT)], **nothing)
-        assert (answer.ack_code(t), answer.acquired(t)) == (0, [])
-        assert answer.took_s < 10, answer.took_s
+        response = a.fetch(t, wait_ms=15_000, acks=[(t, 0, first, first + 4, ACCEPT)], **nothing)
+        assert (response.ack_code(t), response.acquired(t)) == (0, [])
+        assert response.took_s < 10, response.took_s
     assert a.take(t).acquired(t) == [(10, 10, 1)]
 
 
@@ -419,8 +419,8 @@ def forgotten_with_acknowledgement(w: World) -> None:
     a = w.member(w.group(), topics=[t])
     a.take(t)
     w.raw.produce(t, 1)
-    answer = a.fetch(t, forget=[(t, 0)], acks=[(t, 0, 0, 9, ACCEPT)], wait_ms=200)
-    assert (answer.ack_code(t), answer.acquired(t)) == (0, [])
+    response = a.fetch(t, forget=[(t, 0)], acks=[(t, 0, 0, 9, ACCEPT)], wait_ms=200)
+    assert (response.ack_code(t), response.acquired(t)) == (0, [])
     assert a.fetch(wait_ms=200).part(t) is None
     assert a.take(t).acquired(t) == [(10, 10, 1)]
 
@@ -465,13 +465,13 @@ def unknown_topic_id(w: World) -> None:
     t, gone = w.topic(), w.topic("gone")
     w.raw.delete_topic(gone)
     a = w.member(w.group(), topics=[t])
-    answer = a.fetch(gone, wait_ms=0, silent=True)
+    response = a.fetch(gone, wait_ms=0, silent=True)
     if w.name == "native":
-        assert (answer.error, list(answer.parts())) == (-1, [])
+        assert (response.error, list(response.parts())) == (-1, [])
     else:
-        assert (answer.error, answer.code(gone)) == (0, 100)
-        answer = a.fetch(gone, acks=[(gone, 0, 0, 0, ACCEPT)], wait_ms=0, silent=True)
-        assert (answer.code(gone), answer.ack_code(gone)) == (100, 100)
+        assert (response.error, response.code(gone)) == (0, 100)
+        response = a.fetch(gone, acks=[(gone, 0, 0, 0, ACCEPT)], wait_ms=0, silent=True)
+        assert (response.code(gone), response.ack_code(gone)) == (100, 100)
     a.epoch = 0
     w.raw.produce(t, 1)
     a.take(t)

@@ -15,12 +15,12 @@ def join(w: World) -> None:
     """A join gives a positive epoch, the heartbeat interval, and an assignment that may fill later."""
     t = w.topic()
     a = w.member(w.group())
-    answer = a.heartbeat(0, topics=[t.name], silent=True)
-    assert answer.error_code == 0
-    assert answer.member_id == a.member_id
-    assert answer.member_epoch > 0
-    assert answer.heartbeat_interval_ms == 5000
-    assert answer.assignment is not None
+    response = a.heartbeat(0, topics=[t.name], silent=True)
+    assert response.error_code == 0
+    assert response.member_id == a.member_id
+    assert response.member_epoch > 0
+    assert response.heartbeat_interval_ms == 5000
+    assert response.assignment is not None
     _filled(a, {(t.topic_id, 0)})
 
 
@@ -94,8 +94,8 @@ def changed_subscription(w: World) -> None:
     """A new subscription gives partitions of its topics alone."""
     t, u = w.topic(), w.topic("u")
     a = w.member(w.group(), topics=[t])
-    answer = a.heartbeat(topics=[u.name], silent=True)
-    assert answer.assignment is not None
+    response = a.heartbeat(topics=[u.name], silent=True)
+    assert response.assignment is not None
     _filled(a, {(u.topic_id, 0)})
 
 
@@ -104,9 +104,9 @@ def nothing_changed(w: World) -> None:
     """A heartbeat that changes nothing has no assignment."""
     t = w.topic()
     a = w.member(w.group(), topics=[t])
-    answer = a.heartbeat(silent=True)
-    assert (answer.error_code, answer.member_epoch, answer.assignment) == (0, a.member_epoch, None)
-    assert answer.heartbeat_interval_ms == 5000
+    response = a.heartbeat(silent=True)
+    assert (response.error_code, response.member_epoch, response.assignment) == (0, a.member_epoch, None)
+    assert response.heartbeat_interval_ms == 5000
 
 
 @item(60)
@@ -127,8 +127,8 @@ def epoch_ahead(w: World) -> None:
     a = w.member(w.group(), topics=[t])
     assert a.heartbeat(a.member_epoch + 5, follow=False).error_code == 110
     before, a.assigned = a.member_epoch, set()
-    answer = a.heartbeat(0, topics=[t.name], silent=True)
-    assert (answer.error_code, answer.member_epoch) == (0, before)
+    response = a.heartbeat(0, topics=[t.name], silent=True)
+    assert (response.error_code, response.member_epoch) == (0, before)
     assert a.assigned == {(t.topic_id, 0)}
 
 
@@ -154,8 +154,8 @@ def invalid_heartbeats(w: World) -> None:
         {"epoch": -2},
         {"epoch": 0, "topics": [t.name], "rack": ""},
     ):
-        answer = a.heartbeat(follow=False, **wrong)
-        assert answer.error_code == 42, wrong
+        response = a.heartbeat(follow=False, **wrong)
+        assert response.error_code == 42, wrong
     assert w.member("", "B").heartbeat(0, topics=[t.name], follow=False).error_code == 42
 
 
@@ -172,7 +172,7 @@ def grown_topic(w: World) -> None:
 
 
 def _on(w: World, group: str, api: str, version: int, **values: Any) -> Any:
-    return w.raw.ask(api, version, on=w.raw.on_coordinator(group), **values)
+    return w.raw.send_request(api, version, on=w.raw.on_coordinator(group), **values)
 
 
 def _join_classic(w: World, group: str, member_id: str = "") -> Any:
@@ -264,16 +264,16 @@ def list_groups(w: World) -> None:
     t = w.topic()
     a = w.member(w.group(), topics=[t])
     for kind in ("Share", "share"):
-        listed = w.raw.ask("ListGroups", 5, states_filter=[], types_filter=[kind]).groups
+        listed = w.raw.send_request("ListGroups", 5, states_filter=[], types_filter=[kind]).groups
         mine = [each for each in w.plain(listed) if each["group_id"] == "g"]
         assert w.note("listed", mine) == [
             {"group_id": "g", "protocol_type": "share", "group_state": "Stable", "group_type": "share"}
         ]
         assert {each.group_type for each in listed} == {"share"}
     for other in ({"types_filter": ["classic"]}, {"types_filter": [], "states_filter": ["Empty"]}):
-        listed = w.raw.ask("ListGroups", 5, **({"states_filter": []} | other)).groups
+        listed = w.raw.send_request("ListGroups", 5, **({"states_filter": []} | other)).groups
         assert a.group not in {each.group_id for each in listed}
-    assert a.group in {each.group_id for each in w.raw.ask("ListGroups", 4, states_filter=[]).groups}
+    assert a.group in {each.group_id for each in w.raw.send_request("ListGroups", 4, states_filter=[]).groups}
 
 
 @item(69)
@@ -295,8 +295,8 @@ def delete(w: World) -> None:
 
 
 def _delete(w: World, group: str) -> int:
-    answer = _on(w, group, "DeleteGroups", 2, groups_names=[group])
-    return int(w.note("delete", answer)["results"][0]["error_code"])
+    response = _on(w, group, "DeleteGroups", 2, groups_names=[group])
+    return int(w.note("delete", response)["results"][0]["error_code"])
 
 
 @item(70)
@@ -306,7 +306,7 @@ def describe_as_classic(w: World) -> None:
     a = w.member(w.group(), topics=[t])
     group = w.note("describe v5", _on(w, a.group, "DescribeGroups", 5, groups=[a.group]))["groups"][0]
     assert (group["error_code"], group["group_state"]) == (0, "Dead")
-    offered = {api.api_key: api.max_version for api in w.raw.ask("ApiVersions", 0).api_keys}
+    offered = {api.api_key: api.max_version for api in w.raw.send_request("ApiVersions", 0).api_keys}
     if offered[15] >= 6:
         group = _on(w, a.group, "DescribeGroups", 6, groups=[a.group]).groups[0]
         assert (group.error_code, group.group_state) == (69, "Dead")

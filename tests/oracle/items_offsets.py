@@ -18,10 +18,10 @@ LOCK_S = 3.0
 def _told(w: World, group: str, topic: Topic, what: str, *, of_all: bool = False) -> Any:
     """Note what DescribeShareGroupOffsets says of the topic's first partition, or of all the group has."""
     wanted = None if of_all else [{"topic_name": topic.name, "partitions": [0]}]
-    answer = w.raw.ask(
+    response = w.raw.send_request(
         "DescribeShareGroupOffsets", 1, on=w.raw.on_coordinator(group), groups=[{"group_id": group, "topics": wanted}]
     ).groups[0]  # fmt: skip
-    parts = [part for each in answer.topics for part in each.partitions]
+    parts = [part for each in response.topics for part in each.partitions]
     return w.note(what, [(part.start_offset, part.leader_epoch, part.lag, part.error_code) for part in parts])
 
 

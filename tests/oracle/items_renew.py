@@ -33,8 +33,8 @@ def renew_that_also_fetches(w: World) -> None:
     """A renewing fetch that asks for anything is refused whole, and its epoch is not used up (R003-3, A003-7)."""
     t, a = _holding(w)
     for asked in ({"wait_ms": 500}, {"min_bytes": 1}, {"max_bytes": 1}, {"records": 1}):
-        answer = a.fetch(renew=True, acks=[(t, 0, 0, 9, RENEW)], **asked)
-        assert (answer.error, answer.lock_ms) == (42, 0)
+        response = a.fetch(renew=True, acks=[(t, 0, 0, 9, RENEW)], **asked)
+        assert (response.error, response.lock_ms) == (42, 0)
     assert a.fetch(renew=True, acks=[(t, 0, 0, 9, RENEW)]).ack_code(t) == 0
 
 
@@ -43,9 +43,9 @@ def renew_with_others(w: World) -> None:
     """A renewing fetch applies every type in it, brings no records and does not wait (R003-3 and 8)."""
     t, a = _holding(w, 4)
     w.raw.produce(t, 1)
-    answer = a.fetch(renew=True, acks=[(t, 0, 0, 3, (ACCEPT, RENEW, RELEASE, REJECT))])
-    assert (answer.ack_code(t), answer.acquired(t)) == (0, [])
-    assert answer.took_s < 5, answer.took_s
+    response = a.fetch(renew=True, acks=[(t, 0, 0, 3, (ACCEPT, RENEW, RELEASE, REJECT))])
+    assert (response.ack_code(t), response.acquired(t)) == (0, [])
+    assert response.took_s < 5, response.took_s
     assert a.take(t).acquired(t) == [(2, 2, 2), (4, 4, 1)]
     assert a.acknowledge((t, 0, 1, 1, ACCEPT)).code(t) == 0
 
@@ -157,5 +157,5 @@ def partitions_apart(w: World) -> None:
     w.raw.produce(t, 1, partition=0)
     w.raw.produce(t, 1, partition=1)
     a.take_all(2, t)
-    answer = a.acknowledge((t, 0, 0, 0, RENEW), (t, 1, 0, 0, 9), renew=True)
-    assert (answer.code(t, 0), answer.code(t, 1)) == (0, 42)
+    response = a.acknowledge((t, 0, 0, 0, RENEW), (t, 1, 0, 0, 9), renew=True)
+    assert (response.code(t, 0), response.code(t, 1)) == (0, 42)

@@ -183,8 +183,8 @@ def settings_before_the_group(w: World) -> None:
     t = w.topic()
     w.raw.produce(t, 4)
     g = w.group(lock_ms="2500", deliveries="2")
-    answer = w.member(g, topics=[t]).take(t)
-    assert (answer.acquired(t), answer.lock_ms) == ([(0, 3, 1)], 2500)
+    response = w.member(g, topics=[t]).take(t)
+    assert (response.acquired(t), response.lock_ms) == ([(0, 3, 1)], 2500)
 
 
 @item(109)
@@ -213,8 +213,8 @@ def committed_records(w: World) -> None:
         a = w.member(w.group(isolation, isolation=isolation), isolation, topics=[t])
         got: set[int] = set()
         for _ in range(20):
-            answer = a.fetch(t, wait_ms=300, silent=True)
-            spans = answer.acquired(t)
+            response = a.fetch(t, wait_ms=300, silent=True)
+            spans = response.acquired(t)
             got.update(offsets(spans))
             if spans:
                 a.acknowledge(*[(t, 0, first, last, ACCEPT) for first, last, _ in spans], silent=True)
@@ -266,8 +266,8 @@ def some_renewed(w: World) -> None:
     w.raw.produce(t, 10)
     a = w.member(w.group(), topics=[t])
     assert a.take(t).acquired(t) == [(0, 9, 1)]
-    answer = a.fetch(t, renew=True, acks=[(t, 0, 0, 9, [ACCEPT, RENEW] * 5)])
-    assert (answer.ack_code(t), answer.acquired(t)) == (0, [])
+    response = a.fetch(t, renew=True, acks=[(t, 0, 0, 9, [ACCEPT, RENEW] * 5)])
+    assert (response.ack_code(t), response.acquired(t)) == (0, [])
     assert a.acknowledge(*[(t, 0, offset, offset, ACCEPT) for offset in range(1, 10, 2)]).code(t) == 0
     assert not a.fetch(t, wait_ms=300).acquired(t)
 
@@ -281,8 +281,8 @@ def renewed_for_longer(w: World) -> None:
     a = w.member(g, topics=[t])
     assert a.take(t).lock_ms == 15000
     w.raw.configure_group(g, {"share.record.lock.duration.ms": "25000"})
-    answer = a.acknowledge((t, 0, 0, 0, RENEW), renew=True)
-    assert (answer.code(t), answer.lock_ms) == (0, 25000)
+    response = a.acknowledge((t, 0, 0, 0, RENEW), renew=True)
+    assert (response.code(t), response.lock_ms) == (0, 25000)
 
 
 @item(122)
@@ -332,8 +332,8 @@ def many_records_two_at_a_time(w: World) -> None:
     got: list[int] = []
     acks: list[tuple[Topic, int, int, int, int]] = []
     while len(got) < 100:
-        answer = a.fetch(t, records=2, batch=1, mode=RECORD_LIMIT, wait_ms=2000, silent=True, acks=acks)
-        spans = answer.acquired(t)
+        response = a.fetch(t, records=2, batch=1, mode=RECORD_LIMIT, wait_ms=2000, silent=True, acks=acks)
+        spans = response.acquired(t)
         assert len(offsets(spans)) <= 2
         acks = [(t, 0, first, last, ACCEPT) for first, last, _ in spans]
         got += offsets(spans)
@@ -352,8 +352,8 @@ def larger_than_asked_for(w: World) -> None:
 def nothing_there(w: World) -> None:
     """Subscribed to a topic without records: no record, no error."""
     t = w.topic()
-    answer = w.member(w.group(), topics=[t]).fetch(t, wait_ms=300)
-    assert (answer.error, answer.acquired(t)) == (0, [])
+    response = w.member(w.group(), topics=[t]).fetch(t, wait_ms=300)
+    assert (response.error, response.acquired(t)) == (0, [])
 
 
 @item(98)

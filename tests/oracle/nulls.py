@@ -38,26 +38,26 @@ class Asked:
         *,
         on: Connection | None = None,
         since: int = 0,
-        only: Callable[[Any], None] = lambda _answer: None,
+        only: Callable[[Any], None] = lambda _response: None,
         **values: Any,
     ) -> Any:
         """Ask in every version from `since` on; returns the response of the newest one.
 
         `only` takes out of each response what is not looked at.
         """
-        answer = None
+        response = None
         for version in (each for each in self._common[api] if each >= since):
             known = in_version(registry.request_spec(KEYS[api]).root, values, version)
-            answer = self.raw.ask(api, version, on=on, **known)
-            only(answer)
-            self.note(situation, api, version, answer)
-        assert answer is not None, f"both worlds serve no version of {api}"
-        return answer
+            response = self.raw.send_request(api, version, on=on, **known)
+            only(response)
+            self.note(situation, api, version, response)
+        assert response is not None, f"both worlds serve no version of {api}"
+        return response
 
-    def note(self, situation: str, api: str, version: int, answer: Message) -> None:
+    def note(self, situation: str, api: str, version: int, response: Message) -> None:
         """Write down what was null in a response."""
         self.apis.add(api)
-        self.told[f"{api} v{version}, {situation}"] = nulls(answer)
+        self.told[f"{api} v{version}, {situation}"] = nulls(response)
 
 
 def in_version(spec: StructSpec, values: Mapping[str, Any], version: int) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def common_versions(*bootstraps: Raw) -> dict[str, range]:
     """API -> versions that all of them offer."""
     names = {key: name for name, key in KEYS.items()}
     offers = [
-        {entry.api_key: (entry.min_version, entry.max_version) for entry in raw.ask("ApiVersions", 2).api_keys}
+        {entry.api_key: (entry.min_version, entry.max_version) for entry in raw.send_request("ApiVersions", 2).api_keys}
         for raw in bootstraps
     ]
     both = set.intersection(*(set(offer) for offer in offers)) & names.keys()

@@ -39,9 +39,9 @@ def test_21_share_sessions(w: World) -> None:
     a, b, c = w.member(g, topics=[t]), w.member(g, "B", topics=[t]), w.member(g, "C")
     for member in (a, b):
         assert member.fetch(t, wait_ms=0).error == 0
-    answer = c.fetch(t, wait_ms=1000)
-    assert (answer.error, answer.lock_ms) == (133, 0)
-    assert 0.8 < answer.took_s < 8, answer.took_s
+    response = c.fetch(t, wait_ms=1000)
+    assert (response.error, response.lock_ms) == (133, 0)
+    assert 0.8 < response.took_s < 8, response.took_s
     a.disconnect()
     until(lambda: c.fetch(t, wait_ms=100).error == 0, "a place for the third session")
     b.disconnect()

@@ -33,7 +33,7 @@ def w(front: Front) -> Iterator[World]:
 
 def figures(front: Front) -> dict[str, float]:
     """Name with labels -> value."""
-    page = front.ask("/metrics")[1].splitlines()
+    page = front.send_request("/metrics")[1].splitlines()
     return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in page if not line.startswith("#")}
 
 

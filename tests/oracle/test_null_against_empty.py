@@ -51,8 +51,8 @@ def deliveries(w: Asked, world: World, topic: Topic) -> None:
         member = world.member(group, f"M{version}", [topic])
         stranger = Member(world, group, "stranger")
 
-        def note(situation: str, answer: Any, api: str = "ShareFetch", version: int = version) -> None:
-            w.note(situation, api, version, answer.message)
+        def note(situation: str, response: Any, api: str = "ShareFetch", version: int = version) -> None:
+            w.note(situation, api, version, response.message)
 
         note("a session that is not there", stranger.fetch(topic, epoch=7, version=version))
         note("records", member.take(topic, version=version))
@@ -89,7 +89,7 @@ def administration(w: Asked, world: World, topic: Topic) -> None:
     w.tell("groups", "ShareGroupDescribe", group_ids=groups, include_authorized_operations=True)
     w.tell("a group by another API", "DescribeGroups", groups=groups, include_authorized_operations=True)
     w.tell("share groups", "ConsumerGroupDescribe", group_ids=groups[:2])  # of what is absent 3.9.1 itself tells less
-    w.tell("groups", "ListGroups", only=lambda answer: _keep_mine(answer, groups))
+    w.tell("groups", "ListGroups", only=lambda response: _keep_mine(response, groups))
     named = {"topic_name": topic.name, "partitions": [0]}  # a native broker never answers about a partition it lacks
     missing = {"topic_name": "nothing-of-the-kind", "partitions": [0]}
     every = {"topics": None}
@@ -117,10 +117,10 @@ def administration(w: Asked, world: World, topic: Topic) -> None:
     w.tell("an empty group", "DeleteGroups", groups_names=[empty])
 
 
-def _keep_mine(answer: Any, groups: list[str]) -> None:
+def _keep_mine(response: Any, groups: list[str]) -> None:
     """Other tests have groups of their own on the same brokers."""
-    answer.groups = [each for each in answer.groups if each.group_id in groups]
-    assert answer.groups
+    response.groups = [each for each in response.groups if each.group_id in groups]
+    assert response.groups
 
 
 def settings(w: Asked, group: str, absent: str) -> None:
@@ -198,8 +198,8 @@ def test_null_against_empty_in_answers_about_share_groups(kafka_43_quick: Cluste
     proxy = _play("proxy", proxy_39_quick.bootstrap, kafka_43_quick.bootstrap)
     different = differences(native.told, proxy.told)
     assert not different, "\n".join(different)
-    answered = {registry.API_KEYS[key] for key in share_group_apis.served(ports.World().services)}
-    assert answered - proxy.apis == NOT_ON_39
+    responded = {registry.API_KEYS[key] for key in share_group_apis.served(ports.World().services)}
+    assert responded - proxy.apis == NOT_ON_39
 
 
 # Views: through the proxy, and a plain topic at the broker behind it
@@ -303,7 +303,10 @@ def joined(w: Asked, n: Named) -> None:
     on = w.raw.on_coordinator(group)
     of = {"group_id": group, "member_id": "a-member-0123456789012", "rebalance_timeout_ms": 1000}
     named = {"subscribed_topic_names": [n.topic.name], "topic_partitions": []}
-    until(lambda: w.raw.ask("ConsumerGroupHeartbeat", 0, on=on, **of, member_epoch=-1).error_code not in LOADING, group)
+    until(
+        lambda: w.raw.send_request("ConsumerGroupHeartbeat", 0, on=on, **of, member_epoch=-1).error_code not in LOADING,
+        group,
+    )
     w.tell("joins", "ConsumerGroupHeartbeat", on=on, **of, member_epoch=0, **named)
     w.tell("a stranger", "ConsumerGroupHeartbeat", on=on, **of | {"member_id": "nobody"}, member_epoch=7)
 
@@ -380,8 +383,8 @@ def test_null_against_empty_in_answers_about_views(two: tuple[Raw, Raw], fresh: 
         script(proxy, theirs)
     different = differences(native.told, proxy.told)
     assert not different, "\n".join(different)
-    answered = {registry.API_KEYS[key] for key in view_apis.served(view_broker.World().views)}
-    assert answered - proxy.apis == SHARE_ON_VIEWS
+    responded = {registry.API_KEYS[key] for key in view_apis.served(view_broker.World().views)}
+    assert responded - proxy.apis == SHARE_ON_VIEWS
 
 
 def test_null_against_empty_where_share_groups_meet_views(

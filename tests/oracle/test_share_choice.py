@@ -47,21 +47,21 @@ def worlds(request: pytest.FixtureRequest) -> Iterator[Callable[[str, str], Worl
 def described(world: World, group: str) -> int:
     """Return what ShareGroupDescribe says of a group."""
     on = world.raw.on_coordinator(group)
-    return int(world.raw.ask("ShareGroupDescribe", 1, on=on, group_ids=[group]).groups[0].error_code)
+    return int(world.raw.send_request("ShareGroupDescribe", 1, on=on, group_ids=[group]).groups[0].error_code)
 
 
 def joined(world: World, group: str, topic: Topic) -> tuple[int, str | None]:
     """The response to a first heartbeat."""
-    answer = world.member(group, "late").heartbeat(epoch=0, topics=[topic.name], silent=True)
-    return answer.error_code, answer.error_message
+    response = world.member(group, "late").heartbeat(epoch=0, topics=[topic.name], silent=True)
+    return response.error_code, response.error_message
 
 
 def consumes(member: Member, topic: Topic, count: int) -> None:
     """Take and accept so many records."""
     taken = member.take_all(count, topic)
     ((_, spans),) = taken.items()
-    answer = member.acknowledge(*[(topic, 0, first, last, ACCEPT) for first, last, _ in spans])
-    assert answer.error == 0
+    response = member.acknowledge(*[(topic, 0, first, last, ACCEPT) for first, last, _ in spans])
+    assert response.error == 0
 
 
 def test_local(front: Front, kafka_43_quick: Cluster, worlds: Callable[[str, str], World]) -> None:
@@ -100,9 +100,9 @@ def test_both_in_one_answer(front: Front, worlds: Callable[[str, str], World]) -
     groups = [here.group(), there.group()]
     for world, group in zip((here, there), groups, strict=True):
         world.member(group, topics=[t])
-    answer = here.raw.ask("ShareGroupDescribe", 1, on=here.raw.on_coordinator(groups[1]), group_ids=groups)
-    assert [(g.group_id, g.error_code, g.group_state) for g in answer.groups] == [(g, 0, "Stable") for g in groups]
-    listed = here.raw.ask("ListGroups", 5, states_filter=[], types_filter=["share"])
+    response = here.raw.send_request("ShareGroupDescribe", 1, on=here.raw.on_coordinator(groups[1]), group_ids=groups)
+    assert [(g.group_id, g.error_code, g.group_state) for g in response.groups] == [(g, 0, "Stable") for g in groups]
+    listed = here.raw.send_request("ListGroups", 5, states_filter=[], types_filter=["share"])
     assert {group.group_id for group in listed.groups} >= set(groups)
 
 
@@ -124,11 +124,11 @@ def test_refused_because_it_is_of_another_type(front: Front, prefix: str, worlds
     w = worlds(front.bootstrap, prefix)
     t = w.topic()
     g = w.group(start=None)
-    answer = w.raw.ask(
+    response = w.raw.send_request(
         "ConsumerGroupHeartbeat", 0, on=w.raw.on_coordinator(g), group_id=g, member_id="", member_epoch=0,
         rebalance_timeout_ms=30_000, subscribed_topic_names=[t.name], topic_partitions=[],
     )  # fmt: skip
-    assert answer.error_code == 0
+    assert response.error_code == 0
     assert joined(w, g, t)[0] == NOT_FOUND
 
 
@@ -166,7 +166,7 @@ def _sent_away_and_back(front: Front, kafka: Cluster, worlds: Callable[[str, str
         stays.member(new, topics=[t])
         assert described(worlds(kafka.bootstrap, "here"), new) == 0
         assert back.heartbeat(epoch=-1).error_code == 0
-        deleted = stays.raw.ask("DeleteGroups", 2, on=stays.raw.on_coordinator(g), groups_names=[g])
+        deleted = stays.raw.send_request("DeleteGroups", 2, on=stays.raw.on_coordinator(g), groups_names=[g])
         assert [result.error_code for result in deleted.results] == [0]
         stays.member(g, "C", topics=[t])
         assert described(worlds(kafka.bootstrap, "here"), g) == 0

@@ -27,8 +27,8 @@ def test_01_records(worlds: list[World]) -> None:
     for w in worlds:
         t = w.topic("t1")
         member = w.member(w.group("g1", start=None))
-        for answer in (member.fetch(t), member.acknowledge((t, 0, 0, 0, ACCEPT), epoch=1)):
-            assert (answer.error, answer.lock_ms) == (35, 0), w.name
+        for response in (member.fetch(t), member.acknowledge((t, 0, 0, 0, ACCEPT), epoch=1)):
+            assert (response.error, response.lock_ms) == (35, 0), w.name
 
 
 def test_51_membership(worlds: list[World]) -> None:

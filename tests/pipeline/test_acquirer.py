@@ -26,8 +26,8 @@ def acquired(start: int, end: int, deliveries: int = 1, topic_id: bytes = ID) ->
 class Member:
     """Gives what the test says, and notes what it accepted."""
 
-    def __init__(self, *answers: list[AcquiredOffsets]) -> None:
-        self.answers = [Fetched(each, []) for each in answers]
+    def __init__(self, *responses: list[AcquiredOffsets]) -> None:
+        self.responses = [Fetched(each, []) for each in responses]
         self.asked: list[int] = []
         self.accepted: list[OffsetSpan] = []
         self.lost: set[OffsetSpan] = set()
@@ -35,7 +35,7 @@ class Member:
 
     def fetch(self, most: int, _wait_s: float) -> Fetched:
         self.asked.append(most)
-        return self.answers.pop(0) if self.answers else Fetched([], [])
+        return self.responses.pop(0) if self.responses else Fetched([], [])
 
     def accept(self, found: Iterable[AcquiredOffsets]) -> list[AcquiredOffsets]:
         given = list(found)
@@ -125,10 +125,10 @@ def test_a_lock_that_ended_while_the_batch_was_written_is_acknowledged_when_it_c
     write(acquirer, batch(acquirer, 0))
     assert (member.accepted, acquirer.totals) == ([(0, 10)], Totals(10, 0, 10))
     member.lost.clear()
-    member.answers = [Fetched([acquired(10, 20, deliveries=2)], [])]
+    member.responses = [Fetched([acquired(10, 20, deliveries=2)], [])]
     assert acquirer.acquire(1) is None
     assert (member.accepted, acquirer.totals) == ([(0, 10), (10, 20)], Totals(10, 10, 10))
-    member.answers = [Fetched([acquired(10, 20, deliveries=3)], [])]
+    member.responses = [Fetched([acquired(10, 20, deliveries=3)], [])]
     assert batch(acquirer, 1).tokens == [(PLACE, OffsetSpan(10, 20))]  # acknowledged once, and forgotten
 
 
@@ -148,7 +148,7 @@ def test_a_batch_without_records_needs_no_acknowledgement() -> None:
 
 def test_troubles_end_after_a_bounded_time() -> None:
     member = Member()
-    member.answers = [Fetched([], ["orders-0: NOT_LEADER_OR_FOLLOWER"])] * 100
+    member.responses = [Fetched([], ["orders-0: NOT_LEADER_OR_FOLLOWER"])] * 100
     with pytest.raises(Unavailable, match="orders-0: NOT_LEADER_OR_FOLLOWER"):
         opened(member, timeout_s=0.25).acquire(0)
     assert member.gave_back

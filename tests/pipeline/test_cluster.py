@@ -41,20 +41,20 @@ class Broker:
         return self.metadata() if header.key == ApiKey.METADATA else self.offsets(request)
 
     def metadata(self) -> messages.MetadataResponse:
-        answer = messages.MetadataResponse
+        response = messages.MetadataResponse
         code = self.topic_codes.pop(0) if self.topic_codes else 0
-        partition = answer.MetadataResponsePartition(partition_index=0, leader_id=self.leader)
-        topic = answer.MetadataResponseTopic(error_code=code, name="orders", topic_id=ID, partitions=[partition])
-        return answer(
-            brokers=[answer.MetadataResponseBroker(node_id=1, host="127.0.0.1", port=self.port)], topics=[topic]
+        partition = response.MetadataResponsePartition(partition_index=0, leader_id=self.leader)
+        topic = response.MetadataResponseTopic(error_code=code, name="orders", topic_id=ID, partitions=[partition])
+        return response(
+            brokers=[response.MetadataResponseBroker(node_id=1, host="127.0.0.1", port=self.port)], topics=[topic]
         )
 
     def offsets(self, request: Any) -> messages.ListOffsetsResponse:
-        answer = messages.ListOffsetsResponse
+        response = messages.ListOffsetsResponse
         code = self.offset_codes.pop(0) if self.offset_codes else 0
         offset = 100 + request.topics[0].partitions[0].timestamp + 10 * request.isolation_level
-        entry = answer.ListOffsetsPartitionResponse(partition_index=0, error_code=code, offset=offset)
-        return answer(topics=[answer.ListOffsetsTopicResponse(name="orders", partitions=[entry])])
+        entry = response.ListOffsetsPartitionResponse(partition_index=0, error_code=code, offset=offset)
+        return response(topics=[response.ListOffsetsTopicResponse(name="orders", partitions=[entry])])
 
 
 @pytest.fixture(autouse=True)

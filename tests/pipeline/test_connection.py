@@ -23,7 +23,7 @@ SECRET = "alice-secret"
 
 
 def opened(server: BlockingServer, security: Security | None = None) -> BlockingConnection:
-    return BlockingConnection(Address("localhost", server.port), security or Security(), "test", answer_s=10)
+    return BlockingConnection(Address("localhost", server.port), security or Security(), "test", response_s=10)
 
 
 class Login:
@@ -68,9 +68,9 @@ def test_a_login_is_accepted_and_requests_go_on(mechanism: str, tmp_path: Path) 
     security = Security(mechanism=mechanism, username="alice", password_file=str(file))
     with BlockingServer(Login(mechanism)) as server:
         connection = opened(server, security)
-        answer = connection.ask(ApiKey.METADATA, messages.MetadataRequest(topics=[]), 12)
+        response = connection.send_request(ApiKey.METADATA, messages.MetadataRequest(topics=[]), 12)
         connection.close()
-    assert answer.cluster_id == "here"
+    assert response.cluster_id == "here"
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
@@ -119,7 +119,7 @@ def test_a_server_that_hangs_up_or_is_not_there_is_lost() -> None:
     with BlockingServer(lambda _header, _request: None) as server:
         connection = opened(server)
         with pytest.raises(UpstreamLost, match="closed the connection"):
-            connection.ask(ApiKey.METADATA, messages.MetadataRequest(topics=[]), 12)
+            connection.send_request(ApiKey.METADATA, messages.MetadataRequest(topics=[]), 12)
         connection.close()
         port = server.port
     with pytest.raises(UpstreamLost, match="refused"):

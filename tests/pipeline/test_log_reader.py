@@ -116,7 +116,7 @@ def test_offsets_that_hold_only_a_marker_are_passed(views_front: Front, transact
 def test_lost_offsets_are_an_error_or_are_counted(views_front: Front, raw: Raw, orders: Topic) -> None:
     read, splits = splits_of(views_front.bootstrap, orders.name)
     deletion = {"partition_index": 0, "offset": 100}
-    raw.ask("DeleteRecords", 2, topics=[{"name": orders.name, "partitions": [deletion]}], timeout_ms=10_000)
+    raw.send_request("DeleteRecords", 2, topics=[{"name": orders.name, "partitions": [deletion]}], timeout_ms=10_000)
     split = next(split for split in splits if split.partition == 0)
     with pytest.raises(OffsetsLost, match=r"100 offsets of .*-0 \[0, 100\) are lost; the log begins at 100"):
         list(LogReader(read, split).records())

@@ -18,26 +18,26 @@ from tests.support.blocking_server import BlockingServer
 def lag_of(lags: list[int], version: int = 1, code: int = 0) -> int | None:
     """Return what is told of a group with these lags in one of its topics, and 1,000 in another."""
 
-    def answers(header: Any, request: Any) -> Any:
+    def responses(header: Any, request: Any) -> Any:
         if header.key == ApiKey.FIND_COORDINATOR:
             return messages.FindCoordinatorResponse(host="127.0.0.1", port=server.port)
-        answer = messages.DescribeShareGroupOffsetsResponse
+        response = messages.DescribeShareGroupOffsetsResponse
         of_topic, of_part = (
-            answer.DescribeShareGroupOffsetsResponseTopic,
-            answer.DescribeShareGroupOffsetsResponsePartition,
+            response.DescribeShareGroupOffsetsResponseTopic,
+            response.DescribeShareGroupOffsetsResponsePartition,
         )
         parts = [of_part(partition_index=number, lag=lag) for number, lag in enumerate(lags)]
         topics = [of_topic(topic_name="orders", partitions=parts)]
         topics.append(of_topic(topic_name="other", partitions=[of_part(lag=1_000)]))
-        group = answer.DescribeShareGroupOffsetsResponseGroup(
+        group = response.DescribeShareGroupOffsetsResponseGroup(
             group_id=request.groups[0].group_id, topics=topics, error_code=code
         )
-        return answer(groups=[group])
+        return response(groups=[group])
 
     more = {ApiKey.FIND_COORDINATOR: (0, 4), ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: (0, version)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocking_server, "OFFERED", blocking_server.OFFERED | more)
-        with BlockingServer(answers) as server:
+        with BlockingServer(responses) as server:
             given = {"bootstrap": server.bootstrap, "topic": "orders", "group": "lake", "timeoutMs": "2000"}
             return lag_of_group(read_share_options(given))
 

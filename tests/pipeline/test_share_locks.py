@@ -40,7 +40,7 @@ class Node:
     def version(self, _key: int, most: int) -> int:
         return min(most, self.most)
 
-    def ask(self, key: int, request: Any, version: int) -> Any:
+    def send_request(self, key: int, request: Any, version: int) -> Any:
         assert version == self.most
         if self.is_lost:
             raise UpstreamLost("the node is gone")
@@ -51,18 +51,18 @@ class Node:
         self.is_open = False
 
     def _fetch(self, request: Any) -> messages.ShareFetchResponse:
-        answer = messages.ShareFetchResponse
-        acquired = [answer.AcquiredRecords(first_offset=each.start, last_offset=each.last) for each in SPANS]
+        response = messages.ShareFetchResponse
+        acquired = [response.AcquiredRecords(first_offset=each.start, last_offset=each.last) for each in SPANS]
         parts = [
-            answer.PartitionData(partition_index=each, error_code=self.fetch_code, acquired_records=acquired)
+            response.PartitionData(partition_index=each, error_code=self.fetch_code, acquired_records=acquired)
             for each in (0, 1)
         ]
-        topic = answer.ShareFetchableTopicResponse(topic_id=ID, partitions=parts)
+        topic = response.ShareFetchableTopicResponse(topic_id=ID, partitions=parts)
         assert request.max_bytes == 4096
-        return answer(acquisition_lock_timeout_ms=self.lock_ms, responses=[topic])
+        return response(acquisition_lock_timeout_ms=self.lock_ms, responses=[topic])
 
     def _acknowledge(self, request: Any) -> messages.ShareAcknowledgeResponse:
-        answer = messages.ShareAcknowledgeResponse
+        response = messages.ShareAcknowledgeResponse
         topics = []
         for topic in request.topics:
             parts = []
@@ -70,9 +70,9 @@ class Node:
                 batches = [(each.first_offset, each.last_offset) for each in entry.acknowledgement_batches]
                 (kind,) = {each for batch in entry.acknowledgement_batches for each in batch.acknowledge_types}
                 code = self.codes(entry.partition_index, batches, kind)
-                parts.append(answer.PartitionData(partition_index=entry.partition_index, error_code=code))
-            topics.append(answer.ShareAcknowledgeTopicResponse(topic_id=topic.topic_id, partitions=parts))
-        return answer(acquisition_lock_timeout_ms=self.lock_ms, responses=topics)
+                parts.append(response.PartitionData(partition_index=entry.partition_index, error_code=code))
+            topics.append(response.ShareAcknowledgeTopicResponse(topic_id=topic.topic_id, partitions=parts))
+        return response(acquisition_lock_timeout_ms=self.lock_ms, responses=topics)
 
     def acknowledged(self) -> list[Any]:
         return [each for each in self.told if isinstance(each, messages.ShareAcknowledgeRequest)]
@@ -141,8 +141,8 @@ def test_requests_for_one_acknowledgement_are_bounded(opened: Opened, monkeypatc
 
 def test_what_could_not_be_stored_is_told_again(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(share_locks, "REPEAT_S", 0.01)
-    answers = iter([ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR, 0, 0, 0])
-    session, node, _ = opened(lambda *_: next(answers))
+    responses = iter([ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR, 0, 0, 0])
+    session, node, _ = opened(lambda *_: next(responses))
     assert session.say(AcknowledgeType.ACCEPT, HELD) == {}
     assert len(node.acknowledged()) == 2
     always, node, _ = opened(lambda *_: ErrorCode.COORDINATOR_NOT_AVAILABLE)

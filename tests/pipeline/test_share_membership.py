@@ -43,19 +43,19 @@ class Coordinator:
 
     def _metadata(self) -> messages.MetadataResponse:
         assert self.server is not None
-        answer = messages.MetadataResponse
-        broker = answer.MetadataResponseBroker(node_id=1, host="127.0.0.1", port=self.server.port)
-        part = answer.MetadataResponseTopic.MetadataResponsePartition if False else answer.MetadataResponsePartition
+        response = messages.MetadataResponse
+        broker = response.MetadataResponseBroker(node_id=1, host="127.0.0.1", port=self.server.port)
+        part = response.MetadataResponseTopic.MetadataResponsePartition if False else response.MetadataResponsePartition
         parts = [part(partition_index=each, leader_id=1) for each in (0, 1)]
-        topic = answer.MetadataResponseTopic(name="orders", topic_id=self.topic_id, partitions=parts)
-        return answer(brokers=[broker], topics=[topic])
+        topic = response.MetadataResponseTopic(name="orders", topic_id=self.topic_id, partitions=parts)
+        return response(brokers=[broker], topics=[topic])
 
 
 def assigned(epoch: int, *partitions: int, topic_id: bytes = ID) -> messages.ShareGroupHeartbeatResponse:
-    answer = messages.ShareGroupHeartbeatResponse
-    listed = [answer.TopicPartitions(topic_id=topic_id, partitions=list(partitions))] if partitions else []
-    given = answer.Assignment(topic_partitions=listed)
-    return answer(member_epoch=epoch, heartbeat_interval_ms=10, assignment=given)
+    response = messages.ShareGroupHeartbeatResponse
+    listed = [response.TopicPartitions(topic_id=topic_id, partitions=list(partitions))] if partitions else []
+    given = response.Assignment(topic_partitions=listed)
+    return response(member_epoch=epoch, heartbeat_interval_ms=10, assignment=given)
 
 
 @contextmanager
@@ -78,8 +78,8 @@ def _offers_share_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_member_waits_for_its_first_partitions_and_leaves() -> None:
-    answers = iter([assigned(1), assigned(2, 0, 1)])
-    coordinator = Coordinator(lambda _: next(answers, assigned(2, 0, 1)))
+    responses = iter([assigned(1), assigned(2, 0, 1)])
+    coordinator = Coordinator(lambda _: next(responses, assigned(2, 0, 1)))
     with joined(coordinator) as membership:
         assert set(membership.assigned) == {TopicPartition("orders", 0), TopicPartition("orders", 1)}
         until(lambda: len(coordinator.epochs) > 4, "more heartbeats")
@@ -115,8 +115,8 @@ def test_a_group_that_will_not_have_it_says_why() -> None:
     refusal = messages.ShareGroupHeartbeatResponse(
         error_code=ErrorCode.GROUP_MAX_SIZE_REACHED, error_message="2 members are enough"
     )
-    answers = iter([assigned(1, 0)])
-    coordinator = Coordinator(lambda _: next(answers, refusal))
+    responses = iter([assigned(1, 0)])
+    coordinator = Coordinator(lambda _: next(responses, refusal))
     with joined(coordinator) as membership:
         until(lambda: membership.failed is not None, "the refusal")
         assert isinstance(membership.failed, ReadRefused)

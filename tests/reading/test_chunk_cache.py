@@ -113,7 +113,7 @@ def test_another_proxys_bytes_are_found_for_its_clients_and_go_with_it():
 def test_reader_of_another_history_is_not_served():
     """A broker would tell it where its log diverges (KIP-595)."""
     cache = cache_of()
-    cache.add(chunk(KEY, 10, 19, asked_epoch=2))
+    cache.add(chunk(KEY, 10, 19, requested_epoch=2))
     assert cache.find(KEY, 10, 5, 0.0, last_fetched_epoch=2) is not None
     assert cache.find(KEY, 10, 5, 0.0, last_fetched_epoch=3) is None
 

@@ -18,7 +18,7 @@ from kafka_share_proxy.wire.records import Record
 from tests.support.ports import Cluster, Connection, ManualTimers
 
 
-def answer_with(*data: bytes):
+def respond_with(*data: bytes):
     message = registry.message("FetchResponse")
     parts = [message.PartitionData(partition_index=n, records=each) for n, each in enumerate(data)]
     return message(responses=[message.FetchableTopicResponse(topic="t", partitions=parts)])
@@ -37,9 +37,9 @@ def far_connection(forgotten: list[int]) -> Connection:
 def test_owner_sees_the_same_batches_and_its_slices_come_back_as_bytes():
     data = batch(10) + batch(13) + batch(20)[:-5]
     held, forgotten = HeldRecords(1 << 20), list[int]()
-    answer = answer_with(data, b"")
-    held.hold(answer, 0)
-    here, there = answer.responses[0].partitions
+    response = respond_with(data, b"")
+    held.hold(response, 0)
+    here, there = response.responses[0].partitions
     assert not there.records
     connection = far_connection(forgotten)
     batches, far = taken_in(connection, here.records, 10, 0)
@@ -77,9 +77,9 @@ def test_small_parts_of_large_answers_do_not_keep_them():
 
 def test_oldest_goes_first_when_there_is_too_much():
     held = HeldRecords(len(batch(0)))
-    answer = answer_with(batch(0), batch(0))
-    held.hold(answer, 0)
-    first, second = (taken_in(far_connection([]), p.records, 0, 0)[1][0:10] for p in answer.responses[0].partitions)
+    response = respond_with(batch(0), batch(0))
+    held.hold(response, 0)
+    first, second = (taken_in(far_connection([]), p.records, 0, 0)[1][0:10] for p in response.responses[0].partitions)
     assert held.records_of(on_the_wire(first)) is None
     assert held.records_of(on_the_wire(second)) is not None
     assert held.bytes == len(batch(0))
@@ -87,6 +87,6 @@ def test_oldest_goes_first_when_there_is_too_much():
 
 def test_answer_without_whole_batches_keeps_nothing():
     held = HeldRecords(1000)
-    answer = answer_with(batch(0)[:-1])
-    held.hold(answer, 0)
-    assert (held.bytes, answer.responses[0].partitions[0].records) == (0, b"")
+    response = respond_with(batch(0)[:-1])
+    held.hold(response, 0)
+    assert (held.bytes, response.responses[0].partitions[0].records) == (0, b"")

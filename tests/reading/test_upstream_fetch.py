@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from kafka_share_proxy.brokers.rights import Right, rights_of
-from kafka_share_proxy.brokers.topic_leaders import ask_topics, tell_topics
+from kafka_share_proxy.brokers.topic_leaders import on_topics, request_topics
 from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions, Offer
 from kafka_share_proxy.reading.chunk_cache import ReadKey
 from kafka_share_proxy.reading.upstream_fetch import PartitionRead, UpstreamFetch, fetch_version
@@ -110,7 +110,7 @@ def test_end_of_the_connection_frees_the_places(world):
 def test_refusal_is_remembered_of_the_topic_or_of_the_right(world, code):
     topic = world.cluster.create("t")
     connection = world.connect()
-    tell_topics(connection, world.services, ask_topics(connection, ["t"]).result())
+    on_topics(connection, world.services, request_topics(connection, ["t"]).result())
     world.cluster.fail_next[1] = [code]
     reading = Reading(connection, world.services, read_of(topic))
     assert reading.told[0] == (0, code)
@@ -158,7 +158,7 @@ def test_read_that_could_not_be_sent_frees_the_places_and_tells_who_waits(world)
 
     topic = world.cluster.create("t")
     connection = world.connect()
-    connection.ask = fails
+    connection.send_request = fails
     reading = Reading.__new__(Reading)
     with pytest.raises(ZeroDivisionError):
         reading.__init__(connection, world.services, read_of(topic))

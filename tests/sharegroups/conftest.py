@@ -22,7 +22,7 @@ from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, Limits
 
 from tests.support.far import FarWorld
-from tests.support.ports import ManualTimers, Reply, SlowJournal, Topic, answered
+from tests.support.ports import ManualTimers, Reply, SlowJournal, Topic, responded
 from tests.support.share_steps import ten_records
 
 
@@ -48,14 +48,14 @@ class Broker:
     def __init__(self) -> None:
         self.denied: set[tuple[str, str]] = set()
         """(operation, group id), or (operation, "cluster")."""
-        self.answers: dict[int, Callable[[int, Any], Any]] = {}
+        self.responses: dict[int, Callable[[int, Any], Any]] = {}
         """API key -> answer to (version, request), in place of the usual one."""
         self.asked: list[tuple[int, int, Any]] = []
         """(key, version, request) in order."""
 
-    def answer(self, key: int, version: int, request: Any) -> Any:
+    def respond(self, key: int, version: int, request: Any) -> Any:
         self.asked.append((key, version, request))
-        return (self.answers.get(key) or self._usual(key))(version, request)
+        return (self.responses.get(key) or self._usual(key))(version, request)
 
     def requests(self, key: int) -> list[Any]:
         return [request for asked, _, request in self.asked if asked == key]
@@ -107,10 +107,10 @@ class Client:
     def is_bootstrap(self) -> bool:
         return self.node_id == UNKNOWN_NODE
 
-    def ask(self, key: int, version: int, body: bytes) -> Any:
+    def send_request(self, key: int, version: int, body: bytes) -> Any:
         request = registry.request(key, version).decode(body)
-        answer = self._broker.answer(key, version, request)
-        return settled(memoryview(registry.response(key, version).encode(answer)))
+        response = self._broker.respond(key, version, request)
+        return settled(memoryview(registry.response(key, version).encode(response)))
 
     def on_close(self, callback: Callable[[], None]) -> None:
         """Never closed."""
@@ -203,22 +203,22 @@ class GroupWorld:
     def passes(self, key: int, version: int, **fields: Any) -> bool:
         """True if the handler looks at a request and lets it go to the broker."""
         call = self._call(key, version, self.frame(key, version, **fields))
-        task = Task(answered(self._served()[key].handler, call), lambda _: None)
+        task = Task(responded(self._served()[key].handler, call), lambda _: None)
         task.start()
         return task.finished and task.error is None and task.value is None
 
     def call(self, key: int, version: int, **fields: Any) -> Any:
         """The decoded answer to a request that is served here."""
         reply = self.send(key, version, **fields)
-        answer = reply.message
+        response = reply.message
         assert frames.decode_response(key, version, memoryview(reply.task.value)[4:])[0] == 7
-        return answer
+        return response
 
     def send(self, key: int, version: int, **fields: Any) -> Reply:
         """A request that is served here, and may take its time."""
         assert self.serves(key, version, **fields)
         call = self._call(key, version, self.frame(key, version, **fields))
-        task = Task(answered(self._served()[key].handler, call), lambda _: None)
+        task = Task(responded(self._served()[key].handler, call), lambda _: None)
         task.start()
         return Reply(task, key, version)
 

@@ -56,8 +56,8 @@ def short(event):
 def test_a_delivery_from_acquire_to_settle(world, topic):
     """Every field that README.md names under Audit; bytes are those of the response."""
     member = world.member()
-    answer = member.fetch(topic)
-    size = len(answer.responses[0].partitions[0].records)
+    response = member.fetch(topic)
+    size = len(response.responses[0].partitions[0].records)
     world.timers.advance(2)
     member.acknowledge({(topic.topic_id, 0): [(0, 9, [ACCEPT])]})
     common = {"v": 2, "proxy_id": "p1", "cluster": "c", "topic": "topic 1", "partition": 0, "group": "g"}
@@ -136,17 +136,17 @@ def test_renewed_locks_that_are_still_held_are_marked(world, topic):
     """Once an interval, with the start offset that they hold up; not what nobody renewed, nor what has ended."""
     member = world.member()
     member.fetch(topic)
-    world.audit.tell_load()
+    world.audit.report_load()
     assert events(world, "renew") == []
     world.timers.advance(20)
     member.acknowledge({(topic.topic_id, 0): [(0, 4, [RENEW])]}, renew=True)
     world.timers.advance(20)
-    world.audit.tell_load()
+    world.audit.report_load()
     (mark,) = events(world, "renew")
     assert short(mark | {"outcome": None}) == (0, 4, 1, None, 1, 10000, "m1")
     assert (mark["t_acquire_ms"], mark["start_offset"]) == (WALL_MS, 0)
     member.acknowledge({(topic.topic_id, 0): [(0, 4, [ACCEPT])]})
-    world.audit.tell_load()
+    world.audit.report_load()
     assert events(world, "renew") == []
 
 
@@ -161,7 +161,7 @@ def test_marks_of_renewed_locks_are_bounded(world, topic, monkeypatch):
     monkeypatch.setattr("kafka_share_proxy.sharegroups.audit_events.MARKS_MAX", 1)
     found = []
     for _ in range(4):
-        world.audit.tell_load()
+        world.audit.report_load()
         found += [[event["topic"] for event in events(world, "renew")]]
     assert found == [["topic 1"], ["topic 2"], ["topic 1"], ["topic 2"]]
 
@@ -206,11 +206,11 @@ def test_load_by_partition(world, topic):
     member.acknowledge({(topic.topic_id, 0): [(0, 9, [ACCEPT])]})
     size = events(world, "acquire")[0]["bytes"]
     world.timers.advance(58)
-    world.audit.tell_load()
+    world.audit.report_load()
     (load,) = events(world, "load")
     assert (load["interval_ms"], load["sampled"], load["buckets"]) == (60000, 0, {})
     assert (load["rows"], load["bytes"], load["hold_ms"]) == (10, size, 20000)
-    world.audit.tell_load()
+    world.audit.report_load()
     assert events(world, "load") == []
 
 
@@ -224,7 +224,7 @@ def test_load_by_key(world):
     log.batches.append((0, 3, records.build_batch(0, made, leader_epoch=5)))
     log.end = 4
     world.member().fetch(topic)
-    world.audit.tell_load()
+    world.audit.report_load()
     load, hot = events(world, "load", "hot_keys")
     by_offset = murmur2((3).to_bytes(8, "big")) >> 20
     assert (load["sampled"], load["sampled_bytes"], load["null_keys"]) == (4, 7, 1)
@@ -277,8 +277,8 @@ def test_keys_are_seen_where_the_bytes_are():
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 10)
     assert acquired(world.member().fetch(topic)) == [(0, 9, 1)]
-    world.audit.tell_load()
-    edge.tell_load()
+    world.audit.report_load()
+    edge.report_load()
     (owners,) = events(world, "load")
     found = audit_lines.waiting(edge.log, "p2")
     assert (owners["rows"], owners["sampled"]) == (10, 0)
@@ -297,10 +297,10 @@ def test_who_a_member_is_is_reported_once(world, topic):
     world.member().fetch(topic)
     beats.clear()
     for _ in range(2):
-        world.audit.tell_load()
+        world.audit.report_load()
     (told,) = events(world, "member")
     named = tuple(told[name] for name in ("group", "member", "topic", "client", "host"))
     assert named == ("g", "m1", None, "app", "10.0.0.7")
     world.timers.advance(MEMBERS_EVERY_S)
-    world.audit.tell_load()
+    world.audit.report_load()
     assert events(world, "member") == []

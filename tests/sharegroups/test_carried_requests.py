@@ -27,11 +27,11 @@ def call_of(world: World, key: int, version: int, **fields: Any) -> Call:
 
 def fetched(size: int) -> memoryview:
     """A Fetch answer with one batch."""
-    answer = registry.message("FetchResponse")
+    response = registry.message("FetchResponse")
     batch = records.build_batch(7, [records.Record(value=b"v" * size)])
-    part = answer.PartitionData(partition_index=0, high_watermark=8, records=batch)
-    topic = answer.FetchableTopicResponse(topic="t", partitions=[part])
-    return memoryview(registry.response(ApiKey.FETCH, 12).encode(answer(responses=[topic])))
+    part = response.PartitionData(partition_index=0, high_watermark=8, records=batch)
+    topic = response.FetchableTopicResponse(topic="t", partitions=[part])
+    return memoryview(registry.response(ApiKey.FETCH, 12).encode(response(responses=[topic])))
 
 
 def test_records_stay_here_and_are_forgotten_by_name() -> None:
@@ -48,7 +48,7 @@ def test_records_stay_here_and_are_forgotten_by_name() -> None:
 @pytest.mark.parametrize(("room", "records_wanted", "waits_s"), [(64 << 20, 500, 0.0), (1, 0, 0.5)])
 def test_without_room_no_records_are_asked_for(room: int, records_wanted: int, waits_s: float) -> None:
     world = World(limits=Limits(local_answers_total_bytes=room))
-    world.services.answers.hold(1)
+    world.services.responses.hold(1)
     edge = ShareEdge(world.services)
     call = call_of(world, ApiKey.SHARE_FETCH, 2, max_records=500, max_bytes=1 << 20, max_wait_ms=500, group_id="g")
     prepared = edge.prepared(call)
@@ -63,10 +63,10 @@ def test_answer_with_records_that_are_not_here_cannot_be_given() -> None:
     world = World()
     edge = ShareEdge(world.services)
     call = call_of(world, ApiKey.SHARE_FETCH, 2, group_id="g")
-    answer = registry.message("ShareFetchResponse")
+    response = registry.message("ShareFetchResponse")
     gone = registry.codec("PeerRecords", 0).encode(registry.message("PeerRecords")(chunk=9, start=0, end=5))
-    part = answer.PartitionData(partition_index=0, records=gone, current_leader=answer.LeaderIdAndEpoch())
-    told = answer(responses=[answer.ShareFetchableTopicResponse(topic_id=b"t" * 16, partitions=[part])])
+    part = response.PartitionData(partition_index=0, records=gone, current_leader=response.LeaderIdAndEpoch())
+    told = response(responses=[response.ShareFetchableTopicResponse(topic_id=b"t" * 16, partitions=[part])])
     body = registry.response(ApiKey.SHARE_FETCH, 2).encode(told)
     frame = (len(body) + 5).to_bytes(4, "big") + b"\0\0\0\1\0" + body
     assert edge.completed(call, frame) is None
@@ -94,11 +94,11 @@ def test_owner_tells_what_it_holds_and_lets_go_with_the_link() -> None:
 
 
 def test_it_is_what_links_carry() -> None:
-    carried: CarriedRequests = CarriedShareRequests(World().services, {76: _nobody})  # type: ignore[dict-item]
+    carried: CarriedRequests = CarriedShareRequests(World().services, {76: _no_member})  # type: ignore[dict-item]
     edge: EdgeOfLink = carried.edge()
     assert list(carried.handlers) == [76]
     assert isinstance(edge, ShareEdge)
 
 
-async def _nobody(_call: Call) -> None:
+async def _no_member(_call: Call) -> None:
     return None

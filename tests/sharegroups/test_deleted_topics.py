@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from kafka_share_proxy.sharegroups import deleted_topics
-from kafka_share_proxy.sharegroups.deleted_topics import LOOK_EVERY_S, DeletedTopics
+from kafka_share_proxy.sharegroups.deleted_topics import CHECK_EVERY_S, DeletedTopics
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 from kafka_share_proxy.sharegroups.state_records import StateKey
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -53,7 +53,7 @@ def _known(request):
 
 def looks(world, count):
     for _ in range(count):
-        world.timers.advance(LOOK_EVERY_S)
+        world.timers.advance(CHECK_EVERY_S)
 
 
 def test_state_of_a_deleted_topic_goes_after_two_looks(world):
@@ -74,15 +74,15 @@ def test_state_of_a_deleted_topic_goes_after_two_looks(world):
 def test_one_broker_that_knows_the_topic_is_enough(world, monkeypatch):
     """One that has not caught up, whichever it is, takes nothing away."""
     topic = world.cluster.topics["gone"]
-    ask = world.own.ask
+    send_request = world.own.send_request
 
     def lagging(node_id, api, request):
         world.cluster.topics.pop("gone", None)
         if node_id == 3:
             world.cluster.topics["gone"] = topic
-        return ask(node_id, api, request)
+        return send_request(node_id, api, request)
 
-    monkeypatch.setattr(world.own, "ask", lagging)
+    monkeypatch.setattr(world.own, "send_request", lagging)
     looks(world, 5)
     assert held(world)[1] == {"gone", "kept"}
 
@@ -156,7 +156,7 @@ def test_fault_of_ours_does_not_end_the_looks(world, monkeypatch):
     def broken(node_id, api, request):
         raise RuntimeError("bug")
 
-    monkeypatch.setattr(world.own, "ask", broken)
+    monkeypatch.setattr(world.own, "send_request", broken)
     with pytest.raises(RuntimeError, match="bug"):
         looks(world, 1)
     monkeypatch.undo()

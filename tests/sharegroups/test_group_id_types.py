@@ -18,9 +18,9 @@ def test_id_of_another_type_upstream(world, kind):
     """[66]"""
     world.cluster.create("t")
     getattr(world.cluster, f"{kind}_groups").add("g")
-    answer = world.member().heartbeat(0, ["t"])
-    assert answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND
-    assert kind in answer.error_message
+    response = world.member().heartbeat(0, ["t"])
+    assert response.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert kind in response.error_message
     assert world.services.coordinator.group("g") is None
 
 

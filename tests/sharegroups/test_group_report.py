@@ -84,8 +84,8 @@ def test_released_locks_go_to_others_and_their_holder_is_told(world, topic):
     assert (records, group_report.refused(written.result())) == (10, [])
     assert group_report.group(world.services, "g")["locks"] == []
     assert acquired(joined(world, "m2").fetch(topic, max_records=10)) == [(0, 9, 2)]
-    answer = holder.acknowledge({(topic.topic_id, 0): [(0, 9, [ACCEPT])]})
-    assert entries(answer)[topic.topic_id, 0].error_code == ErrorCode.INVALID_RECORD_STATE
+    response = holder.acknowledge({(topic.topic_id, 0): [(0, 9, [ACCEPT])]})
+    assert entries(response)[topic.topic_id, 0].error_code == ErrorCode.INVALID_RECORD_STATE
     assert ("share-locks-released", {"group": "g", "member": "m1", "records": 10}) in world.notes
     assert group_report.release(world.services, "g", "m1")[0] == 0
 

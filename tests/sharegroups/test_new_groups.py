@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_share_proxy.durable.interfaces import ANSWER_MAX_S
+from kafka_share_proxy.durable.interfaces import RESPONSE_MAX_S
 from kafka_share_proxy.loop.promise import Task
 from kafka_share_proxy.sharegroups.new_groups import GroupRefused, hold_group
 from kafka_share_proxy.sharegroups.state_records import StateKey
@@ -46,7 +46,7 @@ def test_a_group_that_is_stored_late_is_held_from_then_on():
     world = World(journal=SlowJournal())
     world.journal.slow = True
     task = hold(world)
-    world.timers.advance(ANSWER_MAX_S)
+    world.timers.advance(RESPONSE_MAX_S)
     assert task.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert world.services.coordinator.group("g") is None
     world.journal.confirm()

@@ -13,7 +13,7 @@ from kafka_share_proxy.sharegroups.placement import ServeRule, ShareRules
 from kafka_share_proxy.wire import frames, registry
 from kafka_share_proxy.wire.errors import ErrorCode
 
-from tests.support.ports import World, answered
+from tests.support.ports import World, responded
 
 RULES = (ServeRule(groups="mine-*", serve="local"), ServeRule(groups="theirs-*", serve="upstream"))
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -33,17 +33,17 @@ class Mixed:
         """API key -> answer of the broker to what is asked in the client's name."""
         self.asked: list[Any] = []
         self.client = self.world.connect()
-        ask = self.client.ask
+        send_request = self.client.send_request
 
-        def answer(key: int, version: int, body: bytes) -> Any:
+        def response(key: int, version: int, body: bytes) -> Any:
             if key not in self.upstream:
-                return ask(key, version, body)
+                return send_request(key, version, body)
             self.asked.append(registry.request(key, version).decode(body))
             made = self.upstream[key]
             made = made(self.asked[-1]) if callable(made) else made
             return settled(memoryview(registry.response(key, version).encode(made)))
 
-        self.client.ask = answer  # type: ignore[method-assign]
+        self.client.send_request = response  # type: ignore[method-assign]
 
     def hold(self, group_id: str) -> None:
         """The group has state here."""
@@ -57,19 +57,21 @@ class Mixed:
         if served.wants is not None and not served.wants.look(key, version)(frame):
             return FORWARDED
         call = Call(key, version, 7, "client", frames.decode_request(frame)[1], self.client)
-        task: Task[bytes | None] = Task(answered(served.handler, call), lambda _: None)
+        task: Task[bytes | None] = Task(responded(served.handler, call), lambda _: None)
         task.start()
         return task
 
-    def ask(self, key: int, version: int, **fields: Any) -> Any:
+    def send_request(self, key: int, version: int, **fields: Any) -> Any:
         """The decoded answer, or FORWARDED."""
         sent = self.send(key, version, **fields)
         return sent if isinstance(sent, str) else told(sent, key, version)
 
     def join(self, group_id: str, epoch: int = 0) -> Any:
         topics = ["t"] if epoch == 0 else None
-        answer = self.ask(76, 1, group_id=group_id, member_id="m", member_epoch=epoch, subscribed_topic_names=topics)
-        return answer if answer == FORWARDED else (answer.error_code, answer.error_message)
+        response = self.send_request(
+            76, 1, group_id=group_id, member_id="m", member_epoch=epoch, subscribed_topic_names=topics
+        )
+        return response if response == FORWARDED else (response.error_code, response.error_message)
 
 
 def told(task: Task[bytes | None], key: int, version: int) -> Any:
@@ -98,8 +100,8 @@ def told(task: Task[bytes | None], key: int, version: int) -> Any:
 )
 def test_first_rule_that_names_a_group_says_where_it_lives(native, default, group_id, joined):
     """auto is the brokers' where every one of them can."""
-    answer = Mixed(native=native, default=default).join(group_id)
-    assert (answer if answer == FORWARDED else answer[0]) == joined
+    response = Mixed(native=native, default=default).join(group_id)
+    assert (response if response == FORWARDED else response[0]) == joined
 
 
 def test_group_with_state_here_stays_until_it_is_deleted():
@@ -108,7 +110,7 @@ def test_group_with_state_here_stays_until_it_is_deleted():
     mixed.hold("old")
     assert mixed.join("old")[0] == 0
     assert mixed.join("old", -1)[0] == 0
-    deleted = mixed.ask(42, 2, groups_names=["old"])
+    deleted = mixed.send_request(42, 2, groups_names=["old"])
     assert [result.error_code for result in deleted.results] == [0]
     assert mixed.join("old") == FORWARDED
 
@@ -120,7 +122,7 @@ def test_group_that_is_to_be_the_brokers_but_has_state_here_is_refused():
     code, text = mixed.join("theirs-1")
     assert (code, "it has state at the proxy" in text) == (ErrorCode.GROUP_ID_NOT_FOUND, True)
     assert [note[0] for note in mixed.world.notes] == ["share-group-not-served"]
-    described = mixed.ask(77, 1, group_ids=["theirs-1"])
+    described = mixed.send_request(77, 1, group_ids=["theirs-1"])
     assert [(group.group_id, group.error_code) for group in described.groups] == [("theirs-1", 0)]
 
 
@@ -136,8 +138,8 @@ def test_group_that_is_to_be_the_brokers_but_has_state_here_is_refused():
 def test_every_request_about_a_group_goes_where_it_lives(key, version, fields):
     """Records, acknowledgements and offsets as well as membership."""
     mixed = Mixed()
-    assert mixed.ask(key, version, group_id="any", **fields) == FORWARDED
-    assert mixed.ask(key, version, group_id="mine-1", **fields) != FORWARDED
+    assert mixed.send_request(key, version, group_id="any", **fields) == FORWARDED
+    assert mixed.send_request(key, version, group_id="mine-1", **fields) != FORWARDED
 
 
 def test_description_of_several_groups_comes_from_both_sides():
@@ -149,10 +151,14 @@ def test_description_of_several_groups_comes_from_both_sides():
         message.DescribedGroup(group_id=name, group_state="Stable", error_code=0, members=[]) for name in ("x", "y")
     ]
     mixed.upstream[77] = message(groups=theirs)
-    answer = mixed.ask(77, 1, group_ids=["x", "old", "y"])
-    assert [(g.group_id, g.group_state) for g in answer.groups] == [("x", "Stable"), ("old", "Empty"), ("y", "Stable")]
+    response = mixed.send_request(77, 1, group_ids=["x", "old", "y"])
+    assert [(g.group_id, g.group_state) for g in response.groups] == [
+        ("x", "Stable"),
+        ("old", "Empty"),
+        ("y", "Stable"),
+    ]
     assert [request.group_ids for request in mixed.asked] == [["x", "y"]]
-    assert mixed.ask(77, 1, group_ids=["x", "y"]) == FORWARDED
+    assert mixed.send_request(77, 1, group_ids=["x", "y"]) == FORWARDED
 
 
 def test_offsets_of_several_groups_come_from_both_sides():
@@ -162,7 +168,7 @@ def test_offsets_of_several_groups_come_from_both_sides():
     request, response = (registry.message(f"DescribeShareGroupOffsets{kind}") for kind in ("Request", "Response"))
     group, told_group = request.DescribeShareGroupOffsetsRequestGroup, response.DescribeShareGroupOffsetsResponseGroup
     mixed.upstream[90] = response(groups=[told_group(group_id="x", topics=[])])
-    merged = mixed.ask(90, 1, groups=[group(group_id=name, topics=None) for name in ("old", "x")])
+    merged = mixed.send_request(90, 1, groups=[group(group_id=name, topics=None) for name in ("old", "x")])
     assert [(each.group_id, each.error_code) for each in merged.groups] == [("old", 0), ("x", 0)]
     assert [[each.group_id for each in asked.groups] for asked in mixed.asked] == [["x"]]
 
@@ -188,9 +194,9 @@ def test_settings_of_a_forwarded_group_are_the_brokers():
         )
 
     mixed.upstream[32] = broker
-    merged = mixed.ask(32, 4, resources=asked)
+    merged = mixed.send_request(32, 4, resources=asked)
     assert [(each.resource_name, len(each.configs) > 5) for each in merged.results] == [("x", False), ("old", True)]
-    assert mixed.ask(32, 4, resources=asked[:1]) == FORWARDED
+    assert mixed.send_request(32, 4, resources=asked[:1]) == FORWARDED
 
 
 def test_nobody_is_sent_to_the_brokers_before_it_is_known_who_has_state_here():

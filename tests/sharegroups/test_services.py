@@ -13,7 +13,7 @@ def test_limits_and_options_reach_their_parts():
     world = World(
         limits=Limits(share_cache_bytes=123, local_answers_total_bytes=456), options=ShareOptions(cache_age_s=9)
     )
-    assert world.services.answers.limit == 456
+    assert world.services.responses.limit == 456
     assert world.services.reads.cache.limits.bytes == 123
     assert world.services.reads.cache.limits.age_s == 9
 

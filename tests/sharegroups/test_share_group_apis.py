@@ -104,7 +104,7 @@ def test_the_lists_are_those_of_the_messages(api: DeclaredApi[Any]) -> None:
     name, splits = registry.API_KEYS[api.key], api.splits
     assert splits is not None
     assert splits.field in registry.message(f"{name}Request").__slots__
-    assert splits.answers in registry.message(f"{name}Response").__slots__
+    assert splits.responses in registry.message(f"{name}Response").__slots__
     assert api.groups_max is not None
 
 
@@ -116,9 +116,9 @@ def test_too_many_groups_are_refused_one_by_one(world: Any) -> None:
         message.DescribeConfigsResource(resource_type=GROUP, resource_name=f"g{n}", configuration_keys=None)
         for n in range(count)
     ]
-    answer = world.call(32, 4, resources=resources)
-    assert {result.error_code for result in answer.results} == {ErrorCode.INVALID_REQUEST}
-    assert [result.resource_name for result in answer.results] == [f"g{n}" for n in range(count)]
+    response = world.call(32, 4, resources=resources)
+    assert {result.error_code for result in response.results} == {ErrorCode.INVALID_REQUEST}
+    assert [result.resource_name for result in response.results] == [f"g{n}" for n in range(count)]
     assert world.broker.asked == []
     names = [f"g{n}" for n in range((k42_delete_groups.API.groups_max or 0) + 1)]
     world.group("g1")

@@ -213,14 +213,14 @@ def test_what_follows_an_append_is_on_behalf_of_the_share_state(journal):
     journal.slow = True
     owners = []
 
-    def ask():
+    def send_request():
         stored = writes.put([(StateKey("group", "g"), b"1")])
         writes.after(stored, lambda: owners.append(running()))
 
-    on_behalf_of(client, ask)
+    on_behalf_of(client, send_request)
     on_behalf_of(state, journal.confirm)
     assert owners == [state]
-    on_behalf_of(client, ask)
+    on_behalf_of(client, send_request)
     journal.confirm()
     assert len(state.soon) == 1
     state.soon.pop()()

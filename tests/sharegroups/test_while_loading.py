@@ -13,7 +13,7 @@ from kafka_share_proxy.sharegroups.while_loading import LOADING_MAX_S
 from kafka_share_proxy.wire import frames, registry
 from kafka_share_proxy.wire.errors import ErrorCode
 
-from tests.support.ports import ManualTimers, answered
+from tests.support.ports import ManualTimers, responded
 
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 GROUP = "shared"
@@ -37,11 +37,11 @@ class Asked:
         header, message = frames.decode_request(world.frame(key, version, **fields))
         call = Call(key, version, header.correlation_id, header.client_id, message, world.client)
         self.key, self.version = key, version
-        self.task: Task[bytes | None] = Task(answered(world._served()[key].handler, call), lambda _: None)
+        self.task: Task[bytes | None] = Task(responded(world._served()[key].handler, call), lambda _: None)
         self.task.start()
 
     @property
-    def answer(self) -> Any:
+    def response(self) -> Any:
         assert self.task.finished, "no answer yet"
         if self.task.error is not None:
             raise self.task.error
@@ -66,7 +66,7 @@ def test_request_that_would_make_a_group_waits_and_is_told_to_come_again(world, 
     timers.advance(HOLD_MAX_S - 0.1)
     assert not asked.task.finished
     timers.advance(0.2)
-    assert getattr(asked.answer, "error_code", LOADING) == LOADING
+    assert getattr(asked.response, "error_code", LOADING) == LOADING
     assert world.broker.asked == []
 
 
@@ -78,13 +78,13 @@ def test_once_loaded_it_goes_where_it_belongs(world, timers, key):
     mine = Asked(world, key, version, {"group_id": GROUP} | fields)
     assert not forwarded.task.finished
     world.group(GROUP)
-    world.broker.answers[key] = lambda version, request: registry.message(f"{registry.API_KEYS[key]}Response")(
+    world.broker.responses[key] = lambda version, request: registry.message(f"{registry.API_KEYS[key]}Response")(
         topics=[]
     )
     world.services.gate.open()
     assert forwarded.task.finished
     assert forwarded.task.value is None
-    assert getattr(mine.answer, "error_code", 0) in (0, 23, 69)
+    assert getattr(mine.response, "error_code", 0) in (0, 23, 69)
     assert not world.serves(key, version, **{"group_id": OTHER} | fields)
 
 
@@ -99,7 +99,7 @@ def test_each_partition_of_a_commit_is_told(world, timers, key):
     topics = [topic(name="t", partitions=[partition(partition_index=n, committed_offset=1) for n in (0, 5)])]
     asked = Asked(world, key, version, {"group_id": GROUP} | fields | {"topics": topics})
     timers.advance(HOLD_MAX_S + 0.1)
-    (told,) = asked.answer.topics
+    (told,) = asked.response.topics
     assert (told.name, [(p.partition_index, p.error_code) for p in told.partitions]) == ("t", [(0, 14), (5, 14)])
 
 
@@ -125,7 +125,7 @@ def test_deletion_waits_for_what_is_loaded(world, timers):
     """14, not 69: there may be such a group."""
     asked = Asked(world, 42, 2, {"groups_names": [GROUP]})
     timers.advance(world.services.options.state_wait_s + 0.1)
-    assert [result.error_code for result in asked.answer.results] == [LOADING]
+    assert [result.error_code for result in asked.response.results] == [LOADING]
 
 
 @pytest.mark.parametrize(("key", "version", "fields"), [(16, 5, {}), (74, 1, {"resource_types": []})])
@@ -133,18 +133,18 @@ def test_lists_are_not_told_by_halves(world, timers, key, version, fields):
     """14 while share groups, or their settings, would be missing from the list."""
     asked = Asked(world, key, version, fields)
     timers.advance(HOLD_MAX_S + 0.1)
-    assert asked.answer.error_code == LOADING
+    assert asked.response.error_code == LOADING
     assert world.broker.asked == []
 
 
 def test_loading_that_takes_too_long_is_not_paid_for_by_ordinary_groups(world, timers):
     """After its time requests are forwarded again, at once."""
     version, fields = BY_GROUP[11]
-    answers = []
+    responses = []
     for _ in range(20):
         asked = Asked(world, 11, version, {"group_id": OTHER} | fields)
         timers.advance(HOLD_MAX_S + 0.1)
-        answers.append(asked.task.value is None)
+        responses.append(asked.task.value is None)
         assert asked.task.finished
-    assert answers == sorted(answers)
-    assert LOADING_MAX_S / (HOLD_MAX_S + 0.1) - 1 < answers.count(False) < LOADING_MAX_S / (HOLD_MAX_S + 0.1) + 2
+    assert responses == sorted(responses)
+    assert LOADING_MAX_S / (HOLD_MAX_S + 0.1) - 1 < responses.count(False) < LOADING_MAX_S / (HOLD_MAX_S + 0.1) + 2

@@ -163,7 +163,7 @@ class Run:
     def _look(self, front: Front) -> None:
         told = ""
         while not self._enough.wait(LOOK_S):
-            ready, text = front.ask("/readyz/share-groups")
+            ready, text = front.send_request("/readyz/share-groups")
             why = "" if ready else text
             if bool(why) != bool(told):
                 self.story.refused.append((self.story.now(), why))
@@ -214,14 +214,16 @@ def _cpu_s(front: Front) -> float:
 
 
 def _coordinator(raw: Raw) -> int | None:
-    found = raw.ask("FindCoordinator", 4, key_type=0, coordinator_keys=[PROXIES]).coordinators[0]
+    found = raw.send_request("FindCoordinator", 4, key_type=0, coordinator_keys=[PROXIES]).coordinators[0]
     return None if found.error_code else int(found.node_id)
 
 
 def _led_by_others(raw: Raw, victim: Node) -> bool:
     names = ["__consumer_offsets", SHARE_STATE.topic]
-    answer = raw.ask("Metadata", 12, topics=[{"name": name} for name in names], allow_auto_topic_creation=False)
-    leaders = {each.leader_id for topic in answer.topics for each in topic.partitions}
+    response = raw.send_request(
+        "Metadata", 12, topics=[{"name": name} for name in names], allow_auto_topic_creation=False
+    )
+    leaders = {each.leader_id for topic in response.topics for each in topic.partitions}
     return not leaders & {-1, victim.node_id}
 
 

@@ -64,7 +64,7 @@ def through_the_proxy(folder: Path, plan: Plan, release: str = NEW) -> Outcome:
 
 
 def _refusal(front: Front) -> str:
-    ready, text = front.ask("/readyz/share-groups")
+    ready, text = front.send_request("/readyz/share-groups")
     return "" if ready else text
 
 

@@ -251,11 +251,11 @@ class Soak:
     def _lag(self) -> int:
         """Over all partitions; -1 where one is not known."""
         with Raw(self._front.bootstrap) as raw:
-            answer = raw.ask(
+            response = raw.send_request(
                 "DescribeShareGroupOffsets", 1, on=raw.on_coordinator(GROUP),
                 groups=[{"group_id": GROUP, "topics": None}],
             )  # fmt: skip
-        lags = [part.lag for topic in answer.groups[0].topics for part in topic.partitions]
+        lags = [part.lag for topic in response.groups[0].topics for part in topic.partitions]
         return -1 if len(lags) != PARTITIONS or min(lags) < 0 else sum(lags)
 
 

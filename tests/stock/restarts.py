@@ -39,8 +39,10 @@ def native_coordinators(raw: Raw) -> KeptAt:
 
     def kept_at(group: str, topic: Topic) -> set[int]:
         topic_id = base64.urlsafe_b64encode(topic.topic_id).decode().rstrip("=")
-        answer = raw.ask("FindCoordinator", 6, key_type=SHARE_KEY, coordinator_keys=[f"{group}:{topic_id}:0"])
-        (found,) = answer.coordinators
+        response = raw.send_request(
+            "FindCoordinator", 6, key_type=SHARE_KEY, coordinator_keys=[f"{group}:{topic_id}:0"]
+        )
+        (found,) = response.coordinators
         at_group = next(node for node, address in raw.brokers().items() if address == raw.coordinator(group))
         return {at_group, found.node_id}
 
@@ -53,7 +55,7 @@ def _group_at(node: int, kafka: Cluster, name: str, topic: Topic, kept_at: KeptA
 
     def look() -> bool:
         with Raw(kafka.bootstrap) as raw:
-            raw.ask("ElectLeaders", 2, election_type=PREFERRED, topic_partitions=None, timeout_ms=10_000)
+            raw.send_request("ElectLeaders", 2, election_type=PREFERRED, topic_partitions=None, timeout_ms=10_000)
         groups = (f"{name}-g{number}" for number in range(GROUPS_TRIED))
         found.extend(itertools.islice((group for group in groups if kept_at(group, topic) == {node}), 1))
         return bool(found)
@@ -115,12 +117,12 @@ def _reader(w: World, group: str, t: Topic) -> ShareConsumer:
 def _lag(w: World, group: str, t: Topic) -> int | None:
     """None while nobody can tell."""
     wanted = [{"topic_name": t.name, "partitions": [0]}]
-    answer = w.raw.ask(
+    response = w.raw.send_request(
         "DescribeShareGroupOffsets", 1, on=w.raw.on_coordinator(group), groups=[{"group_id": group, "topics": wanted}]
     ).groups[0]  # fmt: skip
-    if answer.error_code:
+    if response.error_code:
         return None
-    (found,) = answer.topics[0].partitions
+    (found,) = response.topics[0].partitions
     return None if found.error_code else int(found.lag)
 
 

@@ -83,8 +83,8 @@ def play(world: World, topic: Topic, group: str) -> int:
     """A member takes and accepts all records, ten or a batch at a time; how many ranges it was given."""
     member, ranges, done = world.member(group, "A", [topic]), 0, 0
     while done < RECORDS:
-        answer = member.fetch(topic, silent=True, records=10, batch=10)
-        for first, last, _ in answer.acquired(topic):
+        response = member.fetch(topic, silent=True, records=10, batch=10)
+        for first, last, _ in response.acquired(topic):
             member.acknowledge((topic, 0, first, last, ACCEPT), silent=True)
             done, ranges = done + last - first + 1, ranges + 1
     member.disconnect()
@@ -185,13 +185,13 @@ def test_readers_of_views_and_individual_commits_are_told(world: World, audited:
     topic, raw = filled(world), world.raw
     view = until(lambda: raw.view(f"__view.r3.{topic.name}"), "the view")
     asked = [{"partition": at, "fetch_offset": 0, "partition_max_bytes": 1 << 20} for at in range(3)]
-    raw.ask(
+    raw.send_request(
         "Fetch", 12, on=raw.connect(raw.node(topic.leaders[0])), replica_id=-1, max_wait_ms=500, min_bytes=1,
         max_bytes=50 << 20, session_id=0, session_epoch=-1, topics=[{"topic": view.name, "partitions": asked}],
     )  # fmt: skip
     group = "committing-" + topic.name
     entry = {"partition_index": 0, "committed_offset": 5, "committed_metadata": "ic/1;7-8"}
-    raw.ask(
+    raw.send_request(
         "OffsetCommit", 8, on=raw.on_coordinator(group), group_id=group, generation_id_or_member_epoch=-1,
         topics=[{"name": topic.name, "partitions": [entry]}],
     )  # fmt: skip

@@ -59,21 +59,21 @@ def test_no_request(quiet: Front, name: str) -> None:
     with Raw(quiet.bootstrap) as raw:
         raw.brokers()
         before = _log(quiet)
-        assert _answer_until_the_end(quiet, NO_REQUESTS[name]) == b""
+        assert _respond_until_the_end(quiet, NO_REQUESTS[name]) == b""
         said = until(lambda: _log(quiet)[len(before) :], "a log line")
         assert len([line for line in said if "warning" in line or "info" in line]) == 1, said
         assert raw.brokers()
 
 
-def _answer_until_the_end(front: Front, data: bytes) -> bytes:
+def _respond_until_the_end(front: Front, data: bytes) -> bytes:
     """Send, and read until the proxy closes; raises TimeoutError when it does not."""
     with socket.create_connection(address(front.bootstrap), WAIT_S) as connection:
         connection.sendall(data)
-        answer = b""
+        response = b""
         with contextlib.suppress(ConnectionResetError):
             while piece := connection.recv(4096):
-                answer += piece
-        return answer
+                response += piece
+        return response
 
 
 def _log(front: Front) -> list[str]:
@@ -119,6 +119,6 @@ def test_burst_without_acknowledgement(front_39: Front, fresh: Callable[[str], s
         part = {"name": topic.name, "partition_data": [{"index": 0, "records": batch}]}
         for _ in range(300):
             connection.send(0, 9, build("ProduceRequest", acks=0, timeout_ms=1000, topic_data=[part]))
-        answer = raw.ask("Metadata", 12, on=connection, topics=[{"name": topic.name}])
-        assert answer.topics[0].name == topic.name
+        response = raw.send_request("Metadata", 12, on=connection, topics=[{"name": topic.name}])
+        assert response.topics[0].name == topic.name
         until(lambda: raw.end_offset(topic) == 300, "all records")

@@ -42,11 +42,11 @@ class Side:
         entry = {"partition_index": partition, "committed_offset": offset, "committed_metadata": metadata}
 
         def accepted() -> bool:
-            answer = raw.ask(
+            response = raw.send_request(
                 "OffsetCommit", 8, on=raw.on_coordinator(group), group_id=group,
                 generation_id_or_member_epoch=-1, topics=[{"name": topic, "partitions": [entry]}],
             )  # fmt: skip
-            code = answer.topics[0].partitions[0].error_code
+            code = response.topics[0].partitions[0].error_code
             assert code in (0, 14, 15), code
             return bool(code == 0)
 
@@ -135,7 +135,7 @@ def test_a_group_without_committed_offsets_is_said_to_have_none(side: Side, fres
     joining |= {"protocol_type": "consumer", "protocols": [{"name": "range", "metadata": NO_TOPICS}]}
 
     def joined() -> bool:
-        code = side.direct.ask("JoinGroup", 3, on=side.direct.on_coordinator(group), **joining).error_code
+        code = side.direct.send_request("JoinGroup", 3, on=side.direct.on_coordinator(group), **joining).error_code
         assert code in (0, 14, 15, 16), code
         return bool(code == 0)
 

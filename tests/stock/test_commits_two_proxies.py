@@ -49,11 +49,11 @@ class Client:
     def commit(self, group: str, topic: str, offset: int, metadata: str = "") -> int:
         """The code."""
         entry = {"partition_index": 0, "committed_offset": offset, "committed_metadata": metadata}
-        answer = self.raw.ask(
+        response = self.raw.send_request(
             "OffsetCommit", 8, on=self.raw.on_coordinator(group), group_id=group,
             generation_id_or_member_epoch=-1, topics=[{"name": topic, "partitions": [entry]}],
         )  # fmt: skip
-        return int(answer.topics[0].partitions[0].error_code)
+        return int(response.topics[0].partitions[0].error_code)
 
     def commits(self, group: str, topic: str, offset: int, metadata: str = "") -> None:
         """Until it is accepted, as a client does."""
@@ -67,11 +67,11 @@ class Client:
 
     def committed(self, group: str, topic: str) -> tuple[int, str]:
         def told() -> Any:
-            answer = self.raw.ask(
+            response = self.raw.send_request(
                 "OffsetFetch", 7, on=self.raw.on_coordinator(group), group_id=group,
                 topics=[{"name": topic, "partition_indexes": [0]}],
             )  # fmt: skip
-            return None if answer.error_code in AGAIN else answer.topics[0].partitions[0]
+            return None if response.error_code in AGAIN else response.topics[0].partitions[0]
 
         entry = until(told, f"offsets of {group}")
         return entry.committed_offset, entry.metadata
@@ -80,7 +80,7 @@ class Client:
         """Wait until its proxy has read that so many groups commit individually."""
 
         def told() -> bool:
-            return int(json.loads(self.front.ask("/readyz")[1])["commits"]["groups"]) == count
+            return int(json.loads(self.front.send_request("/readyz")[1])["commits"]["groups"]) == count
 
         until(told, f"{self.front.bootstrap} to know {count} groups")
 
@@ -103,7 +103,7 @@ def test_proxy_that_waits_refuses_what_would_be_a_rewind_and_takes_over(
 ) -> None:
     """`cluster.mode: single`: texts and commits of known groups get 15, all other groups notice nothing."""
     owner = started(running.front(kafka.bootstrap, IN_MEMORY), clients)
-    until(lambda: owner.front.ask("/readyz/commits")[0], "ranges to be loaded")
+    until(lambda: owner.front.send_request("/readyz/commits")[0], "ranges to be loaded")
     second = started(running.front(kafka.bootstrap, IN_MEMORY), clients)
     topic, group, plain = fresh("topic"), fresh("group"), fresh("plain")
     owner.raw.create_topic(topic)
@@ -115,12 +115,12 @@ def test_proxy_that_waits_refuses_what_would_be_a_rewind_and_takes_over(
     assert second.committed(plain, topic) == (7, "user text")
     assert oracle.primary(group, topic) == (43, "")
     assert "individual-commits-standby" in second.front.output()
-    assert second.front.ask("/readyz")[0]
-    assert not second.front.ask("/readyz/commits")[0]
+    assert second.front.send_request("/readyz")[0]
+    assert not second.front.send_request("/readyz/commits")[0]
     owner.front.stop()
     second.commits(group, topic, 43, "ic/1;43-44")
     assert second.committed(group, topic) == (48, "")
-    assert second.front.ask("/readyz/commits")[0]
+    assert second.front.send_request("/readyz/commits")[0]
     second.front.stop()
 
 

@@ -20,20 +20,20 @@ from tests.support.raw import GROUP_RESOURCE, Raw, until
 pytestmark = pytest.mark.broker
 
 LOADING = 14
-QUESTIONS = (ApiKey.HEARTBEAT, ApiKey.FIND_COORDINATOR, ApiKey.OFFSET_DELETE)
+QUERIES = (ApiKey.HEARTBEAT, ApiKey.FIND_COORDINATOR, ApiKey.OFFSET_DELETE)
 Codes = dict[int, set[int]]
 """API key of a question -> what was answered."""
 
 
-def question(raw: Raw, key: int, group: str, **options: Any) -> int:
+def query(raw: Raw, key: int, group: str, **options: Any) -> int:
     """The code that answers one of the questions about rights."""
     if key == ApiKey.HEARTBEAT:
         fields = {"group_id": group, "generation_id": 0, "member_id": "nobody"}
-        return int(raw.ask("Heartbeat", 4, **fields, **options).error_code)
+        return int(raw.send_request("Heartbeat", 4, **fields, **options).error_code)
     if key == ApiKey.OFFSET_DELETE:
-        return int(raw.ask("OffsetDelete", 0, group_id=group, topics=[], **options).error_code)
-    answer = raw.ask("FindCoordinator", 4, key_type=0, coordinator_keys=[group], **options)
-    return int(answer.coordinators[0].error_code)
+        return int(raw.send_request("OffsetDelete", 0, group_id=group, topics=[], **options).error_code)
+    response = raw.send_request("FindCoordinator", 4, key_type=0, coordinator_keys=[group], **options)
+    return int(response.coordinators[0].error_code)
 
 
 class Place:
@@ -44,7 +44,7 @@ class Place:
         self.release = release
         self.cluster: Cluster = running.cluster(release, sasl=USERS, properties=settings, plugins=[plugin])
         self.admin, self.bob = (self.user(name) for name in ("admin", "bob"))
-        self.cold = {key: question(self.admin, key, "unknown") for key in QUESTIONS}
+        self.cold = {key: query(self.admin, key, "unknown") for key in QUERIES}
         """What is answered before there is a topic of offsets."""
         self.admin.coordinator("unknown")
         identity = {"mechanism": "PLAIN", "username": "admin", "password": USERS.users["admin"]}
@@ -68,15 +68,15 @@ def join(raw: Raw, group: str, kind: str) -> None:
     """Make a classic group with one member, of this protocol type."""
     member = ""
     for _ in range(2):  # the first response gives the member its id
-        answer = raw.ask(
+        response = raw.send_request(
             "JoinGroup", 5, on=raw.on_coordinator(group), group_id=group, session_timeout_ms=30_000,
             rebalance_timeout_ms=30_000, member_id=member, group_instance_id=None, protocol_type=kind,
             protocols=[{"name": "range", "metadata": b""}],
         )  # fmt: skip
-        member = answer.member_id
-        if not answer.error_code:
+        member = response.member_id
+        if not response.error_code:
             break
-    assert answer.error_code == 0
+    assert response.error_code == 0
 
 
 def beat(raw: Raw, api: str, group: str, **fields: Any) -> None:
@@ -87,7 +87,7 @@ def beat(raw: Raw, api: str, group: str, **fields: Any) -> None:
     version = registry.versions({"ConsumerGroupHeartbeat": 68, "ShareGroupHeartbeat": 76}[api])[0]
     member = {"group_id": group, "member_id": "member-of-22-characters", "member_epoch": 0, "rack_id": None}
     sent = member | {"subscribed_topic_names": [topic]} | fields
-    until(lambda: not raw.ask(api, version, on=on, **sent).error_code, f"a member of {group}")
+    until(lambda: not raw.send_request(api, version, on=on, **sent).error_code, f"a member of {group}")
 
 
 def test_codes_that_grant(place: Place, fresh: Callable[[str], str]) -> None:
@@ -101,12 +101,12 @@ def test_codes_that_grant(place: Place, fresh: Callable[[str], str]) -> None:
         beat(place.admin, "ShareGroupHeartbeat", shared)
         groups.append(shared)
     granted: Codes = defaultdict(set)
-    for key in QUESTIONS:
+    for key in QUERIES:
         granted[key].add(place.cold[key])
         for group in groups:
             granted[key].add(_loaded(place.admin, key, group))
-            assert question(place.bob, key, group) == 30
-        assert question(place.bob, key, f"throws-{connect}") == -1
+            assert query(place.bob, key, group) == 30
+        assert query(place.bob, key, f"throws-{connect}") == -1
     assert granted == {
         ApiKey.HEARTBEAT: {16, 24, 25},
         ApiKey.FIND_COORDINATOR: {0, 15},
@@ -120,7 +120,7 @@ def _loaded(raw: Raw, key: int, group: str) -> int:
     codes: list[int] = []
 
     def is_ready() -> bool:
-        codes.append(question(raw, key, group))
+        codes.append(query(raw, key, group))
         return codes[-1] != LOADING
 
     until(is_ready, f"the coordinator of {group!r}")
@@ -133,7 +133,7 @@ def test_rights_on_a_topic_are_told_with_these_codes(place: Place, fresh: Callab
 
     def told(raw: Raw, name: str) -> tuple[int, bool]:
         fields = {"allow_auto_topic_creation": False, "include_topic_authorized_operations": True}
-        entry = raw.ask("Metadata", 12, topics=[{"name": name}], **fields).topics[0]
+        entry = raw.send_request("Metadata", 12, topics=[{"name": name}], **fields).topics[0]
         return int(entry.error_code), entry.topic_authorized_operations != none
 
     names = (topic, "missing", "not valid", "throws-topic")
@@ -148,27 +148,31 @@ def test_an_authorizer_that_throws_grants_nothing(place: Place, fresh: Callable[
         topic = admin.create_topic(f"{group}-topic")
         member = {"group_id": group, "member_id": "member-of-22-characters", "rack_id": None}
         joined = member | {"member_epoch": 0, "subscribed_topic_names": [topic.name]}
-        assert admin.ask("ShareGroupHeartbeat", 1, **joined).error_code == 0
-        assert admin.ask("ShareGroupHeartbeat", 1, **(joined | {"member_epoch": -1})).error_code == 0
+        assert admin.send_request("ShareGroupHeartbeat", 1, **joined).error_code == 0
+        assert admin.send_request("ShareGroupHeartbeat", 1, **(joined | {"member_epoch": -1})).error_code == 0
         for _ in range(2):  # the same again: nothing was remembered
             assert set(_asked_by(bob, group, joined)) == {-1}
         assert bob.try_configure(GROUP_RESOURCE, group, {"share.isolation.level": "read_committed"}).error_code in (
             -1, 30,  # where the cluster knows no settings of groups, the right is that on the cluster
         )  # fmt: skip
-        listed = admin.ask("ListGroups", 5, states_filter=[], types_filter=["share"]).groups
+        listed = admin.send_request("ListGroups", 5, states_filter=[], types_filter=["share"]).groups
         assert group in [each.group_id for each in listed]
 
 
 def _asked_by(raw: Raw, group: str, joined: dict[str, Any]) -> Iterator[int]:
     session = {"group_id": group, "member_id": "member-of-22-characters", "topics": []}
-    yield raw.ask("ShareGroupHeartbeat", 1, **joined).error_code
-    yield raw.ask("ShareFetch", 2, share_session_epoch=0, **session).error_code
-    yield raw.ask("ShareAcknowledge", 2, share_session_epoch=1, **session).error_code
-    yield raw.ask("ShareGroupDescribe", 1, group_ids=[group]).groups[0].error_code
-    yield raw.ask("DescribeShareGroupOffsets", 1, groups=[{"group_id": group, "topics": None}]).groups[0].error_code
-    yield raw.ask("AlterShareGroupOffsets", 0, group_id=group, topics=[]).error_code
-    yield raw.ask("DeleteShareGroupOffsets", 0, group_id=group, topics=[]).error_code
-    yield raw.ask("DeleteGroups", 2, groups_names=[group]).results[0].error_code
-    yield raw.ask("ListGroups", 5, states_filter=[], types_filter=["share"]).error_code
-    yield raw.ask("OffsetDelete", 0, group_id=group, topics=[]).error_code
-    yield raw.ask("ConsumerGroupHeartbeat", 0, group_id=group, member_id="", member_epoch=0).error_code
+    yield raw.send_request("ShareGroupHeartbeat", 1, **joined).error_code
+    yield raw.send_request("ShareFetch", 2, share_session_epoch=0, **session).error_code
+    yield raw.send_request("ShareAcknowledge", 2, share_session_epoch=1, **session).error_code
+    yield raw.send_request("ShareGroupDescribe", 1, group_ids=[group]).groups[0].error_code
+    yield (
+        raw.send_request("DescribeShareGroupOffsets", 1, groups=[{"group_id": group, "topics": None}])
+        .groups[0]
+        .error_code
+    )
+    yield raw.send_request("AlterShareGroupOffsets", 0, group_id=group, topics=[]).error_code
+    yield raw.send_request("DeleteShareGroupOffsets", 0, group_id=group, topics=[]).error_code
+    yield raw.send_request("DeleteGroups", 2, groups_names=[group]).results[0].error_code
+    yield raw.send_request("ListGroups", 5, states_filter=[], types_filter=["share"]).error_code
+    yield raw.send_request("OffsetDelete", 0, group_id=group, topics=[]).error_code
+    yield raw.send_request("ConsumerGroupHeartbeat", 0, group_id=group, member_id="", member_epoch=0).error_code

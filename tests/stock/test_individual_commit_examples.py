@@ -81,10 +81,10 @@ def command(example: str) -> list[str]:
 def committed(raw: Raw, group: str, topic: str) -> dict[int, tuple[int, str]]:
     """Partition -> offset and metadata, as the broker has them."""
     wanted = [{"name": topic, "partition_indexes": [*range(PARTITIONS)]}]
-    answer = raw.ask("OffsetFetch", 5, on=raw.on_coordinator(group), group_id=group, topics=wanted)
-    if answer.error_code:  # the group's coordinator is only becoming one
+    response = raw.send_request("OffsetFetch", 5, on=raw.on_coordinator(group), group_id=group, topics=wanted)
+    if response.error_code:  # the group's coordinator is only becoming one
         return dict.fromkeys(range(PARTITIONS), (-1, ""))
-    found = answer.topics[0].partitions
+    found = response.topics[0].partitions
     assert [each.error_code for each in found] == [0] * PARTITIONS
     return {each.partition_index: (each.committed_offset, each.metadata) for each in found}
 

@@ -59,12 +59,12 @@ class Side:
 
     def shown(self, group: str, topic: str, partition: int = 0) -> tuple[int, str]:
         """Return what OffsetFetch through the proxy says."""
-        answer = self.raw.ask(
+        response = self.raw.send_request(
             "OffsetFetch", 7, on=self.raw.on_coordinator(group), group_id=group,
             topics=[{"name": topic, "partition_indexes": [partition]}],
         )  # fmt: skip
-        entry = answer.topics[0].partitions[0]
-        assert (answer.error_code, entry.error_code) == (0, 0)
+        entry = response.topics[0].partitions[0]
+        assert (response.error_code, entry.error_code) == (0, 0)
         return entry.committed_offset, entry.metadata.rstrip("\0")
 
     def state(self, group: str, topic: str, partition: int = 0) -> tuple[int, str, str]:
@@ -81,7 +81,7 @@ def side(request: pytest.FixtureRequest, running: Running) -> Iterator[Side]:
     release, properties = COORDINATORS[request.param]
     kafka = running.cluster(release, properties=properties)
     front = running.front(kafka.bootstrap)
-    until(lambda: front.ask("/readyz/commits")[0], "ranges to be loaded")
+    until(lambda: front.send_request("/readyz/commits")[0], "ranges to be loaded")
     made = Side(kafka, front, CommitTopic(kafka.bootstrap), Raw(front.bootstrap), is_classic=properties == CLASSIC)
     yield made
     made.oracle.close()
@@ -228,11 +228,11 @@ def test_t8_a004_16_stale_and_unknown_members_hear_the_coordinator_and_nothing_i
     ):
         assert side.written(group, topic) == before
         partition = {"partition_index": 0, "committed_offset": 7, "committed_metadata": "ic/1;12-12"}
-        answer = side.raw.ask(
+        response = side.raw.send_request(
             "OffsetCommit", 8, on=side.raw.on_coordinator(group), group_id=group, member_id=member_id,
             generation_id_or_member_epoch=generation_id, topics=[{"name": topic, "partitions": [partition]}],
         )  # fmt: skip
-        assert answer.topics[0].partitions[0].error_code == code
+        assert response.topics[0].partitions[0].error_code == code
     assert side.state(group, topic) == (7, "", "10-12")
 
 
@@ -250,11 +250,11 @@ def test_t8_member_that_was_left_behind_by_a_rebalance_stores_nothing(
         until(lambda: first.consumer.poll(timeout_ms=100) is None or not second.is_alive(), "both members")
         second.join(LIMIT_S)
         partition = {"partition_index": 0, "committed_offset": 7, "committed_metadata": "ic/1;12-12"}
-        answer = side.raw.ask(
+        response = side.raw.send_request(
             "OffsetCommit", 8, on=side.raw.on_coordinator(group), group_id=group, member_id=old.member_id,
             generation_id_or_member_epoch=old.generation_id, topics=[{"name": topic, "partitions": [partition]}],
         )  # fmt: skip
-        assert answer.topics[0].partitions[0].error_code == ErrorCode.ILLEGAL_GENERATION
+        assert response.topics[0].partitions[0].error_code == ErrorCode.ILLEGAL_GENERATION
         assert side.state(group, topic) == (5, "", "10-11")
     finally:
         first.close()
@@ -284,11 +284,11 @@ def test_offsets_that_are_deleted_take_their_ranges_along(side: Side, fresh: Fre
     member.commit(topic, 0, 5, "ic/1;10-11")
     member.commit(topic, 1, 5, "ic/1;10-11")
     member.close()
-    answer = side.raw.ask(
+    response = side.raw.send_request(
         "OffsetDelete", 0, on=side.raw.on_coordinator(group), group_id=group,
         topics=[{"name": topic, "partitions": [{"partition_index": 0}]}],
     )  # fmt: skip
-    assert (answer.error_code, answer.topics[0].partitions[0].error_code) == (0, 0)
+    assert (response.error_code, response.topics[0].partitions[0].error_code) == (0, 0)
     assert side.oracle.live(group, topic, 0) == ""
     assert side.oracle.live(group, topic, 1) == "10-11"
 
@@ -354,12 +354,12 @@ def _raw_commit(side: Side, group: str, topic: str, offset: int, text: str | Non
     known = side.raw.topic(topic)
     assert known is not None
     partition = {"partition_index": 0, "committed_offset": offset, "committed_metadata": text}
-    answer = side.raw.ask(
+    response = side.raw.send_request(
         "OffsetCommit", version, on=side.raw.on_coordinator(group), group_id=group, member_id="",
         generation_id_or_member_epoch=-1,
         topics=[{"name": topic, "topic_id": known.topic_id, "partitions": [partition]}],
     )  # fmt: skip
-    return int(answer.topics[0].partitions[0].error_code)
+    return int(response.topics[0].partitions[0].error_code)
 
 
 def test_10000_ranges_are_stored_shown_as_far_as_a_string_goes_and_dropped_by_a_rewind(
@@ -390,13 +390,13 @@ def test_topics_by_id_all_topics_and_several_groups(side: Side, fresh: Fresh) ->
         (9, None),
         *([(10, [{"topic_id": known.topic_id, "partition_indexes": [0]}]), (10, None)] if by_id else []),
     ):
-        answer = side.raw.ask(
+        response = side.raw.send_request(
             "OffsetFetch", version, on=side.raw.on_coordinator(group),
             groups=[{"group_id": name, "topics": topics} for name in (other, group)],
         )  # fmt: skip
         found = {
             entry.group_id: [(each.committed_offset, each.metadata) for t in entry.topics for each in t.partitions]
-            for entry in answer.groups
+            for entry in response.groups
         }
         assert found == {other: [(7, "text of its own")], group: [(43, "ic/1;45-47")]}
 
@@ -414,11 +414,11 @@ def test_members_of_the_consumer_protocol_commit_individually(side: Side, fresh:
         assert member.committed(topic, 0) == (48, "ic/1;50-50")
         member_id = member.consumer.memberid()
         partition = {"partition_index": 0, "committed_offset": 51, "committed_metadata": "ic/1;52-52"}
-        answer = side.raw.ask(
+        response = side.raw.send_request(
             "OffsetCommit", 9, on=side.raw.on_coordinator(group), group_id=group, member_id=member_id,
             generation_id_or_member_epoch=99, topics=[{"name": topic, "partitions": [partition]}],
         )  # fmt: skip
-        assert answer.topics[0].partitions[0].error_code == ErrorCode.STALE_MEMBER_EPOCH
+        assert response.topics[0].partitions[0].error_code == ErrorCode.STALE_MEMBER_EPOCH
         assert side.state(group, topic) == (48, "", "50-50")
     finally:
         member.close()
@@ -431,7 +431,7 @@ def test_epochs_of_the_consumer_protocol_are_judged_by_both_releases(side: Side,
     topic, group, raw = side.topic(fresh("topic")), fresh("group"), side.raw
 
     def heartbeat(member_id: str, epoch: int) -> tuple[int, str, int]:
-        told = raw.ask(
+        told = raw.send_request(
             "ConsumerGroupHeartbeat", 0, on=raw.on_coordinator(group), group_id=group, member_id=member_id,
             member_epoch=epoch, rebalance_timeout_ms=10_000, subscribed_topic_names=[topic], topic_partitions=[],
         )  # fmt: skip
@@ -442,11 +442,11 @@ def test_epochs_of_the_consumer_protocol_are_judged_by_both_releases(side: Side,
 
     def commit(offset: int, text: str, at: int) -> int:
         partition = {"partition_index": 0, "committed_offset": offset, "committed_metadata": text}
-        answer = raw.ask(
+        response = raw.send_request(
             "OffsetCommit", 9, on=raw.on_coordinator(group), group_id=group, member_id=member_id,
             generation_id_or_member_epoch=at, topics=[{"name": topic, "partitions": [partition]}],
         )  # fmt: skip
-        return int(answer.topics[0].partitions[0].error_code)
+        return int(response.topics[0].partitions[0].error_code)
 
     assert commit(43, "ic/1;45-47,50-50", epoch) == 0
     assert commit(43, "ic/1;43-44", epoch) == 0
@@ -471,7 +471,7 @@ def test_a004_25_and_26_ranges_of_a_transaction_count_when_it_is_committed(side:
         with pytest.raises(Refused) as refused:
             _commit_raw(side, group, topic, 41, "ic/1;55-55", member)
         assert refused.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        stable = side.raw.ask(
+        stable = side.raw.send_request(
             "OffsetFetch", 7, on=side.raw.on_coordinator(group), group_id=group, require_stable=True,
             topics=[{"name": topic, "partition_indexes": [0]}],
         )  # fmt: skip
@@ -506,11 +506,11 @@ def _commit_raw(side: Side, group: str, topic: str, offset: int, text: str, memb
     """One commit, without the repetitions of a client; in the generation of the only member."""
     partition = {"partition_index": 0, "committed_offset": offset, "committed_metadata": text}
     for generation_id in range(1, 21):
-        answer = side.raw.ask(
+        response = side.raw.send_request(
             "OffsetCommit", 8, on=side.raw.on_coordinator(group), group_id=group, member_id=member.consumer.memberid(),
             generation_id_or_member_epoch=generation_id, topics=[{"name": topic, "partitions": [partition]}],
         )  # fmt: skip
-        code = answer.topics[0].partitions[0].error_code
+        code = response.topics[0].partitions[0].error_code
         if code != ErrorCode.ILLEGAL_GENERATION:
             if code:
                 raise Refused(code)
@@ -535,7 +535,7 @@ def test_a004_13_topic_of_ranges_that_is_deleted_costs_duplicates_only(
     with Raw(side.kafka.bootstrap) as raw:
         stored = raw.topic(TOPIC)
         assert stored is not None
-        raw.ask("DeleteTopics", 5, topic_names=[TOPIC], timeout_ms=10_000)
+        raw.send_request("DeleteTopics", 5, topic_names=[TOPIC], timeout_ms=10_000)
 
     def is_made_anew() -> bool:
         with Raw(side.kafka.bootstrap) as raw:
@@ -581,11 +581,11 @@ def test_a004_14_compaction_leaves_one_record_for_each_live_range(side: Side, fr
                     "committed_offset": 0,
                     "committed_metadata": f"ic/1;{number}-{number}",
                 }
-                answer = raw.ask(
+                response = raw.send_request(
                     "OffsetCommit", 8, on=on, group_id=group, member_id="", generation_id_or_member_epoch=-1,
                     topics=[{"name": topic, "partitions": [partition]}],
                 )  # fmt: skip
-                if code := answer.topics[0].partitions[0].error_code:
+                if code := response.topics[0].partitions[0].error_code:
                     troubles.append(Refused(code))
 
     threads = [threading.Thread(target=commit) for _ in range(16)]
@@ -613,12 +613,12 @@ def test_commit_to_a_recreated_topic_inherits_nothing_of_the_deleted_one(side: S
     cases = {after_s: (fresh("topic"), fresh("group")) for after_s in (0, 1, 3, 4)}
 
     def commit(topic: str, group: str, offset: int, text: str) -> int:
-        answer = side.raw.ask(
+        response = side.raw.send_request(
             "OffsetCommit", 8, on=side.raw.on_coordinator(group), group_id=group, generation_id_or_member_epoch=-1,
             member_id="", topics=[{"name": topic, "partitions": [
                 {"partition_index": 0, "committed_offset": offset, "committed_metadata": text}]}],
         )  # fmt: skip
-        return int(answer.topics[0].partitions[0].error_code)
+        return int(response.topics[0].partitions[0].error_code)
 
     for topic, group in cases.values():
         side.topic(topic, records=0)

@@ -74,7 +74,7 @@ def test_locks_are_shown_and_taken_back(w: World, front: Front, folder: Path) ->
     assert holder.take(topic).acquired(topic) == [(0, 4, 1)]
     holder.acknowledge((topic, 0, 2, 2, RENEW), renew=True)
 
-    told, text = front.ask(f"/groups/{group}")
+    told, text = front.send_request(f"/groups/{group}")
     view = json.loads(text)
     assert told
     assert [(lock["first"], lock["last"], lock["renewals"]) for lock in view["locks"]] == [
@@ -144,9 +144,9 @@ def _in_topic(raw: Raw, topic: Topic) -> list[dict[str, Any]]:
     found = []
     for partition in topic.leaders:
         wanted = {"partition": partition, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
-        answer = raw.ask(
+        response = raw.send_request(
             "Fetch", 12, on=raw.connect(raw.node(topic.leaders[partition])), replica_id=-1, max_wait_ms=0, min_bytes=0,
             max_bytes=1 << 20, session_id=0, session_epoch=-1, topics=[{"topic": topic.name, "partitions": [wanted]}],
         )  # fmt: skip
-        found += [audit_lines.event(value) for _, value in values_of(answer.responses[0].partitions[0].records)]
+        found += [audit_lines.event(value) for _, value in values_of(response.responses[0].partitions[0].records)]
     return found

@@ -50,7 +50,7 @@ def test_the_share_consumer_settles_what_it_gets(proxy_39: Front, fresh: Callabl
 
         def start_offset() -> int:
             asked = [{"group_id": group, "topics": wanted}]
-            told = raw.ask("DescribeShareGroupOffsets", 1, on=raw.on_coordinator(group), groups=asked)
+            told = raw.send_request("DescribeShareGroupOffsets", 1, on=raw.on_coordinator(group), groups=asked)
             return max((p.start_offset for t in told.groups[0].topics for p in t.partitions), default=-1)
 
         worker = Child([sys.executable, str(file)], tmp_path / "worker.log")
@@ -74,7 +74,7 @@ def test_the_consumer_prints_what_there_is(kafka_39: Cluster, fresh: Callable[[s
             until(lambda: committed(raw, group, topic, [0]) == [3], f"all three are committed: {reader.log}")
             reader.signal(signal.SIGINT)
             reader.wait(30)
-            described = raw.ask("DescribeGroups", 5, on=raw.on_coordinator(group), groups=[group]).groups[0]
+            described = raw.send_request("DescribeGroups", 5, on=raw.on_coordinator(group), groups=[group]).groups[0]
             assert described.members == []
         finally:
             reader.kill()

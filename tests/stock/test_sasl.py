@@ -70,11 +70,11 @@ def test_a_client_that_is_newer_than_the_proxy_steps_down_before_sasl(front: Fro
     software = {"client_software_name": "c", "client_software_version": "1"}
     with Connection(Address(host, int(port))) as opened:
         opened.send(18, 5, build("ApiVersionsRequest", **software))
-        _, answer = frames.decode_response(18, 0, opened.receive())
-        assert (answer.error_code, answer.api_keys[0].max_version) == (35, 4)
-        assert opened.ask(18, 4, build("ApiVersionsRequest", **software)).error_code == 0
+        _, response = frames.decode_response(18, 0, opened.receive())
+        assert (response.error_code, response.api_keys[0].max_version) == (35, 4)
+        assert opened.send_request(18, 4, build("ApiVersionsRequest", **software)).error_code == 0
         authenticate(opened, *ALICE)
-        assert opened.ask(3, 12, build("MetadataRequest", topics=[])).brokers
+        assert opened.send_request(3, 12, build("MetadataRequest", topics=[])).brokers
 
 
 def _judgements(name: str, bootstrap: str) -> dict[str, Any]:
@@ -114,12 +114,12 @@ def _of_member(w: World, mine: Topic, shown: Topic, hidden: Topic) -> dict[str, 
 
 def _of_groups(w: World) -> dict[str, Any]:
     group = w.group(start=None)
-    described = w.raw.ask("ShareGroupDescribe", 1, group_ids=[group, "secret"]).groups
-    listed = w.raw.ask("ListGroups", 5, states_filter=[], types_filter=["share"]).groups
+    described = w.raw.send_request("ShareGroupDescribe", 1, group_ids=[group, "secret"]).groups
+    listed = w.raw.send_request("ListGroups", 5, states_filter=[], types_filter=["share"]).groups
     return {
         "describe": sorted((w.plain(each.group_id), each.error_code) for each in described),
         "list": [name for each in listed if (name := w.plain(each.group_id)) in ("g", "secret")],
-        "delete": w.raw.ask("DeleteGroups", 2, groups_names=[group]).results[0].error_code,
+        "delete": w.raw.send_request("DeleteGroups", 2, groups_names=[group]).results[0].error_code,
         "configure": w.raw.try_configure(GROUP_RESOURCE, group, {"share.isolation.level": "read_committed"}).error_code,
     }
 
@@ -128,9 +128,9 @@ def _of_stranger(w: World, topic: Topic) -> dict[str, Any]:
     member = w.member(w.group(start=None), "B")
     return {
         "join": member.heartbeat(0, topics=[topic.name]).error_code,
-        "metadata": w.raw.ask("Metadata", 12, topics=[{"name": topic.name}]).topics[0].error_code,
-        "list": w.raw.ask("ListGroups", 5, states_filter=[], types_filter=["share"]).groups,
-        "describe": w.raw.ask("ShareGroupDescribe", 1, group_ids=[member.group]).groups[0].error_code,
+        "metadata": w.raw.send_request("Metadata", 12, topics=[{"name": topic.name}]).topics[0].error_code,
+        "list": w.raw.send_request("ListGroups", 5, states_filter=[], types_filter=["share"]).groups,
+        "describe": w.raw.send_request("ShareGroupDescribe", 1, group_ids=[member.group]).groups[0].error_code,
     }
 
 
@@ -145,7 +145,7 @@ def test_unauthenticated_requests_are_refused(front: Front) -> None:
     ]
     for api, version, values in asking:
         with Raw(front.bootstrap) as raw, pytest.raises(ConnectionError):
-            raw.ask(api, version, **values)
+            raw.send_request(api, version, **values)
 
 
 LIFETIME_S = 3.0
@@ -193,7 +193,7 @@ def _beats(connection: Connection, group: str) -> int:
         "ShareGroupHeartbeatRequest", group_id=group, member_id="a-member-of-22-letters", member_epoch=0,
         subscribed_topic_names=["alice-topic"],
     )  # fmt: skip
-    return int(connection.ask(76, 1, beat).error_code)
+    return int(connection.send_request(76, 1, beat).error_code)
 
 
 def test_wrong_password(front: Front) -> None:
@@ -296,16 +296,16 @@ def test_texts_of_ranges_are_refused_without_an_identity(running: Running, kafka
         ]
 
         def codes() -> list[int]:
-            answer = raw.ask(
+            response = raw.send_request(
                 "OffsetCommit", 8, on=raw.on_coordinator(group), group_id=group,
                 generation_id_or_member_epoch=-1, topics=[{"name": topic, "partitions": entries}],
             )  # fmt: skip
-            return [entry.error_code for entry in answer.topics[0].partitions]
+            return [entry.error_code for entry in response.topics[0].partitions]
 
         until(lambda: codes() == [42, 0], "the text to be refused and the other commit accepted")
     assert "upstream.sasl" in front.output()
-    assert not front.ask("/readyz/commits")[0]
-    assert front.ask("/readyz")[0]
+    assert not front.send_request("/readyz/commits")[0]
+    assert front.send_request("/readyz")[0]
     front.stop()
 
 
@@ -326,15 +326,15 @@ def test_texts_of_ranges_are_refused_while_the_identity_may_not_write(
         entry = {"partition_index": 0, "committed_offset": 3, "committed_metadata": "ic/1;5-7"}
 
         def code() -> int:
-            answer = raw.ask(
+            response = raw.send_request(
                 "OffsetCommit", 8, on=raw.on_coordinator(group), group_id=group,
                 generation_id_or_member_epoch=-1, topics=[{"name": topic, "partitions": [entry]}],
             )  # fmt: skip
-            return int(answer.topics[0].partitions[0].error_code)
+            return int(response.topics[0].partitions[0].error_code)
 
         until(lambda: code() == 42, "the text to be refused")
         assert f"WRITE on topic {ranges}" in front.output()
-        assert not front.ask("/readyz/commits")[0]
+        assert not front.send_request("/readyz/commits")[0]
         _allow(native.bootstrap, "bob", [(TOPIC, ranges, WRITE)])
         until(lambda: code() == 0, "the text to be taken")
     front.stop()
@@ -350,8 +350,8 @@ def _allow(bootstrap: str, user: str, rights: Iterable[tuple[int, str, int]]) ->
         for kind, name, operation in rights
     ]  # fmt: skip
     with Raw(bootstrap, sasl=ADMIN) as raw:
-        answer = raw.ask("CreateAcls", 3, creations=creations)
-        assert [each.error_code for each in answer.results] == [0] * len(creations)
+        response = raw.send_request("CreateAcls", 3, creations=creations)
+        assert [each.error_code for each in response.results] == [0] * len(creations)
 
 
 def _allow_views(bootstrap: str, *operations: int) -> None:
@@ -363,7 +363,7 @@ def test_who_may_make_and_see_views(running: Running, front: Front, kafka: Clust
     view = f"__view.r2.{topic}"
 
     def shown(raw: Raw) -> tuple[int, int]:
-        entry = raw.ask("Metadata", 12, topics=[{"name": view}], allow_auto_topic_creation=True).topics[0]
+        entry = raw.send_request("Metadata", 12, topics=[{"name": view}], allow_auto_topic_creation=True).topics[0]
         return entry.error_code, len(entry.partitions)
 
     nodes = {node.node_id: node.address for node in kafka.nodes}
@@ -383,7 +383,7 @@ def test_who_may_make_and_see_views(running: Running, front: Front, kafka: Clust
         assert alice.view(view) is not None
         assert shown(bob) == (29, 0)
         assert shown(past) == (0, 2)
-        assert "not stored" in bare.ask("/readyz")[1]
+        assert "not stored" in bare.send_request("/readyz")[1]
         admin.add_partitions(base, 2)
         until(lambda: shown(alice) == (0, 4), "the view to grow, which alice may not do")
         assert shown(past) == (0, 4)

@@ -31,7 +31,7 @@ class Forwarding(Front):
     """Is started without share groups."""
 
     def _serves(self) -> bool:
-        return self.ask("/readyz")[0]
+        return self.send_request("/readyz")[0]
 
 
 def configure(raw: Raw, topic: str, policy: str) -> None:
@@ -41,16 +41,16 @@ def configure(raw: Raw, topic: str, policy: str) -> None:
 def commit(front: Front, group: str, topic: str, offset: int, text: str) -> int:
     with Raw(front.bootstrap) as raw:
         partition = {"partition_index": 0, "committed_offset": offset, "committed_metadata": text}
-        answer = raw.ask(
+        response = raw.send_request(
             "OffsetCommit", 8, on=raw.on_coordinator(group), group_id=group, generation_id_or_member_epoch=-1,
             member_id="", topics=[{"name": topic, "partitions": [partition]}],
         )  # fmt: skip
-    return int(answer.topics[0].partitions[0].error_code)
+    return int(response.topics[0].partitions[0].error_code)
 
 
 def probe(front: Front, path: str) -> tuple[bool, str]:
     """Whether it is ready, and what it says."""
-    is_ready, text = front.ask(path)
+    is_ready, text = front.send_request(path)
     told = json.loads(text) if text.startswith("{") else {}
     return is_ready, " ".join([*told.get("reasons", []), *told.get("missing", [])])
 
@@ -102,7 +102,7 @@ def test_topics_that_are_not_compacted_are_refused_until_they_are(
             assert ranges is not None
             lost = state_partition(group)
             raw.delete_records(ranges, raw.end_offset(ranges, lost), lost)  # as retention would
-            page = front.ask("/metrics")[1]
+            page = front.send_request("/metrics")[1]
             for name in (share_state.TOPIC, commits.TOPIC):
                 assert f'ksp_state_topic_unsafe{{topic="{name}"}} 1.0' in page
             for name in TOPICS:
@@ -114,9 +114,9 @@ def test_topics_that_are_not_compacted_are_refused_until_they_are(
         with front as again:
             until(lambda: probe(again, "/readyz/commits")[0], "ranges to be loaded")
             with Raw(again.bootstrap) as through:
-                answer = through.ask(
+                response = through.send_request(
                     "OffsetFetch", 7, on=through.on_coordinator(group), group_id=group,
                     topics=[{"name": topic, "partition_indexes": [0]}],
                 )  # fmt: skip
-            entry = answer.topics[0].partitions[0]
+            entry = response.topics[0].partitions[0]
             assert (entry.committed_offset, entry.metadata) == (5, "ic/1;7-8,10-11")

@@ -100,8 +100,8 @@ def test_lag_of_logs_that_other_brokers_lead(w: World) -> None:
         member = w.member(group, f"M{partition}", node=topic.leaders[partition])
         member.take((topic, partition), epoch=0)
         member.acknowledge((topic, partition, 0, partition, ACCEPT))
-    answer = w.raw.ask(
+    response = w.raw.send_request(
         "DescribeShareGroupOffsets", 1, on=w.raw.on_coordinator(group), groups=[{"group_id": group, "topics": None}]
     )
-    told = {part.partition_index: (part.error_code, part.lag) for part in answer.groups[0].topics[0].partitions}
+    told = {part.partition_index: (part.error_code, part.lag) for part in response.groups[0].topics[0].partitions}
     assert told == {0: (0, 3), 1: (0, 2), 2: (0, 1)}

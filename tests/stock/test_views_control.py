@@ -63,8 +63,8 @@ def raw(front: Front) -> Iterator[Raw]:
 
 
 def metadata(raw: Raw, *names: str, version: int = 12, **fields: Any) -> Mapping[str, Any]:
-    answer = raw.ask("Metadata", version, topics=[{"name": name} for name in names], **fields)
-    return {topic.name: topic for topic in answer.topics}
+    response = raw.send_request("Metadata", version, topics=[{"name": name} for name in names], **fields)
+    return {topic.name: topic for topic in response.topics}
 
 
 def create(raw: Raw, view: str) -> Mapping[str, Any]:
@@ -89,11 +89,11 @@ def test_metadata_shows_a_view_and_what_needs_it_creates_it(raw: Raw, broker: Ra
     for version in range(13):
         again = metadata(raw, view, version=version)
         assert {name: len(topic.partitions) for name, topic in again.items()} == {view: 6}
-    by_id = raw.ask(
+    by_id = raw.send_request(
         "Metadata", 12, topics=[{"name": None, "topic_id": each} for each in (made.topic_id, base.topic_id)]
     )
     assert {topic.name: len(topic.partitions) for topic in by_id.topics} == {view: 6, base.name: 2}
-    every = raw.ask("Metadata", 12, topics=None)
+    every = raw.send_request("Metadata", 12, topics=None)
     assert base.name in (names := {topic.name for topic in every.topics})
     assert not [name for name in names if name.startswith("__")] or "__consumer_offsets" in names
     assert view not in names
@@ -103,13 +103,15 @@ def test_administrators_see_a_view_page_by_page(raw: Raw, fresh: Fresh) -> None:
     """DescribeTopicPartitions: the cursor counts the view's own partitions; one without a topic is shown whole."""
     base = raw.create_topic(fresh("base"), 2)
     view = f"__view.r4.{base.name}"
-    asked = raw.ask("DescribeTopicPartitions", 0, topics=[{"name": view}], response_partition_limit=3, cursor=None)
+    asked = raw.send_request(
+        "DescribeTopicPartitions", 0, topics=[{"name": view}], response_partition_limit=3, cursor=None
+    )
     assert [(topic.name, topic.error_code, len(topic.partitions)) for topic in asked.topics] == [(view, 0, 8)]
     create(raw, view)
     seen: list[tuple[str, int]] = []
     cursor = None
     for _ in range(10):
-        page = raw.ask(
+        page = raw.send_request(
             "DescribeTopicPartitions", 0, topics=[{"name": base.name}, {"name": view}], response_partition_limit=3,
             cursor=cursor,
         )  # fmt: skip
@@ -120,7 +122,7 @@ def test_administrators_see_a_view_page_by_page(raw: Raw, fresh: Fresh) -> None:
             break
         cursor = {"topic_name": page.next_cursor.topic_name, "partition_index": page.next_cursor.partition_index}
     assert sorted(seen) == sorted([(base.name, p) for p in range(2)] + [(view, p) for p in range(8)])
-    every = raw.ask("DescribeTopicPartitions", 0, topics=[], response_partition_limit=2000, cursor=None)
+    every = raw.send_request("DescribeTopicPartitions", 0, topics=[], response_partition_limit=2000, cursor=None)
     assert not [topic.name for topic in every.topics if topic.name.startswith(("__view.", "__proxy_"))]
 
 
@@ -150,21 +152,25 @@ def test_bad_input_gets_its_error(raw: Raw, broker: Raw, fresh: Fresh) -> None:
     assert _produced(raw, on, view) == {view: 17}
     assert _produced(raw, on, base.name, view) == {base.name: 0, view: 17}
     part = {"partition_index": 0, "offset": 0}
-    deleted = raw.ask("DeleteRecords", 2, on=on, topics=[{"name": view, "partitions": [part]}], timeout_ms=1000)
+    deleted = raw.send_request(
+        "DeleteRecords", 2, on=on, topics=[{"name": view, "partitions": [part]}], timeout_ms=1000
+    )
     assert [each.error_code for each in deleted.topics[0].partitions] == [44]
-    grown = raw.ask("CreatePartitions", 3, topics=[{"name": view, "count": 20, "assignments": None}], timeout_ms=1000)
+    grown = raw.send_request(
+        "CreatePartitions", 3, topics=[{"name": view, "count": 20, "assignments": None}], timeout_ms=1000
+    )
     assert [each.error_code for each in grown.results] == [44]
     wanted = [
         {"name": f"__view.r{slots}.{base.name}", "num_partitions": 5, "replication_factor": -1} for slots in (5, 6)
     ]
-    made = raw.ask("CreateTopics", 7, topics=wanted, timeout_ms=5000)
+    made = raw.send_request("CreateTopics", 7, topics=wanted, timeout_ms=5000)
     assert {each.name: each.error_code for each in made.topics} == {wanted[0]["name"]: 0, wanted[1]["name"]: 37}
 
 
 def _produced(raw: Raw, on: Any, *names: str) -> dict[str, int]:
     data = [{"name": name, "partition_data": [{"index": 0, "records": BATCH}]} for name in names]
-    answer = raw.ask("Produce", 9, on=on, acks=-1, timeout_ms=5000, topic_data=data)
-    return {topic.name: topic.partition_responses[0].error_code for topic in answer.responses}
+    response = raw.send_request("Produce", 9, on=on, acks=-1, timeout_ms=5000, topic_data=data)
+    return {topic.name: topic.partition_responses[0].error_code for topic in response.responses}
 
 
 def test_past_the_proxy_nothing_can_be_written_into_a_view_either(raw: Raw, broker: Raw, fresh: Fresh) -> None:
@@ -211,7 +217,7 @@ def test_every_client_finds_all_partitions_of_a_view_nobody_has_made(front: Fron
     finally:
         consumer.close()
 
-    async def ask() -> set[int] | None:
+    async def send_request() -> set[int] | None:
         consumer = AIOKafkaConsumer(second, bootstrap_servers=front.bootstrap, group_id=None)
         await consumer.start()
         try:
@@ -220,7 +226,7 @@ def test_every_client_finds_all_partitions_of_a_view_nobody_has_made(front: Fron
         finally:
             await consumer.stop()
 
-    assert asyncio.run(ask()) == {0, 1}
+    assert asyncio.run(send_request()) == {0, 1}
     admin = AdminClient({"bootstrap.servers": front.bootstrap})
     assert list(admin.list_topics(f"__view.r5.{base.name}", 10).topics[f"__view.r5.{base.name}"].partitions) == [
         *range(5)
@@ -274,11 +280,11 @@ def _commit(raw: Raw, group: str, topic: str, *offsets: int) -> None:
     ]
 
     def done() -> bool:
-        answer = raw.ask(
+        response = raw.send_request(
             "OffsetCommit", 8, on=raw.on_coordinator(group), group_id=group, generation_id_or_member_epoch=-1,
             member_id="", topics=[{"name": topic, "partitions": parts}],
         )  # fmt: skip
-        return not any(part.error_code for part in answer.topics[0].partitions)
+        return not any(part.error_code for part in response.topics[0].partitions)
 
     until(done, f"offsets of {group} to be committed")
 
@@ -405,8 +411,8 @@ def test_share_groups_are_told_that_they_cannot_read_views(views_43: Front, fres
         base: Topic = raw.create_topic(fresh("base"))
         view, group = f"__view.r2.{base.name}", fresh("group")
         metadata(raw, view)
-        answer = raw.ask(
+        response = raw.send_request(
             "ShareGroupHeartbeat", 1, on=raw.on_coordinator(group), group_id=group, member_id="A" * 22, member_epoch=0,
             rack_id=None, subscribed_topic_names=[view],
         )  # fmt: skip
-        assert (answer.error_code, "views" in answer.error_message) == (42, True)
+        assert (response.error_code, "views" in response.error_message) == (42, True)

@@ -65,11 +65,11 @@ def fetch(on: Connection, version: int, *wanted: tuple[Topic, Mapping[int, int]]
         )
         for topic, partitions in wanted
     ]
-    return on.ask(1, version, build("FetchRequest", **values | options, topics=topics))
+    return on.send_request(1, version, build("FetchRequest", **values | options, topics=topics))
 
 
-def parts(answer: Any) -> dict[int, Any]:
-    return {entry.partition_index: entry for topic in answer.responses for entry in topic.partitions}
+def parts(response: Any) -> dict[int, Any]:
+    return {entry.partition_index: entry for topic in response.responses for entry in topic.partitions}
 
 
 def read_all(on: Connection, version: int, view: Topic, slots: int, end: int, **options: Any) -> dict[int, list[Any]]:
@@ -178,15 +178,15 @@ def test_offsets_and_epochs_of_a_view_are_those_of_its_base(
         wanted = [{"partition_index": v, "timestamp": timestamp} for v in range(4)]
         plain = [{"partition_index": p, "timestamp": timestamp} for p in range(2)]
         topics = [{"name": view.name, "partitions": wanted}, {"name": base.name, "partitions": plain}]
-        answer = raw.ask("ListOffsets", 7, on=on, replica_id=-1, topics=topics)
-        found = [[(e.error_code, e.timestamp, e.offset, e.leader_epoch) for e in t.partitions] for t in answer.topics]
+        response = raw.send_request("ListOffsets", 7, on=on, replica_id=-1, topics=topics)
+        found = [[(e.error_code, e.timestamp, e.offset, e.leader_epoch) for e in t.partitions] for t in response.topics]
         assert found[0] == [found[1][0]] * 2 + [found[1][1]] * 2
         assert {entry[0] for entry in found[1]} == {0}
     asked = [{"partition": v, "leader_epoch": 0, "current_leader_epoch": -1} for v in range(4)]
-    answer = raw.ask(
+    response = raw.send_request(
         "OffsetForLeaderEpoch", 4, on=on, replica_id=-1, topics=[{"topic": view.name, "partitions": asked}]
     )
-    assert [(e.error_code, e.end_offset) for e in answer.topics[0].partitions] == [(0, 100)] * 2 + [(0, 0)] * 2
+    assert [(e.error_code, e.end_offset) for e in response.topics[0].partitions] == [(0, 100)] * 2 + [(0, 0)] * 2
 
 
 def test_plain_topics_sessions_filters_and_errors(front: Front, raw: Raw, fresh: Callable[[str], str]) -> None:
@@ -222,7 +222,7 @@ def test_plain_topics_sessions_filters_and_errors(front: Front, raw: Raw, fresh:
         {"topic_id": view.topic_id,
          "partitions": [{"partition": 1, "fetch_offset": 0, "partition_max_bytes": 1000, "current_leader_epoch": 99}]}
     ])  # fmt: skip
-    assert parts(on.ask(1, 15, stale))[1].error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert parts(on.send_request(1, 15, stale))[1].error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 def test_a004_21_empty_slots_reach_the_end_without_errors(front: Front, raw: Raw, fresh: Callable[[str], str]) -> None:

@@ -54,19 +54,19 @@ def at_once(fronts: Sequence[Front], views: Sequence[str]) -> list[Mapping[str, 
     """Return what Metadata says of the views, which all clients of all proxies create at the same moment."""
     started = threading.Barrier(len(fronts) * CLIENTS)
 
-    def ask(front: Front) -> Mapping[str, Any]:
+    def send_request(front: Front) -> Mapping[str, Any]:
         with Raw(front.bootstrap) as raw:
             raw.brokers()
             started.wait(20)
             first = [{"partition_index": 0, "timestamp": -2, "current_leader_epoch": -1}]
             topics = [{"name": view, "partitions": first} for view in views]
-            listed = raw.ask("ListOffsets", 7, replica_id=-1, isolation_level=0, topics=topics)
+            listed = raw.send_request("ListOffsets", 7, replica_id=-1, isolation_level=0, topics=topics)
             assert {topic.partitions[0].error_code for topic in listed.topics} == {0}
-            answer = raw.ask("Metadata", 12, topics=[{"name": view} for view in views])
-            return {topic.name: topic for topic in answer.topics}
+            response = raw.send_request("Metadata", 12, topics=[{"name": view} for view in views])
+            return {topic.name: topic for topic in response.topics}
 
     with ThreadPoolExecutor(len(fronts) * CLIENTS) as pool:
-        return list(pool.map(ask, list(fronts) * CLIENTS))
+        return list(pool.map(send_request, list(fronts) * CLIENTS))
 
 
 def kept(broker: Raw) -> Mapping[str, Binding | None]:
@@ -74,14 +74,14 @@ def kept(broker: Raw) -> Mapping[str, Binding | None]:
     topic = broker.topic(state_records.TOPIC)
     assert topic is not None
     catalog = ViewCatalog()
-    answer = broker.ask(
+    response = broker.send_request(
         "Fetch", 12, on=broker.kept(broker.node(topic.leaders[0])), max_wait_ms=100, min_bytes=1, max_bytes=1 << 24,
         session_id=0, session_epoch=-1,
         topics=[{"topic": topic.name, "partitions": [
             {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 24, "current_leader_epoch": -1}
         ]}],
     )  # fmt: skip
-    data = memoryview(answer.responses[0].partitions[0].records or b"")
+    data = memoryview(response.responses[0].partitions[0].records or b"")
     for batch in records.iter_batches(data):
         for record in records.decode_records(data[batch.position : batch.end]):
             state_records.take_in(catalog, record.key, record.value)

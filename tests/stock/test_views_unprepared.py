@@ -171,7 +171,7 @@ def guarded(release: str, running: Running) -> Front:
         for user, kind, name, pattern, operation in rights
     ]  # fmt: skip
     with Raw(kafka.bootstrap, sasl=ADMIN) as raw:
-        assert not [each for each in raw.ask("CreateAcls", 3, creations=creations).results if each.error_code]
+        assert not [each for each in raw.send_request("CreateAcls", 3, creations=creations).results if each.error_code]
     return running.front(kafka.bootstrap, {"upstream": {"bootstrap": kafka.bootstrap, "sasl": identity}})
 
 
@@ -198,6 +198,6 @@ def test_without_the_right_to_create_every_client_reports_it(guarded: Front, rel
 
 def exists(raw: Raw, view: str) -> bool:
     """True if its topic exists: what Metadata shows of a view without one has no topic id."""
-    (shown,) = raw.ask("Metadata", 12, topics=[{"name": view}]).topics
+    (shown,) = raw.send_request("Metadata", 12, topics=[{"name": view}]).topics
     assert (shown.error_code, len(shown.partitions) > 0) == (0, True)
     return any(shown.topic_id)

@@ -42,8 +42,8 @@ def records_come_from_their_leaders(w: World, name: str) -> None:
     g = w.group(f"{name}-g")
     w.member(g, topics=[t])
     for index, node in t.leaders.items():
-        answer = w.member(g, f"at{node}", node=node).take((t, index))
-        assert answer.acquired(t, index) == [(0, 9, 1)]
+        response = w.member(g, f"at{node}", node=node).take((t, index))
+        assert response.acquired(t, index) == [(0, 9, 1)]
 
 
 def other_nodes_name_the_leader(w: World, name: str) -> None:
@@ -52,11 +52,11 @@ def other_nodes_name_the_leader(w: World, name: str) -> None:
     w.raw.produce(t, 1, partition=1)
     g = w.group(f"{name}-g")
     w.member(g, topics=[t])
-    answer = w.member(g, "B", node=1).fetch((t, 1))
-    part = answer.part(t, 1)
-    assert (answer.error, part.error_code, answer.lock_ms) == (0, 6, 30_000)
+    response = w.member(g, "B", node=1).fetch((t, 1))
+    part = response.part(t, 1)
+    assert (response.error, part.error_code, response.lock_ms) == (0, 6, 30_000)
     assert (part.current_leader.leader_id, part.current_leader.leader_epoch) == (2, 0)
-    endpoints = {each.node_id: (each.host, each.port) for each in answer.message.node_endpoints}
+    endpoints = {each.node_id: (each.host, each.port) for each in response.message.node_endpoints}
     assert endpoints == {2: tuple(w.raw.node(2))}
 
 
@@ -203,8 +203,8 @@ def no_setting_of_a_broker_names_it(kafka: Cluster, front: Front) -> None:
             for node, version, beside in product(listeners, (1, 4), ([], [(GROUP_RESOURCE, "g")])):
                 connection = seen.kept(None if node is None else seen.node(node))
                 wanted = [(BROKER_RESOURCE, str(each)) for each in ((node,) if node else NODES)] + beside
-                answer = _settings(connection, version, wanted)
-                told = registry.response(32, version).encode(answer)
+                response = _settings(connection, version, wanted)
+                told = registry.response(32, version).encode(response)
                 found = {port for port in ports if port in told}
                 if seen is native:
                     assert found or (beside and kafka.release == OLD), "the test looks for what is not there"
@@ -222,6 +222,6 @@ def no_setting_of_a_broker_names_it(kafka: Cluster, front: Front) -> None:
 def _settings(connection: Connection, version: int, wanted: list[tuple[int, str]]) -> Any:
     resources = [{"resource_type": kind, "resource_name": name, "configuration_keys": None} for kind, name in wanted]
     more = {"include_documentation": True} if version >= 3 else {}
-    return connection.ask(
+    return connection.send_request(
         32, version, build("DescribeConfigsRequest", resources=resources, include_synonyms=True, **more)
     )

@@ -148,7 +148,7 @@ def test_a_storm_over_logs_breaks_nothing(seed: int) -> None:
     assert sum(len(partition.final) for partition in story.partitions) > 10, "a storm in which nothing happens"
 
 
-@pytest.mark.parametrize("code", [weather.answer for weather in AFTER_APPEND if weather.answer != CUT])
+@pytest.mark.parametrize("code", [weather.response for weather in AFTER_APPEND if weather.response != CUT])
 def test_a_storm_over_logs_finds_a_wrong_refusal(code, monkeypatch: pytest.MonkeyPatch) -> None:
     """A code that is also said after an append is taken for a definite refusal."""
     known = state_producer.what_follows

@@ -59,7 +59,7 @@ class TinyWorld(World):
         self.append_one(0, 1)
         self.append_one(2, 2)
         self.fetch_as("ann", 2, record_limit=True)
-        self.actions = [self.take, self.answer, self.store, self.refuse, self.lose_lock, self.leave]
+        self.actions = [self.take, self.respond, self.store, self.refuse, self.lose_lock, self.leave]
 
     def append_one(self, base: int, last: int) -> None:
         self.log.append(Batch(base, last))
@@ -69,7 +69,7 @@ class TinyWorld(World):
         member = self.pick(("ann", "bob"))
         self.fetch_as(member, self.pick((1, 3)), record_limit=True)
 
-    def answer(self) -> None:
+    def respond(self) -> None:
         held = self.engine.locks()
         if held:
             lock = held[0]

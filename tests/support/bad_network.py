@@ -45,7 +45,7 @@ class BadNetwork:
         """One fault after the other; then the network is good again."""
         end = trio.current_time() + seconds
         while trio.current_time() < end:
-            fault = self._dice.choice((self._stall, self._trickle, self._cut, self._lose_answers, self._refuse))
+            fault = self._dice.choice((self._stall, self._trickle, self._cut, self._lose_responses, self._refuse))
             self.faults.append(fault.__name__.strip("_"))
             await fault()
             for relay in self._relays.values():
@@ -68,9 +68,9 @@ class BadNetwork:
             relay.cut()
         await trio.lowlevel.checkpoint()
 
-    async def _lose_answers(self) -> None:
+    async def _lose_responses(self) -> None:
         for relay in self._relays.values():
-            relay.lose_answers()
+            relay.lose_responses()
         await trio.sleep(self._dice.uniform(0.1, 1.0))
 
     async def _refuse(self) -> None:

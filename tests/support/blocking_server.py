@@ -14,7 +14,7 @@ from kafka_share_proxy.wire import frames, messages
 from kafka_share_proxy.wire.api_key import ApiKey
 from kafka_share_proxy.wire.headers import RequestHeader
 
-Answers = Callable[[RequestHeader, Any], Any]
+Responses = Callable[[RequestHeader, Any], Any]
 """(header, request) -> response; None: the connection is closed instead."""
 ACCEPT_S = 30.0
 
@@ -31,8 +31,8 @@ OFFERED = {
 class BlockingServer:
     """Listens on a port of the kernel's choice until it is left."""
 
-    def __init__(self, answers: Answers, tls: ssl.SSLContext | None = None) -> None:
-        self._answers = answers
+    def __init__(self, responses: Responses, tls: ssl.SSLContext | None = None) -> None:
+        self._responses = responses
         self._tls = tls
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.settimeout(ACCEPT_S)
@@ -86,15 +86,15 @@ class BlockingServer:
                 for frame in reader.receive_data(data):
                     header, request = frames.decode_request(frame)
                     self.asked.append((header.key, header.version))
-                    answer = self._answer(header, request)
-                    if answer is None:
+                    response = self._response(header, request)
+                    if response is None:
                         connection.close()
                         return
-                    connection.sendall(frames.response(header.key, header.version, header.correlation_id, answer))
+                    connection.sendall(frames.response(header.key, header.version, header.correlation_id, response))
 
-    def _answer(self, header: RequestHeader, request: Any) -> Any:
+    def _response(self, header: RequestHeader, request: Any) -> Any:
         if header.key != ApiKey.API_VERSIONS:
-            return self._answers(header, request)
+            return self._responses(header, request)
         entry = messages.ApiVersionsResponse.ApiVersion
         offered = [entry(api_key=key, min_version=low, max_version=high) for key, (low, high) in OFFERED.items()]
         return messages.ApiVersionsResponse(api_keys=offered)

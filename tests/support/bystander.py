@@ -37,7 +37,7 @@ EVERY_S = 0.004
 """Between two small requests."""
 EVERY_BESIDE_PIPELINED_S = 0.02
 """The same where the load lasts: the next request must not have to wait for the one before, which would add up."""
-ANSWER_S = 2.0
+RESPONSE_S = 2.0
 """How long the hostile client waits for a response, or for being closed."""
 LATE_S = 40.0
 """How long a small request may take before the measure is given up: a broker that was sent many large requests may need
@@ -111,9 +111,11 @@ class Bystander:
         self._member["member_epoch"] = joined.member_epoch
 
     def _beat(self, **values: Any) -> Any:
-        answer = self._connection.ask(HEARTBEAT, 1, build("ShareGroupHeartbeatRequest", **self._member, **values))
-        assert answer.error_code == 0
-        return answer
+        response = self._connection.send_request(
+            HEARTBEAT, 1, build("ShareGroupHeartbeatRequest", **self._member, **values)
+        )
+        assert response.error_code == 0
+        return response
 
     def close(self) -> None:
         self._connection.close()
@@ -160,22 +162,22 @@ def at_broker(address: Address, request: Hostile, connections: int, seconds: flo
         Connection(address, "bystander", LATE_S) as connection,
         pipelining(address.port, connections, seconds, request.frame) as load,
     ):
-        ask = partial(connection.ask, PLAIN_HEARTBEAT, 4, beat)
-        note_waits(measured, lambda: load.poll() is not None, ask, EVERY_BESIDE_PIPELINED_S)
+        send_request = partial(connection.send_request, PLAIN_HEARTBEAT, 4, beat)
+        note_waits(measured, lambda: load.poll() is not None, send_request, EVERY_BESIDE_PIPELINED_S)
         _note_load(measured, load)
     measured.largest = len(request.frame)
     return measured
 
 
 def note_waits(
-    measured: Measured, has_ended: Callable[[], bool], ask: Callable[[], object], every_s: float = EVERY_S
+    measured: Measured, has_ended: Callable[[], bool], send_request: Callable[[], object], every_s: float = EVERY_S
 ) -> None:
     """Send a small request every few milliseconds; each wait counts from when the request was due."""
     due = time.monotonic()
     while not has_ended():
         due += every_s
         time.sleep(max(due - time.monotonic(), 0))
-        ask()
+        send_request()
         measured.waits_s.append(time.monotonic() - due)
 
 
@@ -204,7 +206,7 @@ class World:
             raw.create_topic("base", 2)
             view = until(lambda: raw.view("__view.r2.base"), "the view")
         with Connection(Address("127.0.0.1", front.port), "versions") as connection:
-            offered = connection.ask(API_VERSIONS, 0, build("ApiVersionsRequest"))
+            offered = connection.send_request(API_VERSIONS, 0, build("ApiVersionsRequest"))
         versions = {each.api_key: each.max_version for each in offered.api_keys}
         members = [Bystander(front, f"held-{number}") for number in range(GROUPS)]
         for member in members:
@@ -262,7 +264,7 @@ def _send(port: int, frame: bytes, measured: Measured) -> None:
     """One large request; its response, or being closed, is all the same here."""
     measured.sent += 1
     measured.largest = max(measured.largest, len(frame))
-    with socket.create_connection(("127.0.0.1", port), ANSWER_S) as sock, contextlib.suppress(OSError):
+    with socket.create_connection(("127.0.0.1", port), RESPONSE_S) as sock, contextlib.suppress(OSError):
         sock.sendall(frame)
         left = int.from_bytes(sock.recv(4, socket.MSG_WAITALL), "big")
         while left > 0 and (count := len(sock.recv(min(left, 1 << 18)))):
@@ -271,6 +273,6 @@ def _send(port: int, frame: bytes, measured: Measured) -> None:
 
 def longest_turn_s(front: Front) -> float:
     """The proxy's own figure, since it was asked last."""
-    found = re.search(r"^ksp_turn_longest_seconds ([\d.e+-]+)", front.ask("/metrics")[1], re.MULTILINE)
+    found = re.search(r"^ksp_turn_longest_seconds ([\d.e+-]+)", front.send_request("/metrics")[1], re.MULTILINE)
     assert found is not None
     return float(found[1])

@@ -69,12 +69,12 @@ class ConfluentMember:
         if text is not None:
             place = ConfluentTopicPartition(topic, partition, offset, text)
         try:
-            answers = self.consumer.commit(offsets=[place], asynchronous=False)
+            responses = self.consumer.commit(offsets=[place], asynchronous=False)
         except KafkaException as error:
             raise Refused(error.args[0].code()) from None
-        for answer in answers or ():
-            if answer.error is not None:
-                raise Refused(answer.error.code())
+        for response in responses or ():
+            if response.error is not None:
+                raise Refused(response.error.code())
 
     def committed(self, topic: str, partition: int) -> tuple[int, str]:
         (found,) = self.consumer.committed([ConfluentTopicPartition(topic, partition)], timeout=LIMIT_S)

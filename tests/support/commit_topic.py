@@ -43,7 +43,7 @@ class CommitTopic:
 
     def primary(self, group: str, topic: str, partition: int = 0) -> tuple[int, str]:
         """What the broker has as committed offset, and its metadata, without the NUL that ends confluent-kafka's."""
-        answer = self.raw.ask(
+        response = self.raw.send_request(
             "OffsetFetch",
             7,
             on=self.raw.on_coordinator(group),
@@ -51,8 +51,8 @@ class CommitTopic:
             topics=[{"name": topic, "partition_indexes": [partition]}],
             require_stable=True,
         )
-        entry = answer.topics[0].partitions[0]
-        assert (answer.error_code, entry.error_code) == (0, 0)
+        entry = response.topics[0].partitions[0]
+        assert (response.error_code, entry.error_code) == (0, 0)
         return entry.committed_offset, entry.metadata.rstrip("\0")
 
     def log(self, group: str) -> list[tuple[int, bytes, bytes | None]]:
@@ -71,14 +71,14 @@ class CommitTopic:
         return found
 
     def _fetch(self, topic: Topic, partition: int, at: int) -> Sequence[tuple[int, bytes, bytes | None]]:
-        answer = self.raw.ask(
+        response = self.raw.send_request(
             "Fetch", 12, on=self.raw.kept(self.raw.node(topic.leaders[partition])), max_wait_ms=500, min_bytes=1,
             session_epoch=-1, max_bytes=1 << 22,
             topics=[{"topic": topic.name, "partitions": [
                 {"partition": partition, "fetch_offset": at, "partition_max_bytes": 1 << 22}]}],
         ).responses[0].partitions[0]  # fmt: skip
-        assert answer.error_code == 0
-        view = memoryview(bytes(answer.records or b""))
+        assert response.error_code == 0
+        view = memoryview(bytes(response.records or b""))
         return [
             (record.offset, bytes(record.key or b""), None if record.value is None else bytes(record.value))
             for batch in records.iter_batches(view)

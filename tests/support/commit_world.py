@@ -17,7 +17,7 @@ from kafka_share_proxy.loop.promise import Task
 from kafka_share_proxy.wire import frames, registry
 from kafka_share_proxy.wire.errors import ErrorCode
 
-from tests.support.ports import Connection, SlowJournal, World, answered
+from tests.support.ports import Connection, SlowJournal, World, responded
 
 OFFSET_COMMIT, OFFSET_FETCH, TXN_OFFSET_COMMIT, DELETE_GROUPS, OFFSET_DELETE = 8, 9, 28, 42, 47
 PRODUCER = (7, 0)
@@ -44,16 +44,16 @@ class Coordinator:
     """Answered to every commit."""
     metadata_max: int = 4096
 
-    def answer(self, key: int, version: int, request: Any) -> Any:
+    def respond(self, key: int, version: int, request: Any) -> Any:
         """Return what a broker answers."""
-        answers = {
+        responses = {
             OFFSET_COMMIT: self._commit,
             TXN_OFFSET_COMMIT: self._commit,
             OFFSET_FETCH: self._fetch,
             DELETE_GROUPS: self._delete_groups,
             OFFSET_DELETE: self._delete_offsets,
         }
-        return answers[key](version, request)
+        return responses[key](version, request)
 
     def _name(self, topic: Any) -> str | None:
         if not any(bytes(getattr(topic, "topic_id", b""))):
@@ -195,11 +195,11 @@ class Sent:
     version: int
 
     @property
-    def is_answered(self) -> bool:
+    def has_response(self) -> bool:
         return self.task.finished
 
     @property
-    def answer(self) -> Any:
+    def response(self) -> Any:
         assert self.task.finished, "no answer yet"
         if self.task.error is not None:
             raise self.task.error
@@ -209,23 +209,23 @@ class Sent:
     @property
     def codes(self) -> list[int]:
         """Of a commit, by partition."""
-        return [entry.error_code for topic in self.answer.topics for entry in topic.partitions]
+        return [entry.error_code for topic in self.response.topics for entry in topic.partitions]
 
 
 class CommitWorld:
     """One proxy that owns all groups, one cluster with the topics t and u of four partitions."""
 
-    def __init__(self, *, slow: bool = False, short_way: bool = True, **options: Any) -> None:
-        """`short_way`: what is usual is taken at once, as the forwarding does; else all goes to the handlers."""
-        self._short_way = short_way
-        self.taken_at_once = 0
+    def __init__(self, *, slow: bool = False, fast_path: bool = True, **options: Any) -> None:
+        """`fast_path`: what is usual is taken at once, as the forwarding does; else all goes to the handlers."""
+        self._short_way = fast_path
+        self.synchronous_fast_path = 0
         self.world = World()
         self.cluster = self.world.cluster
         self.timers = self.world.timers
         for name in ("t", "u"):
             self.cluster.create(name, leaders=(1, 1, 1, 1))
         self.coordinator = Coordinator(self.world)
-        self.cluster.others = self.coordinator.answer
+        self.cluster.others = self.coordinator.respond
         self.cluster.scripted = self.cluster.scripted - {OFFSET_DELETE}
         self.journal: SlowJournal = SlowJournal()
         self.journal.slow = slow
@@ -263,31 +263,31 @@ class CommitWorld:
         whole = memoryview(frames.request(key, version, number, "c", decoded))
         at_once = self.served[key].at_once if self._short_way else None
         if at_once is not None and at_once(connection, whole, Api(key, version)):
-            self.taken_at_once += 1
-            return self._started(connection.taken_answer(), connection, key, version)
+            self.synchronous_fast_path += 1
+            return self._started(connection.taken_response(), connection, key, version)
         frame = whole[4:]
         call = Call(key, version, number, "c", decoded, connection, frame=frame)
-        return self._started(self._answer(call), connection, key, version)
+        return self._started(self._response(call), connection, key, version)
 
-    def _started(self, answering: Any, connection: Connection, key: int, version: int) -> Sent:
-        task: Task[Any] = Task(answering, lambda _: None, connection)
+    def _started(self, responding: Any, connection: Connection, key: int, version: int) -> Sent:
+        task: Task[Any] = Task(responding, lambda _: None, connection)
         connection.tasks.append(task)
         task.start()
         return Sent(task, key, version)
 
-    async def _answer(self, call: Call) -> Any:
+    async def _response(self, call: Call) -> Any:
         """As the route does."""
         served = self.served[call.key]
         assert call.frame is not None
         is_ours = (served.wants is None or served.wants.look(call.key, call.version)(call.frame)) and (
             served.picks is None or await served.picks(call)
         )
-        answer = await answered(served.handler, call) if is_ours else None
-        if answer is not None:
-            return answer
+        response = await responded(served.handler, call) if is_ours else None
+        if response is not None:
+            return response
         body = registry.request(call.key, call.version).encode(call.message)
         forwarded = registry.response(call.key, call.version).decode(
-            await call.connection.ask(call.key, call.version, body)
+            await call.connection.send_request(call.key, call.version, body)
         )
         return frames.response(call.key, call.version, call.correlation_id, forwarded)
 
@@ -376,7 +376,7 @@ class CommitWorld:
     def committed(self, **options: Any) -> tuple[int, str]:
         """Return what a client is told of partition 0 of t."""
         sent = self.fetch(**options)
-        groups = sent.answer.groups if sent.version >= 8 else [sent.answer]
+        groups = sent.response.groups if sent.version >= 8 else [sent.response]
         (entry,) = [
             entry for group in groups for topic in group.topics for entry in topic.partitions if not entry.error_code
         ]

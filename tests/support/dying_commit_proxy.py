@@ -18,7 +18,7 @@ from kafka_share_proxy.app.config import Config
 from kafka_share_proxy.commits import storing
 from kafka_share_proxy.commits.apis import k08_offset_commit
 from kafka_share_proxy.durable.journal import TopicJournal
-from kafka_share_proxy.forwarding.ask_and_reply import ask_upstream
+from kafka_share_proxy.forwarding.upstream_requests import send_upstream
 
 FAULTS = ("before the coordinator", "after the coordinator", "append on its way", "stored, not answered")
 TRIGGER = "die"
@@ -43,19 +43,19 @@ def _is_deadly(call: Any) -> bool:
 
 def install(fault: str) -> None:
     """Have the process die there."""
-    commit = k08_offset_commit.ask_upstream
+    commit = k08_offset_commit.send_upstream
 
     async def asked(call: Any, request: Any) -> Any:
         Armed.is_armed = Armed.is_armed or _is_deadly(call)
         if Armed.is_armed and fault == FAULTS[0]:
             die()
-        answer = await commit(call, request)
+        response = await commit(call, request)
         if Armed.is_armed and fault == FAULTS[1]:
             die()
-        return answer
+        return response
 
-    assert commit is ask_upstream
-    k08_offset_commit.ask_upstream = asked  # type: ignore[assignment]
+    assert commit is send_upstream
+    k08_offset_commit.send_upstream = asked  # type: ignore[assignment]
     if fault == FAULTS[2]:
         _when_sent(lambda: Armed.is_armed)
     if fault == FAULTS[3]:

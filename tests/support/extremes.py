@@ -20,10 +20,10 @@ from itertools import count
 from typing import Any
 
 from kafka_share_proxy.forwarding import chain
-from kafka_share_proxy.forwarding.ask_and_reply import framed
 from kafka_share_proxy.forwarding.declared_api import Served
 from kafka_share_proxy.forwarding.interfaces import Call
 from kafka_share_proxy.forwarding.offered_versions import CAPS
+from kafka_share_proxy.forwarding.upstream_requests import framed
 from kafka_share_proxy.loop.promise import Task
 from kafka_share_proxy.sharegroups import share_group_apis
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
@@ -98,7 +98,7 @@ class Mirror:
     def __init__(self, seed: object) -> None:
         self._random = random.Random(f"mirror {seed}")
 
-    def answer(self, key: int, version: int, request: Any) -> Any:
+    def respond(self, key: int, version: int, request: Any) -> Any:
         self._version = version
         return self._struct(
             registry.response_spec(key).root, registry.message(f"{registry.API_KEYS[key]}Response"), request
@@ -137,7 +137,7 @@ class Shares:
     def __init__(self, seed: object) -> None:
         self.world = world = ViewWorld()
         self._mirror = Mirror(seed)
-        world.cluster.others = self._mirror.answer
+        world.cluster.others = self._mirror.respond
         topics = [world.topic(name, (1, 2)) for name in ("t", "u")]
         for topic in topics:
             world.produce(topic, [b"a", b"b", None])
@@ -180,11 +180,11 @@ class Topics:
         self.world = view_broker.World()
         self._mirror = Mirror(seed)
         known, mirror = self.world.cluster, self._mirror
-        answer = known.answer
-        known.answer = lambda key, version, request: (  # type: ignore[method-assign]  # one more broker
-            answer(key, version, request)
+        response = known.respond
+        known.respond = lambda key, version, request: (  # type: ignore[method-assign]  # one more broker
+            response(key, version, request)
             if hasattr(known, f"_{registry.API_KEYS[key]}")
-            else mirror.answer(key, version, request)
+            else mirror.respond(key, version, request)
         )
         for name in ("t", "u"):
             known.make(name, 2)
@@ -205,7 +205,7 @@ class Topics:
 
 def run(seed: object, requests: int = REQUESTS) -> Counter[str]:
     """Give both worlds so many requests; how many of each API were served here. Raises what a handler raises."""
-    answered: Counter[str] = Counter()
+    responded: Counter[str] = Counter()
     for place in (Shares(seed), Topics(seed)):
         drawn = Requests(f"{seed} {type(place).__name__}", place.topic_ids)
         chosen, numbers = random.Random(str(seed)), count(1)
@@ -214,14 +214,16 @@ def run(seed: object, requests: int = REQUESTS) -> Counter[str]:
             key = chosen.choice(keys)
             version, request = drawn.draw(key)
             try:
-                answered[registry.API_KEYS[key]] += _answered(place, key, version, request, next(numbers), chosen)
+                responded[registry.API_KEYS[key]] += _responded(place, key, version, request, next(numbers), chosen)
             except Exception as error:
                 error.add_note(f"{request}, version {version}, of seed {seed}")
                 raise
-    return answered
+    return responded
 
 
-def _answered(place: Shares | Topics, key: int, version: int, request: Any, number: int, chosen: random.Random) -> bool:
+def _responded(
+    place: Shares | Topics, key: int, version: int, request: Any, number: int, chosen: random.Random
+) -> bool:
     """True if the request was served here."""
     served = place.served[key]
     frame = memoryview(frames.request(key, version, number, "client", request))[4:]
@@ -261,11 +263,11 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--requests", type=int, default=REQUESTS, help="of one seed, in each of two worlds")
     asked = parser.parse_args()
-    began, answered = time.monotonic(), Counter[str]()
+    began, responded = time.monotonic(), Counter[str]()
     for seed in range(asked.first, asked.first + asked.seeds):
-        answered += run(seed, asked.requests)
-    print(f"{sum(answered.values()):,} requests answered, {time.monotonic() - began:.0f} s, nothing broken")
-    for api, number in sorted(answered.items()):
+        responded += run(seed, asked.requests)
+    print(f"{sum(responded.values()):,} requests answered, {time.monotonic() - began:.0f} s, nothing broken")
+    for api, number in sorted(responded.items()):
         print(f"{number:9,} {api}")
 
 

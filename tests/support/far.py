@@ -19,7 +19,7 @@ from kafka_share_proxy.sharegroups.services import FEATURE, build
 from kafka_share_proxy.wire import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 
-from tests.support.ports import Connection, Reply, World, answered
+from tests.support.ports import Connection, Reply, World, responded
 
 SECRET = b"sixteen bytes ok"
 
@@ -124,7 +124,7 @@ class FarWorld(World):
     def send(self, connection: Connection, key: int, version: int, request: Any) -> Reply:
         decoded = registry.request(key, version).decode(registry.request(key, version).encode(request))
         call = Call(key, version, next(self._correlation_ids), "test-client", decoded, connection)
-        task: Task[Any] = Task(answered(self.served[key].handler, call), lambda task: None, connection)
+        task: Task[Any] = Task(responded(self.served[key].handler, call), lambda task: None, connection)
         connection.tasks.append(task)
         task.start()
         return Reply(task, key, version)

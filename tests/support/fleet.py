@@ -59,7 +59,7 @@ class Fleet:
 
     def owned(self, name: str) -> int:
         """How many state partitions a proxy serves."""
-        ready, text = self.fronts[name].ask("/readyz/share-groups")
+        ready, text = self.fronts[name].send_request("/readyz/share-groups")
         return int(json.loads(text)["state_partitions"]) if ready else -1
 
     def settled(self, *names: str) -> None:
@@ -87,7 +87,7 @@ def far_group(fleet: Fleet, world: World, edge: str, **settings: str) -> str:
     for number in range(40):
         group = world.group(f"g{number}", **settings)
         Member(world, group, f"probe-{group}"[-36:]).heartbeat(0, topics=["none"], silent=True)
-        if not fleet.fronts[edge].ask(f"/groups/{group}")[0]:
+        if not fleet.fronts[edge].send_request(f"/groups/{group}")[0]:
             return group
     raise AssertionError("every group is owned there")
 
@@ -102,10 +102,10 @@ def acquired_again(member: Member, topic: Any, limit_s: float = BEFORE_LOCK_S) -
     """Return what a member gets that opens sessions anew for as long as it is told to."""
     end = time.monotonic() + limit_s
     while time.monotonic() < end:
-        answer = member.fetch(topic)
-        assert answer.error in (0, 122), answer.plain
-        if answer.error:
+        response = member.fetch(topic)
+        assert response.error in (0, 122), response.plain
+        if response.error:
             member.epoch = 0
-        elif got := answer.acquired(topic):
+        elif got := response.acquired(topic):
             return got
     raise AssertionError(f"nothing came within {limit_s} s")

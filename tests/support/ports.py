@@ -19,10 +19,10 @@ from kafka_share_proxy.brokers.connection_slots import SlotValues
 from kafka_share_proxy.durable.interfaces import Journal, JournalRefused
 from kafka_share_proxy.durable.memory_journal import MemoryJournal
 from kafka_share_proxy.forwarding.address_book import AddressBook
-from kafka_share_proxy.forwarding.ask_and_reply import framed
-from kafka_share_proxy.forwarding.interfaces import AwaitedAnswer, Call
+from kafka_share_proxy.forwarding.interfaces import Call, ExpectedResponse
 from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions, Offer
 from kafka_share_proxy.forwarding.routes import Handler
+from kafka_share_proxy.forwarding.upstream_requests import framed
 from kafka_share_proxy.loop.promise import Promise, Task, call_soon, on_behalf_of
 from kafka_share_proxy.loop.slices import AT_ONCE, Slices, Work
 from kafka_share_proxy.sharegroups import share_group_apis
@@ -37,7 +37,7 @@ from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
 from kafka_share_proxy.sharegroups.services import ShareOptions, ShareServices, build
 from kafka_share_proxy.wire import frames, headers, records, registry
 from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost
-from kafka_share_proxy.wire.frames import Answer
+from kafka_share_proxy.wire.frames import ResponseFrame
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address, Limits
 
 WALL_MS = 1_700_000_000_000
@@ -51,7 +51,7 @@ LEADER_EPOCH_SINCE = 4
 """Version of ListOffsets."""
 
 
-async def answered(handler: Handler, call: Call) -> Answer | None:
+async def responded(handler: Handler, call: Call) -> ResponseFrame | None:
     """Return what a handler gives, as the frame that a client gets."""
     return await framed(call, await handler(call))
 
@@ -187,7 +187,7 @@ class Cluster:
         self.topics: dict[str, Topic] = {}
         self.group_errors: dict[str, ErrorCode] = {}
         """Group id -> 30 and the like, for Heartbeat, FindCoordinator, DescribeGroups and OffsetDelete."""
-        self.group_answers: dict[int, int] = {}
+        self.group_responses: dict[int, int] = {}
         """API key -> the error with which it answers for every group, in place of what else it would say."""
         self.topic_errors: dict[str, int] = {}
         """Topic -> the error Metadata gives for it."""
@@ -197,7 +197,7 @@ class Cluster:
         """API key -> errors for the partitions of its next answers."""
         self.scripted = frozenset({1, 2, 3, 10, 12, 15, 47, 69})
         """API keys that are answered by what follows."""
-        self.others: Callable[[int, int, Any], Any] = _nobody
+        self.others: Callable[[int, int, Any], Any] = _no_member
         """Answers all others: (key, version, request)."""
         self.throttle_ms = 0
         self.held: set[int] = set()
@@ -237,8 +237,8 @@ class Cluster:
         """Answer what was held back of these APIs (all, without argument), and hold them no longer."""
         self.held.difference_update(keys or set(self.held))
         waiting, self._waiting = self._waiting, []
-        for promise, answer in waiting:
-            promise.set(answer())
+        for promise, response in waiting:
+            promise.set(response())
 
     def count(self, key: int) -> int:
         """Requests of this API so far."""
@@ -247,7 +247,7 @@ class Cluster:
     def requests(self, key: int) -> list[Any]:
         return [request for asked, _, request in self.asked if asked == key]
 
-    def ask(self, connection: Connection, key: int, version: int, body: bytes) -> Promise[memoryview]:
+    def send_request(self, connection: Connection, key: int, version: int, body: bytes) -> Promise[memoryview]:
         request = registry.request(key, version).decode(body)
         self.asked.append((key, connection.node_id, request))
         promise: Promise[memoryview] = Promise()
@@ -255,16 +255,16 @@ class Cluster:
             _WaitingFetch(self, connection, version, request, promise).begin()
             return promise
 
-        def answer() -> memoryview:
-            return memoryview(registry.response(key, version).encode(self._answer(connection, key, version, request)))
+        def response() -> memoryview:
+            return memoryview(registry.response(key, version).encode(self._response(connection, key, version, request)))
 
         if key in self.held:
-            self._waiting.append((promise, answer))
+            self._waiting.append((promise, response))
         else:
-            promise.set(answer())
+            promise.set(response())
         return promise
 
-    def _answer(self, connection: Connection, key: int, version: int, request: Any) -> Any:
+    def _response(self, connection: Connection, key: int, version: int, request: Any) -> Any:
         self._version = version
         if key not in self.scripted:
             return self.others(key, version, request)
@@ -280,19 +280,19 @@ class Cluster:
 
     def _heartbeat(self, connection: Connection, request: Any) -> Any:
         code = self.group_errors.get(request.group_id, ErrorCode.UNKNOWN_MEMBER_ID)
-        return registry.message("HeartbeatResponse")(error_code=self.group_answers.get(12, code))
+        return registry.message("HeartbeatResponse")(error_code=self.group_responses.get(12, code))
 
     def _offset_delete(self, connection: Connection, request: Any) -> Any:
         assert not request.topics, "a question must not delete anything"
         code = self.group_errors.get(request.group_id, ErrorCode.GROUP_ID_NOT_FOUND)
-        return registry.message("OffsetDeleteResponse")(error_code=self.group_answers.get(47, code), topics=[])
+        return registry.message("OffsetDeleteResponse")(error_code=self.group_responses.get(47, code), topics=[])
 
     def _find_coordinator(self, connection: Connection, request: Any) -> Any:
         message = registry.message("FindCoordinatorResponse")
         found = []
         for group_id in request.coordinator_keys:
             denied = self.group_errors.get(group_id) == ErrorCode.GROUP_AUTHORIZATION_FAILED
-            code = self.group_answers.get(10, ErrorCode.GROUP_AUTHORIZATION_FAILED if denied else ErrorCode.NONE)
+            code = self.group_responses.get(10, ErrorCode.GROUP_AUTHORIZATION_FAILED if denied else ErrorCode.NONE)
             found.append(message.Coordinator(key=group_id, node_id=1, host="x", port=1, error_code=code))
         return message(coordinators=found)
 
@@ -332,17 +332,17 @@ class Cluster:
     def _metadata_topic(self, message: Any, asked: Any) -> Any:
         by_id = {topic.topic_id: topic for topic in self.topics.values()}
         topic = self.topics.get(asked.name) if asked.name is not None else by_id.get(asked.topic_id)
-        answer = message.MetadataResponseTopic
+        response = message.MetadataResponseTopic
         if topic is not None and topic.name in self.topic_errors:
-            return answer(error_code=self.topic_errors[topic.name], name=asked.name, topic_id=asked.topic_id)
+            return response(error_code=self.topic_errors[topic.name], name=asked.name, topic_id=asked.topic_id)
         if topic is None:
             missing = ErrorCode.UNKNOWN_TOPIC_ID if asked.name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            return answer(error_code=missing, name=asked.name, topic_id=asked.topic_id)
+            return response(error_code=missing, name=asked.name, topic_id=asked.topic_id)
         if not topic.bits:
             hidden = (
                 ErrorCode.TOPIC_AUTHORIZATION_FAILED
             )  # under the name or the id that was asked for, as KafkaApis does
-            return answer(error_code=hidden, name=asked.name, topic_id=asked.topic_id)
+            return response(error_code=hidden, name=asked.name, topic_id=asked.topic_id)
         partitions = [
             message.MetadataResponsePartition(
                 partition_index=index,
@@ -354,7 +354,7 @@ class Cluster:
             )
             for index, log in enumerate(topic.logs)
         ]
-        return answer(
+        return response(
             name=topic.name, topic_id=topic.topic_id, partitions=partitions, topic_authorized_operations=topic.bits
         )
 
@@ -400,7 +400,7 @@ class Cluster:
         return ErrorCode.UNKNOWN_LEADER_EPOCH if epoch > log.epoch else ErrorCode.NONE
 
 
-def _nobody(key: int, version: int, request: Any) -> Any:
+def _no_member(key: int, version: int, request: Any) -> Any:
     raise AssertionError(f"nobody answers {registry.API_KEYS[key]} v{version} here: {request}")
 
 
@@ -509,9 +509,9 @@ class Connection:
     def is_bootstrap(self) -> bool:
         return self.node_id == UNKNOWN_NODE
 
-    def ask(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
+    def send_request(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
         assert self.open, "asked on a closed connection"
-        promise = self._cluster.ask(self, key, version, body)
+        promise = self._cluster.send_request(self, key, version, body)
         self._asked = [asked for asked in self._asked if not asked.done] + [promise]
         return promise
 
@@ -533,14 +533,14 @@ class Connection:
     def begin_at_once(self, request: Any) -> None:
         self.taken: Promise[bytes] = Promise()
 
-    def to_broker_at_once(self, correlation_id: int, expected: AwaitedAnswer, frame: bytes) -> None:
+    def to_broker_at_once(self, correlation_id: int, expected: ExpectedResponse, frame: bytes) -> None:
         header, body_at = headers.decode_request_header(memoryview(frame)[4:])
         assert header.correlation_id == correlation_id
         assert len(frame) == 4 + int.from_bytes(frame[:4], "big")
-        asked = self.ask(header.key, header.version, frame[4 + body_at :])
+        asked = self.send_request(header.key, header.version, frame[4 + body_at :])
         asked.on_settled(partial(self._came, header, expected, asked), self)
 
-    def _came(self, header: headers.RequestHeader, expected: AwaitedAnswer, asked: Promise[memoryview]) -> None:
+    def _came(self, header: headers.RequestHeader, expected: ExpectedResponse, asked: Promise[memoryview]) -> None:
         try:
             body = asked.result()
         except UpstreamLost as error:
@@ -551,10 +551,10 @@ class Connection:
         size = (len(head) + len(body)).to_bytes(4, "big")
         expected.came(memoryview(size + head + body))
 
-    def answer_at_once(self, frame: bytes) -> None:
+    def immediate_response(self, frame: bytes) -> None:
         self.taken.set(frame)
 
-    async def taken_answer(self) -> bytes:
+    async def taken_response(self) -> bytes:
         """Return what the client gets for the request that was taken."""
         return await self.taken
 
@@ -580,15 +580,15 @@ class Own:
         self.refuses: str | None = None
         self._cluster = cluster
 
-    def ask(self, node_id: int, key: int, request: Any) -> Promise[Any]:
+    def send_request(self, node_id: int, key: int, request: Any) -> Promise[Any]:
         promise: Promise[Any] = Promise()
         if self.refuses is not None:
             promise.fail(UpstreamLost(self.refuses))
             return promise
         version = registry.versions(key)[1]
         body = registry.request(key, version).encode(request)
-        answer = self._cluster.ask(Connection(self._cluster, node_id), key, version, body)
-        answer.on_settled(lambda: promise.set(registry.response(key, version).decode(answer.result())))
+        response = self._cluster.send_request(Connection(self._cluster, node_id), key, version, body)
+        response.on_settled(lambda: promise.set(registry.response(key, version).decode(response.result())))
         return promise
 
 
@@ -665,7 +665,7 @@ class World:
     def connect(self, node_id: int = 1) -> Connection:
         return Connection(self.cluster, node_id)
 
-    def ask(self, key: int, version: int, connection: Connection | None = None, **fields: Any) -> Any:
+    def send_request(self, key: int, version: int, connection: Connection | None = None, **fields: Any) -> Any:
         """Send a request to its handler; the response."""
         request = registry.message(f"{registry.API_KEYS[key]}Request")(**fields)
         return self.send(connection or self.connect(), key, version, request).message
@@ -829,21 +829,21 @@ def _batches(message: Any, batches: Iterable[tuple[int, int, Sequence[int]]]) ->
     ]
 
 
-def assigned(answer: Any) -> dict[bytes, list[int]] | None:
+def assigned(response: Any) -> dict[bytes, list[int]] | None:
     """Topic id -> partitions of a ShareGroupHeartbeat answer; None where it says nothing of them."""
-    if answer.assignment is None:
+    if response.assignment is None:
         return None
-    return {t.topic_id: t.partitions for t in answer.assignment.topic_partitions}
+    return {t.topic_id: t.partitions for t in response.assignment.topic_partitions}
 
 
-def entries(answer: Any) -> dict[tuple[bytes, int], Any]:
+def entries(response: Any) -> dict[tuple[bytes, int], Any]:
     """The partitions of a ShareFetch or ShareAcknowledge answer."""
-    return {(t.topic_id, p.partition_index): p for t in answer.responses for p in t.partitions}
+    return {(t.topic_id, p.partition_index): p for t in response.responses for p in t.partitions}
 
 
-def acquired(answer: Any, topic: Topic | None = None, partition: int = 0) -> list[tuple[int, int, int]]:
+def acquired(response: Any, topic: Topic | None = None, partition: int = 0) -> list[tuple[int, int, int]]:
     """(first, last, delivery count) of one partition's AcquiredRecords, or of the only one there is."""
-    found = entries(answer)
+    found = entries(response)
     if not found:
         return []
     entry = next(iter(found.values())) if topic is None else found.get((topic.topic_id, partition))

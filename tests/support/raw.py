@@ -89,30 +89,30 @@ class Raw:
         """Return where Metadata says that broker is."""
         return self.brokers()[node_id]
 
-    def ask(self, api: str, version: int, *, on: Connection | None = None, **values: Any) -> Any:
+    def send_request(self, api: str, version: int, *, on: Connection | None = None, **values: Any) -> Any:
         """Ask the API of that name, by default on a kept connection to the first bootstrap server."""
-        return (on or self.kept()).ask(KEYS[api], version, build(f"{api}Request", **values))
+        return (on or self.kept()).send_request(KEYS[api], version, build(f"{api}Request", **values))
 
     # Cluster
 
     def brokers(self) -> dict[int, Address]:
-        answer = self.ask("Metadata", 12, topics=[], allow_auto_topic_creation=False)
-        return {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
+        response = self.send_request("Metadata", 12, topics=[], allow_auto_topic_creation=False)
+        return {broker.node_id: Address(broker.host, broker.port) for broker in response.brokers}
 
     def view(self, name: str) -> Topic | None:
         """The topic of a view, created if it is missing, once every partition has a leader."""
         partitions = [{"partition_index": 0, "timestamp": -2, "current_leader_epoch": -1}]
         topics = [{"name": name, "partitions": partitions}]
-        self.ask("ListOffsets", 7, replica_id=-1, isolation_level=0, topics=topics)
+        self.send_request("ListOffsets", 7, replica_id=-1, isolation_level=0, topics=topics)
         return self.topic(name)
 
     def topic(self, name: str) -> Topic | None:
         """The topic if it exists and every partition has a leader, or a view that a reader would be shown."""
-        answer = self.ask("Metadata", 12, topics=[{"name": name}], allow_auto_topic_creation=False).topics[0]
-        leaders = {partition.partition_index: partition.leader_id for partition in answer.partitions}
-        if answer.error_code or not leaders or -1 in leaders.values():
+        response = self.send_request("Metadata", 12, topics=[{"name": name}], allow_auto_topic_creation=False).topics[0]
+        leaders = {partition.partition_index: partition.leader_id for partition in response.partitions}
+        if response.error_code or not leaders or -1 in leaders.values():
             return None
-        return Topic(name, bytes(answer.topic_id), leaders)
+        return Topic(name, bytes(response.topic_id), leaders)
 
     def create_topic(
         self,
@@ -128,8 +128,8 @@ class Raw:
                 {"partition_index": index, "broker_ids": list(ids)} for index, ids in assignments.items()
             ]}  # fmt: skip
         wanted["configs"] = [{"name": key, "value": value} for key, value in (configs or {}).items()]
-        answer = self.ask("CreateTopics", 7, topics=[wanted]).topics[0]
-        _check(answer, f"create topic {name}")
+        response = self.send_request("CreateTopics", 7, topics=[wanted]).topics[0]
+        _check(response, f"create topic {name}")
         return self.wait_for_leaders(name, len(assignments) if assignments else partitions)
 
     def wait_for_leaders(self, name: str, partitions: int) -> Topic:
@@ -143,37 +143,37 @@ class Raw:
         return topic
 
     def add_partitions(self, topic: Topic, count: int) -> Topic:
-        answer = self.ask(
+        response = self.send_request(
             "CreatePartitions", 3, topics=[{"name": topic.name, "count": count, "assignments": None}], timeout_ms=10_000
         )
-        _check(answer.results[0], f"add partitions to {topic.name}")
+        _check(response.results[0], f"add partitions to {topic.name}")
         grown: Topic = until(lambda: _whole(self.topic(topic.name), count), f"leaders of {topic.name}")
         for index in grown.leaders:
             until(lambda index=index: self.end_offset(grown, index) >= 0, f"leader of {topic.name}-{index}")
         return grown
 
     def delete_topic(self, topic: Topic) -> None:
-        answer = self.ask("DeleteTopics", 5, topic_names=[topic.name], timeout_ms=10_000)
-        _check(answer.responses[0], f"delete topic {topic.name}")
+        response = self.send_request("DeleteTopics", 5, topic_names=[topic.name], timeout_ms=10_000)
+        _check(response.responses[0], f"delete topic {topic.name}")
         until(lambda: self.topic(topic.name) is None, f"{topic.name} to be gone")
 
     def end_offset(self, topic: Topic, partition: int = 0) -> int:
         """The latest offset; -1 when the leader does not tell."""
         wanted = {"partition_index": partition, "timestamp": -1}
-        answer = self.ask(
+        response = self.send_request(
             "ListOffsets", 7, on=self._leader(topic, partition), replica_id=-1,
             topics=[{"name": topic.name, "partitions": [wanted]}],
         ).topics[0].partitions[0]  # fmt: skip
-        return -1 if answer.error_code else answer.offset
+        return -1 if response.error_code else response.offset
 
     def delete_records(self, topic: Topic, before: int, partition: int = 0) -> None:
         """Move the log start offset."""
         part = {"partition_index": partition, "offset": before}
-        answer = self.ask(
+        response = self.send_request(
             "DeleteRecords", 2, on=self._leader(topic, partition), timeout_ms=10_000,
             topics=[{"name": topic.name, "partitions": [part]}],
         )  # fmt: skip
-        _check(answer.topics[0].partitions[0], f"delete records of {topic.name}")
+        _check(response.topics[0].partitions[0], f"delete records of {topic.name}")
 
     def produce(self, topic: Topic, *batches: int | Sequence[bytes], partition: int = 0, acks: int = -1) -> int:
         """Append record batches: each a count of records or their values; return the first base offset."""
@@ -187,22 +187,22 @@ class Raw:
         return first if first is not None else -1
 
     def append(self, topic: Topic, data: bytes, partition: int = 0, acks: int = -1) -> int:
-        answer = self.ask(
+        response = self.send_request(
             "Produce", 9, on=self._leader(topic, partition), acks=acks, timeout_ms=10_000,
             topic_data=[{"name": topic.name, "partition_data": [{"index": partition, "records": data}]}],
         ).responses[0].partition_responses[0]  # fmt: skip
-        _check(answer, f"produce to {topic.name}-{partition}")
-        return int(answer.base_offset)
+        _check(response, f"produce to {topic.name}-{partition}")
+        return int(response.base_offset)
 
     def read(self, topic: Topic, partition: int = 0) -> bytes:
         """Up to a mebibyte of the first segment of the log, as its leader has it."""
         wanted = {"partition": partition, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
-        answer = self.ask(
+        response = self.send_request(
             "Fetch", 12, on=self._leader(topic, partition), max_wait_ms=0, min_bytes=0, session_epoch=-1,
             topics=[{"topic": topic.name, "partitions": [wanted]}],
         ).responses[0].partitions[0]  # fmt: skip
-        _check(answer, f"read {topic.name}-{partition}")
-        return bytes(answer.records or b"")
+        _check(response, f"read {topic.name}-{partition}")
+        return bytes(response.records or b"")
 
     def _leader(self, topic: Topic, partition: int) -> Connection:
         return self.kept(self.node(topic.leaders[partition]))
@@ -213,7 +213,7 @@ class Raw:
         """Return where its coordinator is; any broker for a group one has no right to, to see what it answers."""
 
         def find() -> Any:
-            found = self.ask("FindCoordinator", 4, key_type=0, coordinator_keys=[group]).coordinators[0]
+            found = self.send_request("FindCoordinator", 4, key_type=0, coordinator_keys=[group]).coordinators[0]
             return None if found.error_code in (14, 15) else found
 
         found = until(find, f"coordinator of {group}")
@@ -238,9 +238,9 @@ class Raw:
     def describe(self, kind: int, name: str, on: Connection | None = None) -> dict[str, str | None]:
         """The settings of a resource."""
         resource = {"resource_type": kind, "resource_name": name, "configuration_keys": None}
-        answer = self.ask("DescribeConfigs", 4, on=on, resources=[resource]).results[0]
-        _check(answer, f"describe {name}")
-        return {config.name: config.value for config in answer.configs}
+        response = self.send_request("DescribeConfigs", 4, on=on, resources=[resource]).results[0]
+        _check(response, f"describe {name}")
+        return {config.name: config.value for config in response.configs}
 
     def try_configure(self, kind: int, name: str, values: Mapping[str, str | None]) -> Any:
         configs = [
@@ -248,24 +248,24 @@ class Raw:
             for key, value in values.items()
         ]
         resource = {"resource_type": kind, "resource_name": name, "configs": configs}
-        return self.ask("IncrementalAlterConfigs", 1, resources=[resource]).responses[0]
+        return self.send_request("IncrementalAlterConfigs", 1, resources=[resource]).responses[0]
 
 
 def authenticate(connection: Connection, user: str, password: str) -> None:
     """SASL PLAIN; raises RawError."""
-    shaken = connection.ask(17, 1, build("SaslHandshakeRequest", mechanism="PLAIN"))
+    shaken = connection.send_request(17, 1, build("SaslHandshakeRequest", mechanism="PLAIN"))
     _check(shaken, "SASL handshake")
     token = f"\0{user}\0{password}".encode()
-    _check(connection.ask(36, 2, build("SaslAuthenticateRequest", auth_bytes=token)), f"authenticate {user}")
+    _check(connection.send_request(36, 2, build("SaslAuthenticateRequest", auth_bytes=token)), f"authenticate {user}")
 
 
 def _whole(topic: Topic | None, count: int) -> Topic | None:
     return topic if topic is not None and len(topic.leaders) == count else None
 
 
-def _check(answer: Any, what: str) -> None:
-    if answer.error_code:
-        raise RawError(f"{what}: error {answer.error_code} {getattr(answer, 'error_message', '')}")
+def _check(response: Any, what: str) -> None:
+    if response.error_code:
+        raise RawError(f"{what}: error {response.error_code} {getattr(response, 'error_message', '')}")
 
 
 def values_of(data: Any) -> Iterable[tuple[int, bytes | None]]:

@@ -27,10 +27,10 @@ class Relay:
     """Nothing passes, in either direction; it is kept, as by a network that comes back."""
     trickle: int = CHUNK
     """Bytes that pass at a time, with a pause between."""
-    losing_answers: bool = False
+    losing_responses: bool = False
     """Requests pass, answers do not: the connection is cut when one comes."""
-    lost_answers: int = 0
-    answer_bytes: int = 0
+    lost_responses: int = 0
+    response_bytes: int = 0
     """Passed on to clients so far."""
     refusing: bool = False
     """New connections are cut at once."""
@@ -69,14 +69,14 @@ class Relay:
         with self._moves:
             self.stalled = True
 
-    def lose_answers(self) -> None:
+    def lose_responses(self) -> None:
         """From now on requests pass and their answers do not."""
-        self.losing_answers = True
+        self.losing_responses = True
 
     def go_on(self) -> None:
         """A good network again."""
         with self._moves:
-            self.stalled = self.losing_answers = self.refusing = False
+            self.stalled = self.losing_responses = self.refusing = False
             self.trickle = CHUNK
             self._moves.notify_all()
 
@@ -113,15 +113,15 @@ class Relay:
             if sent < len(data):
                 time.sleep(DROP_S)
 
-    def _pump(self, source: socket.socket, sink: socket.socket, is_answer: bool) -> None:
+    def _pump(self, source: socket.socket, sink: socket.socket, is_response: bool) -> None:
         with suppress(OSError):
             while data := source.recv(CHUNK):
                 with self._moves:
                     self._moves.wait_for(lambda: not self.stalled)
-                if is_answer and self.losing_answers:
-                    self.lost_answers += 1
+                if is_response and self.losing_responses:
+                    self.lost_responses += 1
                     break
-                self.answer_bytes += len(data) if is_answer else 0
+                self.response_bytes += len(data) if is_response else 0
                 self._send(sink, data)
         for sock in (source, sink):
             with suppress(OSError):

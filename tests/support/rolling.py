@@ -293,12 +293,12 @@ class Rolling:
         """True if the group's lag is 0, by the group itself."""
         self._listen()
         with suppress(OSError, TimeoutError), Raw(self._bootstrap) as raw:
-            answer = raw.ask(
+            response = raw.send_request(
                 "DescribeShareGroupOffsets", 1, on=raw.on_coordinator(GROUP),
                 groups=[{"group_id": GROUP, "topics": None}],
             ).groups[0]  # fmt: skip
-            parts = [part for topic in answer.topics for part in topic.partitions]
-            known = not answer.error_code and not any(part.error_code for part in parts)
+            parts = [part for topic in response.topics for part in topic.partitions]
+            known = not response.error_code and not any(part.error_code for part in parts)
             return known and len(parts) == self._plan.partitions and all(part.lag == 0 for part in parts)
         return False
 
@@ -306,10 +306,10 @@ class Rolling:
 def _sees_all_in_sync(node: Node) -> bool:
     try:
         with Raw(node.address) as raw:
-            answer = raw.ask("Metadata", 12, topics=None, allow_auto_topic_creation=False)
+            response = raw.send_request("Metadata", 12, topics=None, allow_auto_topic_creation=False)
     except OSError:
         return False
-    partitions = [each for topic in answer.topics for each in topic.partitions]
+    partitions = [each for topic in response.topics for each in topic.partitions]
     return all(each.leader_id >= 0 and set(each.isr_nodes) == set(each.replica_nodes) for each in partitions)
 
 

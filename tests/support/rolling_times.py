@@ -98,25 +98,25 @@ class Lookout:
     def _look_at_broker(self, node: Node) -> None:
         """Every broker that answers is asked: the one that is ended is not the one to know of it."""
         with suppress(OSError):
-            answer = self._ask(node)
+            response = self._query(node)
             with self._taking:
-                self._take(node, answer)
+                self._take(node, response)
 
-    def _ask(self, node: Node) -> Any:
+    def _query(self, node: Node) -> Any:
         try:
             raw = self._raws.get(node.node_id) or self._raws.setdefault(node.node_id, Raw(node.address))
             names = [{"name": name} for name in dict.fromkeys(topic for topic, _ in self._called)]
-            return raw.ask("Metadata", 12, topics=names, allow_auto_topic_creation=False)
+            return raw.send_request("Metadata", 12, topics=names, allow_auto_topic_creation=False)
         except OSError:
             self._raws.pop(node.node_id, raw).close()
             raise
 
-    def _take(self, node: Node, answer: Any) -> None:
+    def _take(self, node: Node, response: Any) -> None:
         now = time.monotonic_ns()
-        named = frozenset(broker.node_id for broker in answer.brokers)
+        named = frozenset(broker.node_id for broker in response.brokers)
         if node.node_id in named:  # else it has just started, and knows nothing yet
             self._take_brokers(now, named)
-        for topic in answer.topics:
+        for topic in response.topics:
             for each in topic.partitions:
                 if (topic.name, each.partition_index) in self._called:
                     self._take_leader(now, (topic.name, each.partition_index), each)

@@ -31,9 +31,9 @@ def held(world: World, topic: Topic, name: str = "m1") -> Member:
     return member
 
 
-def code(answer: Any, topic: Topic, partition: int = 0) -> int:
+def code(response: Any, topic: Topic, partition: int = 0) -> int:
     """The error of one partition of a response."""
-    return int(entries(answer)[topic.topic_id, partition].error_code)
+    return int(entries(response)[topic.topic_id, partition].error_code)
 
 
 def start_offset(world: World, topic: Topic, group: str = "g") -> int:

@@ -69,12 +69,12 @@ class Broker:
             with suppress(trio.BrokenResourceError):  # whoever asked is gone, with or without a farewell
                 async for data in stream:
                     for frame in reader.receive_data(data):
-                        if not await self._answer(stream, frame):
+                        if not await self._response(stream, frame):
                             await stream.aclose()
                             return
         await stream.aclose()
 
-    async def _answer(self, stream: trio.abc.Stream, frame: bytes) -> bool:
+    async def _response(self, stream: trio.abc.Stream, frame: bytes) -> bool:
         header, request = frames.decode_request(frame)
         if self.silent:
             return True
@@ -83,36 +83,36 @@ class Broker:
             return True
         if header.key not in (API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE) and not self.authenticated:
             return False
-        answer = getattr(self, f"_k{header.key}")(request)
+        response = getattr(self, f"_k{header.key}")(request)
         await trio.sleep(self.slow_s)
-        await stream.send_all(frames.response(header.key, header.version, header.correlation_id, answer))
+        await stream.send_all(frames.response(header.key, header.version, header.correlation_id, response))
         return True
 
     def _k18(self, request: Any) -> Any:
-        answer = registry.message("ApiVersionsResponse")
-        keys = [answer.ApiVersion(api_key=k, min_version=a, max_version=b) for k, (a, b) in self.ranges.items()]
-        level = answer.FinalizedFeatureKey(
+        response = registry.message("ApiVersionsResponse")
+        keys = [response.ApiVersion(api_key=k, min_version=a, max_version=b) for k, (a, b) in self.ranges.items()]
+        level = response.FinalizedFeatureKey(
             name="share.version", max_version_level=self.share_level, min_version_level=1
         )
-        return answer(api_keys=keys, finalized_features=[level], finalized_features_epoch=1)
+        return response(api_keys=keys, finalized_features=[level], finalized_features_epoch=1)
 
     def _k3(self, request: Any) -> Any:
-        answer = registry.message("MetadataResponse")
+        response = registry.message("MetadataResponse")
         brokers = [
-            answer.MetadataResponseBroker(node_id=node_id, host=address.host, port=address.port)
+            response.MetadataResponseBroker(node_id=node_id, host=address.host, port=address.port)
             for node_id, address in self.named.items()
         ]
-        topics = [self._topic(answer, topic.name) for topic in request.topics]
-        return answer(brokers=brokers, cluster_id="c", controller_id=1, topics=topics)
+        topics = [self._topic(response, topic.name) for topic in request.topics]
+        return response(brokers=brokers, cluster_id="c", controller_id=1, topics=topics)
 
-    def _topic(self, answer: Any, name: str) -> Any:
+    def _topic(self, response: Any, name: str) -> Any:
         partitions = [
-            answer.MetadataResponsePartition(
+            response.MetadataResponsePartition(
                 partition_index=index, leader_id=self.node_id, replica_nodes=[], isr_nodes=[], offline_replicas=[]
             )
             for index in range(self.topics.get(name, 0))
         ]
-        return answer.MetadataResponseTopic(name=name, error_code=0 if partitions else 3, partitions=partitions)
+        return response.MetadataResponseTopic(name=name, error_code=0 if partitions else 3, partitions=partitions)
 
     def _k0(self, request: Any) -> Any:
         message = registry.message("ProduceResponse")
@@ -130,26 +130,26 @@ class Broker:
         )
 
     def _k16(self, request: Any) -> Any:
-        answer = registry.message("ListGroupsResponse")
+        response = registry.message("ListGroupsResponse")
         kept = [group for group, kind in self.groups.items() if kind in request.types_filter]
-        return answer(groups=[answer.ListedGroup(group_id=group, protocol_type="share") for group in kept])
+        return response(groups=[response.ListedGroup(group_id=group, protocol_type="share") for group in kept])
 
     def _k17(self, request: Any) -> Any:
-        answer = registry.message("SaslHandshakeResponse")
+        response = registry.message("SaslHandshakeResponse")
         if not self.mechanism:
-            return answer(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])
+            return response(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])
         self.authenticated, self._scram = False, None  # nothing but SaslAuthenticate may follow (KIP-368)
         self.handshakes += 1
         wrong = request.mechanism != self.mechanism
-        return answer(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM if wrong else 0, mechanisms=[self.mechanism])
+        return response(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM if wrong else 0, mechanisms=[self.mechanism])
 
     def _k36(self, request: Any) -> Any:
-        answer = registry.message("SaslAuthenticateResponse")
+        response = registry.message("SaslAuthenticateResponse")
         try:
             token = self._token(bytes(request.auth_bytes))
         except (scramp.ScramException, ValueError) as error:
-            return answer(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=str(error), auth_bytes=b"")
-        return answer(error_code=0, error_message=None, auth_bytes=token, session_lifetime_ms=self.lifetime_ms)
+            return response(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=str(error), auth_bytes=b"")
+        return response(error_code=0, error_message=None, auth_bytes=token, session_lifetime_ms=self.lifetime_ms)
 
     def _token(self, token: bytes) -> bytes:
         if self.mechanism == "PLAIN":

@@ -112,11 +112,11 @@ class StateCluster:
             notes=notes,
         )
 
-    def answer(self, key: int, request: Any) -> Any:
+    def respond(self, key: int, request: Any) -> Any:
         """Everything but Fetch. Raises UpstreamLost."""
         self._count(key)
-        answers = {0: self._produce, 2: self._offsets, 10: self._coordinators, 19: self._create, 22: self._identify}
-        return self._configs(request) if key == 32 else answers[key](request)
+        responses = {0: self._produce, 2: self._offsets, 10: self._coordinators, 19: self._create, 22: self._identify}
+        return self._configs(request) if key == 32 else responses[key](request)
 
     def _count(self, key: int) -> None:
         self.asked.append(key)
@@ -126,34 +126,34 @@ class StateCluster:
 
     def _create(self, request: Any) -> Any:
         (topic,) = request.topics
-        answer = registry.message("CreateTopicsResponse")
+        response = registry.message("CreateTopicsResponse")
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if topic.name in self.refuses_to_make else ErrorCode.NONE
         if topic.name in self.topics:
             code = ErrorCode.TOPIC_ALREADY_EXISTS
         if code == ErrorCode.NONE:
             self.make(topic.name, topic.num_partitions)
-        return answer(topics=[answer.CreatableTopicResult(name=topic.name, error_code=code)])
+        return response(topics=[response.CreatableTopicResult(name=topic.name, error_code=code)])
 
     def _configs(self, request: Any) -> Any:
         return described(request, {"max.message.bytes": "1000000", **self.settings}, self.settings_code)
 
     def _coordinators(self, request: Any) -> Any:
-        answer = registry.message("FindCoordinatorResponse")
-        found = [answer.Coordinator(key=key, node_id=NODE, error_code=0) for key in request.coordinator_keys]
-        return answer(coordinators=found)
+        response = registry.message("FindCoordinatorResponse")
+        found = [response.Coordinator(key=key, node_id=NODE, error_code=0) for key in request.coordinator_keys]
+        return response(coordinators=found)
 
     def _identify(self, request: Any) -> Any:
-        answer = registry.message("InitProducerIdResponse")
+        response = registry.message("InitProducerIdResponse")
         known = self.writers.get(request.transactional_id)
         mine = (request.producer_id, request.producer_epoch)
         if request.producer_id >= 0 and mine != known:
-            return answer(error_code=ErrorCode.PRODUCER_FENCED, producer_id=-1, producer_epoch=-1)
+            return response(error_code=ErrorCode.PRODUCER_FENCED, producer_id=-1, producer_epoch=-1)
         given = (1000 + len(self.writers), 0) if known is None else (known[0], known[1] + 1)
         self.writers[request.transactional_id] = given
-        return answer(error_code=0, producer_id=given[0], producer_epoch=given[1])
+        return response(error_code=0, producer_id=given[0], producer_epoch=given[1])
 
     def _produce(self, request: Any) -> Any:
-        answer = registry.message("ProduceResponse")
+        response = registry.message("ProduceResponse")
         (topic,) = request.topic_data
         told = []
         for part in topic.partition_data:
@@ -170,11 +170,11 @@ class StateCluster:
                 code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             except LookupError:
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            told.append(answer.PartitionProduceResponse(index=part.index, error_code=code, base_offset=offset))
-        return answer(responses=[answer.TopicProduceResponse(name=topic.name, partition_responses=told)])
+            told.append(response.PartitionProduceResponse(index=part.index, error_code=code, base_offset=offset))
+        return response(responses=[response.TopicProduceResponse(name=topic.name, partition_responses=told)])
 
     def _offsets(self, request: Any) -> Any:
-        answer = registry.message("ListOffsetsResponse")
+        response = registry.message("ListOffsetsResponse")
         (topic,) = request.topics
         found = []
         if topic.name not in self.topics:
@@ -184,9 +184,11 @@ class StateCluster:
             start = log.batches[0][0] if log.batches else log.end
             offset = start if wanted.timestamp == own_log.EARLIEST else log.end
             found.append(
-                answer.ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=0, offset=offset)
+                response.ListOffsetsPartitionResponse(
+                    partition_index=wanted.partition_index, error_code=0, offset=offset
+                )
             )
-        return answer(topics=[answer.ListOffsetsTopicResponse(name=topic.name, partitions=found)])
+        return response(topics=[response.ListOffsetsTopicResponse(name=topic.name, partitions=found)])
 
     async def fetch(self, request: Any) -> Any:
         """Return what is there, after waiting for something if there is nothing. Raises UpstreamLost."""
@@ -202,8 +204,8 @@ class StateCluster:
             parts = [self._part(name, wanted, missing) for wanted in topic.partitions]
             left = deadline - trio.current_time()
             if left <= 0 or any(part.records or part.error_code for part in parts):
-                answer = registry.message("FetchResponse")
-                return answer(responses=[answer.FetchableTopicResponse(topic=name, partitions=parts)])
+                response = registry.message("FetchResponse")
+                return response(responses=[response.FetchableTopicResponse(topic=name, partitions=parts)])
             await self._growth(name, topic, left)
 
     def _name_of(self, topic_id: bytes) -> str:
@@ -214,13 +216,13 @@ class StateCluster:
         return zlib.crc32(name.encode()).to_bytes(12, "big") + self.topic_ids[name].to_bytes(4, "big")
 
     def _part(self, topic: str, wanted: Any, missing: ErrorCode) -> Any:
-        answer = registry.message("FetchResponse")
+        response = registry.message("FetchResponse")
         if topic not in self.topics:
-            return answer.PartitionData(partition_index=wanted.partition, error_code=missing, records=b"")
+            return response.PartitionData(partition_index=wanted.partition, error_code=missing, records=b"")
         log = self.log(topic, wanted.partition)
         code = ErrorCode.OFFSET_OUT_OF_RANGE if wanted.fetch_offset > log.end else ErrorCode.NONE
         rest = [data for _, last, data in log.batches if last >= wanted.fetch_offset]
-        return answer.PartitionData(
+        return response.PartitionData(
             partition_index=wanted.partition,
             error_code=code,
             high_watermark=log.end,
@@ -248,27 +250,29 @@ class Client:
         await trio.lowlevel.checkpoint()
         if self._cluster.away:
             raise UpstreamLost("nobody is there")
-        answer = registry.message("MetadataResponse")
-        topics = [self._topic(answer, name) for name in names]
-        brokers = [answer.MetadataResponseBroker(node_id=node, host="b", port=node) for node in (NODE, OTHER_NODE)]
-        return answer(brokers=brokers, topics=topics), None
+        response = registry.message("MetadataResponse")
+        topics = [self._topic(response, name) for name in names]
+        brokers = [response.MetadataResponseBroker(node_id=node, host="b", port=node) for node in (NODE, OTHER_NODE)]
+        return response(brokers=brokers, topics=topics), None
 
-    def _topic(self, answer: Any, name: str) -> Any:
+    def _topic(self, response: Any, name: str) -> Any:
         logs = self._cluster.topics.get(name)
         if logs is None:
-            return answer.MetadataResponseTopic(
+            return response.MetadataResponseTopic(
                 name=name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, partitions=[]
             )
         partitions = [
-            answer.MetadataResponsePartition(partition_index=index, leader_id=self._cluster.node, replica_nodes=[NODE])
+            response.MetadataResponsePartition(
+                partition_index=index, leader_id=self._cluster.node, replica_nodes=[NODE]
+            )
             for index in range(len(logs))
         ]
         topic_id = self._cluster.id_of(name)
-        return answer.MetadataResponseTopic(name=name, error_code=0, topic_id=topic_id, partitions=partitions)
+        return response.MetadataResponseTopic(name=name, error_code=0, topic_id=topic_id, partitions=partitions)
 
-    async def ask(self, key: int, request: Any) -> tuple[Any, None]:
+    async def send_request(self, key: int, request: Any) -> tuple[Any, None]:
         await trio.lowlevel.checkpoint()
-        return self._cluster.answer(key, request), None
+        return self._cluster.respond(key, request), None
 
     def address_of(self, _node_id: int, advertised: Address) -> Address:
         return advertised
@@ -325,16 +329,16 @@ class Channels:
     def highest(self, _key: int, ours_max: int) -> int:
         return ours_max
 
-    def ask(self, key: int, _version: int, request: Any, done: Callable[[Any | None], None]) -> None:
-        async def answer() -> None:
+    def send_request(self, key: int, _version: int, request: Any, done: Callable[[Any | None], None]) -> None:
+        async def response() -> None:
             await trio.sleep(0.001)
             try:
-                told = self._cluster.answer(key, request)
+                told = self._cluster.respond(key, request)
             except ProxyError:
                 told = None
             done(told)
 
-        go_on = partial(self._nursery.start_soon, answer)
+        go_on = partial(self._nursery.start_soon, response)
         if key in self._cluster.held:
             self._cluster.held[key].append(go_on)
         else:
@@ -351,14 +355,14 @@ class _Connection:
         self._cluster = cluster
         self._node = node
 
-    async def ask(self, key: int, request: Any, version: int | None = None) -> Any:
+    async def send_request(self, key: int, request: Any, version: int | None = None) -> Any:
         await trio.lowlevel.checkpoint()
         if key == self._cluster.loses:
             self._cluster.loses = None
             self._cluster.lost.add(self._node)
         if self._node in self._cluster.lost:
             await trio.sleep_forever()
-        return await self._cluster.fetch(request) if key == ApiKey.FETCH else self._cluster.answer(key, request)
+        return await self._cluster.fetch(request) if key == ApiKey.FETCH else self._cluster.respond(key, request)
 
 
 def install(monkeypatch: pytest.MonkeyPatch, cluster: StateCluster, *modules: Any) -> None:

@@ -24,14 +24,14 @@ class Weather(NamedTuple):
 
     appended: bool
     """Whether it reaches the log of the leader."""
-    answer: ErrorCode | str
+    response: ErrorCode | str
     """What the writer hears: a code, CUT or UNSENT."""
 
 
 CALM = Weather(True, ErrorCode.NONE)
 AFTER_APPEND = [
-    Weather(True, answer)
-    for answer in (
+    Weather(True, response)
+    for response in (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.REQUEST_TIMED_OUT,
@@ -42,8 +42,8 @@ AFTER_APPEND = [
     )
 ]
 BEFORE_APPEND = [
-    Weather(False, answer)
-    for answer in (
+    Weather(False, response)
+    for response in (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -128,12 +128,12 @@ class StateLeader:
         if not isinstance(request, Append):
             return []
         code = self.append(request.batch) if weather.appended else ErrorCode.NONE
-        if weather.answer == CUT:
-            return producer.unanswered(now)
-        if weather.answer == UNSENT:
+        if weather.response == CUT:
+            return producer.in_flight(now)
+        if weather.response == UNSENT:
             return producer.unsent(now)
         if code == ErrorCode.NONE:
-            code = ErrorCode.of(weather.answer)
+            code = ErrorCode.of(weather.response)
             if code == ErrorCode.NONE:
                 self.commit()
         return producer.appended(code, self._offset_of(request.batch), now)

@@ -66,9 +66,9 @@ class ToldState(HostedState):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(super().run)
             nursery.start_soon(self._follower.tail.run)
-            nursery.start_soon(serve, self._port, self.answer)
+            nursery.start_soon(serve, self._port, self.respond)
 
-    async def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
+    async def respond(self, asked: dict[str, Any]) -> dict[str, Any]:
         if "put" not in asked:
             served = sorted(p for p in self.served if self.gate.lets_in([p]))
             return {"served": served, "held": self.texts.values, **self._follower.told()}
@@ -86,7 +86,7 @@ class ToldState(HostedState):
         return {"stored": key}
 
 
-async def serve(port: int, answer: Any) -> None:
+async def serve(port: int, response: Any) -> None:
     """Answer lines."""
 
     async def one(stream: trio.SocketStream) -> None:
@@ -95,7 +95,7 @@ async def serve(port: int, answer: Any) -> None:
             received += data
             while b"\n" in received:
                 line, received = received.split(b"\n", 1)
-                await stream.send_all(json.dumps(await answer(json.loads(line))).encode() + b"\n")
+                await stream.send_all(json.dumps(await response(json.loads(line))).encode() + b"\n")
 
     await trio.serve_tcp(one, port, host="127.0.0.1")
 
@@ -106,12 +106,12 @@ async def follow(port: int, bootstrap: str) -> None:
     client = partial(OwnClient, [Address(host, int(number))], settings)
     follower = Follower(BrokerAccess(client=client, settings=settings, own=None, notes=_note))
 
-    async def answer(_asked: dict[str, Any]) -> dict[str, Any]:
+    async def response(_asked: dict[str, Any]) -> dict[str, Any]:
         return follower.told()
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(follower.tail.run)
-        nursery.start_soon(serve, port, answer)
+        nursery.start_soon(serve, port, response)
 
 
 def main(port: str, what: str, *arguments: str) -> int:

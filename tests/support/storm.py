@@ -146,7 +146,7 @@ class Storm:
         self.calm = False
         self.actions = [
             *[self.produce] * 4, *[self.fetch] * 10, *[self.acknowledge] * 10, *[self.confirm] * 12, self.refuse,
-            self.lose_answer, self.meddle, *[self.pass_time] * 3, self.end_session, self.move_leader, self.rest,
+            self.lose_response, self.meddle, *[self.pass_time] * 3, self.end_session, self.move_leader, self.rest,
             self.take_over, *[self.heartbeat] * 2,
         ]  # fmt: skip
         self._own()
@@ -264,8 +264,8 @@ class Storm:
     def refuse(self) -> None:
         self.journal.refuse_some(self.chooser)
 
-    def lose_answer(self) -> None:
-        self.journal.lose_answer(self.chooser)
+    def lose_response(self) -> None:
+        self.journal.lose_response(self.chooser)
 
     def pass_time(self) -> None:
         self.pass_exactly((0.1, 5.0, 16.0, LOCK_S)[self.chooser.number(0, 3)])
@@ -593,7 +593,7 @@ class TinyStorm(Storm):
         self.only = self.partitions[0]
         self.only.batches, self.only.end = [Batch(0, 1), Batch(2, 2)], 3
         self.actions = [
-            self.take, self.answer, self.confirm, self.refuse, self.lose_answer, self.take_over, self.lock_ends,
+            self.take, self.respond, self.confirm, self.refuse, self.lose_response, self.take_over, self.lock_ends,
         ]  # fmt: skip
         self.story.append("take")
         self.fetch_as(self.only, "m0", 2, True)
@@ -601,7 +601,7 @@ class TinyStorm(Storm):
     def take(self) -> None:
         self.fetch_as(self.only, self._some_member(), (1, 3)[self.chooser.number(0, 1)], True)
 
-    def answer(self) -> None:
+    def respond(self) -> None:
         """About the first thing that is held, by whoever holds it."""
         mine = [offset for offset, held in sorted(self.only.held.items()) if not held.pending]
         if mine:
@@ -633,13 +633,13 @@ def every_tiny_storm(steps: int) -> int:
     return stories
 
 
-def run(chooser: Chooser, steps: int, kind: type[Storm] = Storm, look_every: int = 10, **sizes: int) -> Storm:
+def run(chooser: Chooser, steps: int, kind: type[Storm] = Storm, check_every: int = 10, **sizes: int) -> Storm:
     """One storm; what went wrong is raised with the end of its story."""
     storm = kind(chooser, **sizes)
     try:
         for number in range(steps):
             storm.step()
-            if number % look_every == 0:
+            if number % check_every == 0:
                 storm.look()
         storm.drain()
     except Exception as error:

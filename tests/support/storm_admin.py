@@ -124,7 +124,7 @@ class LogStorm(AdminStorm):
 
     def __init__(self, chooser: Chooser, *, groups: int = 2, partitions: int = 2, members: int = 3, limit: int = 4):
         super().__init__(chooser, groups=groups, partitions=partitions, members=members, limit=limit)
-        self.actions += [self.lose_answer] * 8
+        self.actions += [self.lose_response] * 8
 
     def make_journal(self) -> LogJournal:
         return LogJournal()

@@ -83,7 +83,7 @@ class CommitStorm:
         self.mark, self.metadata = plan.offset, OffsetRanges()
         self.must |= set(range(plan.offset)) & self.may
         if self._chance(0.1):
-            self.held.mark_unknown()  # the response is lost
+            self.held.forget_committed()  # the response is lost
             return
         if self._store(self.held.accepted(commit, plan.offset, -1)):
             self.must |= said
@@ -107,7 +107,7 @@ class CommitStorm:
             self.may |= set(range(offset))
             self.must |= set(range(plan.offset)) & self.may
         if self._chance(0.1):
-            self.held.mark_unknown()
+            self.held.forget_committed()
             return
         is_stored = self._store(self.held.accepted(PartitionCommit(offset), plan.offset, -1))
         if is_rewind and is_stored:
@@ -147,18 +147,18 @@ class CommitStorm:
             return
         offset = self._offset()
         self._tell("commit past the proxy", offset)
-        is_rewind, is_seen = offset < self.mark, self.held.is_mark_known
+        is_rewind, is_seen = offset < self.mark, self.held.is_committed_known
         self.must = set(range(offset)) if is_rewind else self.must | set(range(offset))
         self.may |= set(range(offset))
         self.must -= _offsets(self.metadata) - set(range(offset))  # of a transaction, not moved into the topic yet
         self.mark, self.metadata = offset, OffsetRanges()
-        self.held.mark_unknown()
+        self.held.forget_committed()
         if self._know() and is_rewind and is_seen and not self.held.unsure:
             self.may = set(range(offset))
 
     def _fetch(self) -> None:
         self._tell("fetch")
-        self.held.mark_unknown()
+        self.held.forget_committed()
         self._know()
 
     def _restart(self) -> None:
@@ -172,15 +172,15 @@ class CommitStorm:
         """Ask the broker for the mark; what stands in its metadata has to be stored before anything overwrites it."""
         if self.pending is not None:
             return False
-        if self.held.is_mark_known:
+        if self.held.is_committed_known:
             return True
-        was = max(self.held.stored_mark, self.held.mark)
+        was = max(self.held.stored_committed, self.held.mark)
         change = self.held.broker_says(self.mark, -1, self.metadata)
         is_stored = self._store(change)
         if self.mark < was and is_stored:
             self.may &= self.must | set(range(max(self.mark, 0))) | _offsets(self.held.ranges)
         if not is_stored and change.put:
-            self.held.mark_unknown()
+            self.held.forget_committed()
             return False
         return True
 
@@ -219,7 +219,7 @@ class CommitStorm:
 def _from_topic(topic: dict[OffsetSpan, int]) -> tuple[PartitionCommits, RangeChange]:
     """Return what an owner holds that has read the topic."""
     ranges, change = loaded(topic)
-    return PartitionCommits(ranges, stored_mark=max(topic.values(), default=-1)), change
+    return PartitionCommits(ranges, stored_committed=max(topic.values(), default=-1)), change
 
 
 def _offsets(ranges: Iterable[tuple[int, int]]) -> set[int]:

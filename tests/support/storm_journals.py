@@ -95,7 +95,7 @@ class StormJournal:
             self.waiting.remove(append)
             append.promise.fail(JournalRefused(ErrorCode.NOT_COORDINATOR))
 
-    def lose_answer(self, chooser: Chooser) -> None:
+    def lose_response(self, chooser: Chooser) -> None:
         """An attempt times out; whether it is in the log nobody knows yet."""
         if firsts := self.firsts():
             append = firsts[chooser.number(0, len(firsts) - 1)]
@@ -152,7 +152,7 @@ class LogLane:
         self.now += turn_s
         outcomes = self.leader.exchange(self.producer, self.now, weather)
         out = self.producer._batch
-        if weather.answer == CUT and out is not None:
+        if weather.response == CUT and out is not None:
             self.late.append(out.data)
         self._tell([*outcomes, *self.producer.overdue(self.now)])
 
@@ -246,7 +246,7 @@ class LogJournal:
         for _ in range(3):
             lane.exchange(Weather(False, ErrorCode.NOT_ENOUGH_REPLICAS), PATIENCE_S)
 
-    def lose_answer(self, chooser: Chooser) -> None:
+    def lose_response(self, chooser: Chooser) -> None:
         """Any trouble, some of it twice in a row; and what belongs to trouble: lost tails and late requests."""
         if lane := self._some(chooser):
             kinds = (AFTER_APPEND, AFTER_APPEND, BEFORE_APPEND)

@@ -189,7 +189,7 @@ class TlsClient:
             raise
         self._flush()
 
-    def ask(self) -> bytes:
+    def send_request(self) -> bytes:
         """Send ApiVersions v0 and return its response."""
         self._object.write(API_VERSIONS)
         self._flush()

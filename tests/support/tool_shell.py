@@ -43,18 +43,18 @@ class ToolShell:
             return self._run(tool, *arguments)
 
     def _run(self, tool: str, *arguments: str) -> Printed:
-        asked, answers = self._java.stdin, self._java.stdout
+        asked, responses = self._java.stdin, self._java.stdout
         assert asked is not None
-        assert answers is not None
+        assert responses is not None
         asked.write((SEPARATOR.join((class_of(tool), *arguments)) + "\n").encode())
         asked.flush()
         limit = Timer(RUN_S, self._java.kill)
         limit.start()
         try:
-            header = answers.readline().split()
+            header = responses.readline().split()
             assert len(header) == 3, f"Java ended, or was ended after {RUN_S} s, in {tool} {arguments}"
             status, size, complaints = map(int, header)
-            return Printed(status, answers.read(size).decode(), answers.read(complaints).decode())
+            return Printed(status, responses.read(size).decode(), responses.read(complaints).decode())
         finally:
             limit.cancel()
 

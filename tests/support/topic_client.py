@@ -24,12 +24,12 @@ class TopicClient:
         return Address("pinned", 1) if node_id == 2 else advertised
 
     async def metadata(self, names: list[str]) -> tuple[Any, None]:
-        answer = registry.message("MetadataResponse")
-        brokers = [answer.MetadataResponseBroker(node_id=n, host=f"b{n}", port=9) for n in range(1, self.brokers + 1)]
-        return answer(brokers=brokers, topics=[self._topic(answer, name) for name in names]), None
+        response = registry.message("MetadataResponse")
+        brokers = [response.MetadataResponseBroker(node_id=n, host=f"b{n}", port=9) for n in range(1, self.brokers + 1)]
+        return response(brokers=brokers, topics=[self._topic(response, name) for name in names]), None
 
-    def _topic(self, answer: Any, name: str) -> Any:
-        topic, partition = answer.MetadataResponseTopic, answer.MetadataResponsePartition
+    def _topic(self, response: Any, name: str) -> Any:
+        topic, partition = response.MetadataResponseTopic, response.MetadataResponsePartition
         if name not in self.topics:
             return topic(name=name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, partitions=[])
         count, replicas = self.topics[name]
@@ -38,8 +38,10 @@ class TopicClient:
         partitions = [partition(partition_index=i, leader_id=leader[i], replica_nodes=nodes) for i in range(count)]
         return topic(name=name, error_code=self.topic_code, partitions=partitions)
 
-    async def ask(self, key: int, question: Any) -> tuple[Any, None]:
+    async def send_request(self, key: int, query: Any) -> tuple[Any, None]:
         assert key == 19
-        (self.created,) = question.topics
-        answer = registry.message("CreateTopicsResponse")
-        return answer(topics=[answer.CreatableTopicResult(name=self.created.name, error_code=self.create_code)]), None
+        (self.created,) = query.topics
+        response = registry.message("CreateTopicsResponse")
+        return response(
+            topics=[response.CreatableTopicResult(name=self.created.name, error_code=self.create_code)]
+        ), None

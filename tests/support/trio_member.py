@@ -10,7 +10,16 @@ from kafka_share_proxy.client.rebalance_listener import RebalanceListener
 from kafka_share_proxy.consumer.events import ConsumerError
 from kafka_share_proxy.consumer.partitions import Partitions
 
-from tests.support.view_member import BATCH, BEAT_MS, SESSION_MS, WAIT_S, stopped, tell, tell_partitions, tell_record
+from tests.support.view_member import (
+    BATCH,
+    BEAT_MS,
+    SESSION_MS,
+    WAIT_S,
+    report_partitions,
+    report_record,
+    stopped,
+    tell,
+)
 
 WORK_S = 0.02
 DELAYS = 5
@@ -25,12 +34,12 @@ class Told(RebalanceListener):
 
     async def on_partitions_assigned(self, partitions: Partitions) -> None:
         self.held |= partitions
-        tell_partitions("assigned", self.held)
+        report_partitions("assigned", self.held)
 
     async def on_partitions_revoked(self, partitions: Partitions) -> None:
         self.held -= partitions
-        tell_partitions("revoked", partitions)
-        tell_partitions("assigned", self.held)
+        report_partitions("revoked", partitions)
+        report_partitions("assigned", self.held)
 
     async def on_partitions_lost(self, partitions: Partitions) -> None:
         await self.on_partitions_revoked(partitions)
@@ -55,7 +64,7 @@ async def _member(bootstrap: str, group: str, topic: str, options: dict[str, Any
             try:
                 records = (await consumer.poll(WAIT_S, max_records=BATCH)).records
                 for record in records:
-                    tell_record(record.partition, record.offset, record.key or b"", record.value or b"")
+                    report_record(record.partition, record.offset, record.key or b"", record.value or b"")
                 going = consumer.to_be_revoked
                 delays = delays + 1 if going else 0
                 if going and delays <= DELAYS:

@@ -10,9 +10,9 @@ from kafka_share_proxy.brokers.cluster_view import ClusterView
 from kafka_share_proxy.brokers.connection_slots import SlotValues
 from kafka_share_proxy.durable.memory_journal import MemoryJournal
 from kafka_share_proxy.forwarding.address_book import AddressBook
-from kafka_share_proxy.forwarding.ask_and_reply import framed
 from kafka_share_proxy.forwarding.interfaces import Call
 from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions, Offer
+from kafka_share_proxy.forwarding.upstream_requests import framed
 from kafka_share_proxy.loop.promise import Promise, Task, settled
 from kafka_share_proxy.sharegroups import services
 from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
@@ -101,7 +101,7 @@ class Cluster:
     def count(self, key: int) -> int:
         return sum(asked == key for asked, _ in self.asked)
 
-    def answer(self, key: int, version: int, request: Any) -> Any:
+    def respond(self, key: int, version: int, request: Any) -> Any:
         self.asked.append((key, request))
         return getattr(self, f"_{registry.API_KEYS[key]}")(version, request)
 
@@ -278,11 +278,11 @@ class Client:
         self.slot_values: SlotValues = {}
         self._cluster = cluster
 
-    def ask(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
+    def send_request(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
         with uncounted():
             request = registry.request(key, version).decode(body)
-            answer = self._cluster.answer(key, version, request)
-            return settled(memoryview(registry.response(key, version).encode(answer)))
+            response = self._cluster.respond(key, version, request)
+            return settled(memoryview(registry.response(key, version).encode(response)))
 
     def on_close(self, callback: Callable[[], None]) -> None:
         """Never closed."""
@@ -340,9 +340,9 @@ class World:
         value = self.run(framed(call, self.run(served.handler(call))))
         if not value:
             return value
-        correlation_id, answer = frames.decode_response(key, version, memoryview(value)[4:])
+        correlation_id, response = frames.decode_response(key, version, memoryview(value)[4:])
         assert correlation_id == CORRELATION
-        return answer
+        return response
 
     def run(self, handler: Any) -> Any:
         task: Task[Any] = Task(handler, lambda _: None)
@@ -357,8 +357,8 @@ class World:
         return {topic: int(code) for topic, code in self.run(self.keeper.ensure(self.client, topics)).items()}
 
     def metadata(self, *topics: str, version: int = 12, **fields: Any) -> dict[str, Any]:
-        answer = self.call(3, version, topics=[{"name": topic} for topic in topics], **fields)
-        return {topic.name: topic for topic in answer.topics}
+        response = self.call(3, version, topics=[{"name": topic} for topic in topics], **fields)
+        return {topic.name: topic for topic in response.topics}
 
 
 class _Recording(MemoryViewStore):

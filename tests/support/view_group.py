@@ -266,11 +266,11 @@ def produce(raw: Raw, topic: Topic, first: int, last: int, keys: int = 97) -> li
 
 def committed(raw: Raw, group: str, topic: str, partitions: Sequence[int]) -> list[int]:
     """Return what a group has committed, asked of its coordinator; nothing while that loads."""
-    answer = raw.ask(
+    response = raw.send_request(
         "OffsetFetch", 8, on=raw.on_coordinator(group), require_stable=False,
         groups=[{"group_id": group, "topics": [{"name": topic, "partition_indexes": list(partitions)}]}],
     )  # fmt: skip
-    if answer.groups[0].error_code:
+    if response.groups[0].error_code:
         return []
-    found = {part.partition_index: part.committed_offset for part in answer.groups[0].topics[0].partitions}
+    found = {part.partition_index: part.committed_offset for part in response.groups[0].topics[0].partitions}
     return [found[partition] for partition in partitions]

@@ -35,7 +35,7 @@ class ViewsBroker(Broker):
         """Of the topic."""
         self.fetches = 0
 
-    async def _answer(self, stream: trio.abc.Stream, frame: bytes) -> bool:
+    async def _response(self, stream: trio.abc.Stream, frame: bytes) -> bool:
         header, request = frames.decode_request(frame)
         if header.key == 1 and not self.codes.get(1):
             self.fetches += 1
@@ -43,14 +43,14 @@ class ViewsBroker(Broker):
             with trio.move_on_after(request.max_wait_ms / 1000):
                 while self.first <= offset and offset >= self.end:  # noqa: ASYNC110  # tests append to a plain list
                     await trio.sleep(POLL_S)
-        return await super()._answer(stream, frame)
+        return await super()._response(stream, frame)
 
     @property
     def end(self) -> int:
         return self.first + len(self.log)
 
-    def _topic(self, answer: Any, name: str) -> Any:
-        entry = super()._topic(answer, name)
+    def _topic(self, response: Any, name: str) -> Any:
+        entry = super()._topic(response, name)
         entry.error_code = self.codes.get(3, entry.error_code)
         return entry
 

@@ -37,12 +37,12 @@ def tell(*line: Any) -> None:
         sys.stdout.flush()
 
 
-def tell_partitions(kind: str, partitions: Iterable[Any]) -> None:
+def report_partitions(kind: str, partitions: Iterable[Any]) -> None:
     """`kind`: "assigned" or "revoked"; partitions as clients have them."""
     tell(kind, sorted(each.partition for each in partitions))
 
 
-def tell_record(partition: int, offset: int, key: bytes, value: bytes) -> None:
+def report_record(partition: int, offset: int, key: bytes, value: bytes) -> None:
     tell("record", partition, offset, key.decode(), value.decode())
 
 
@@ -80,7 +80,7 @@ def confluent(protocol: str, bootstrap: str, group: str, topic: str, assignor: s
 
     def gave_up(_: Any, partitions: Iterable[Any]) -> None:
         held.difference_update(each.partition for each in partitions)
-        tell_partitions("revoked", partitions)
+        report_partitions("revoked", partitions)
         tell("assigned", sorted(held))
 
     def commit() -> None:
@@ -98,7 +98,7 @@ def confluent(protocol: str, bootstrap: str, group: str, topic: str, assignor: s
         if message is not None and message.error():
             tell("error", str(message.error()))
         elif message is not None:
-            tell_record(message.partition(), message.offset(), message.key(), message.value())
+            report_record(message.partition(), message.offset(), message.key(), message.value())
             uncommitted += 1
         if uncommitted >= BATCH or (uncommitted and message is None):
             commit()
@@ -127,10 +127,10 @@ def kafka_python(bootstrap: str, group: str, topic: str, assignor: str) -> None:
 
     class Told(ConsumerRebalanceListener):  # type: ignore[misc]
         def on_partitions_revoked(self, revoked: Any) -> None:  # `on_partitions_lost` calls it too
-            tell_partitions("revoked", revoked)
+            report_partitions("revoked", revoked)
 
         def on_partitions_assigned(self, assigned: Any) -> None:
-            tell_partitions("assigned", consumer.assignment())
+            report_partitions("assigned", consumer.assignment())
 
     end = stopped()
     consumer.subscribe([topic], listener=Told())
@@ -139,12 +139,12 @@ def kafka_python(bootstrap: str, group: str, topic: str, assignor: str) -> None:
         remind_of_joining(consumer)
         for records in got.values():
             for record in records:
-                tell_record(record.partition, record.offset, record.key, record.value)
+                report_record(record.partition, record.offset, record.key, record.value)
         if got:
             try:
                 consumer.commit()
             except KafkaError as error:
-                tell_unless_rebalancing(error)
+                report_unless_rebalancing(error)
     consumer.close()
 
 
@@ -169,10 +169,10 @@ def aiokafka(bootstrap: str, group: str, topic: str, assignor: str) -> None:
 
     class Told(ConsumerRebalanceListener):  # type: ignore[misc]
         def on_partitions_revoked(self, revoked: Any) -> None:
-            tell_partitions("revoked", revoked)
+            report_partitions("revoked", revoked)
 
         def on_partitions_assigned(self, assigned: Any) -> None:
-            tell_partitions("assigned", assigned)
+            report_partitions("assigned", assigned)
 
     async def run() -> None:
         consumer = AIOKafkaConsumer(
@@ -188,19 +188,19 @@ def aiokafka(bootstrap: str, group: str, topic: str, assignor: str) -> None:
                 got = await consumer.getmany(timeout_ms=int(WAIT_S * 1000), max_records=BATCH)
                 for records in got.values():
                     for record in records:
-                        tell_record(record.partition, record.offset, record.key, record.value)
+                        report_record(record.partition, record.offset, record.key, record.value)
                 if got:
                     try:
                         await consumer.commit()
                     except KafkaError as error:
-                        tell_unless_rebalancing(error)
+                        report_unless_rebalancing(error)
         finally:
             await consumer.stop()
 
     asyncio.run(run())
 
 
-def tell_unless_rebalancing(error: Any) -> None:
+def report_unless_rebalancing(error: Any) -> None:
     """An error of a commit: the records are committed with the next ones, or come again."""
     if type(error).__name__ != "CommitFailedError" and getattr(error, "errno", 0) not in REBALANCING:
         tell("error", f"{type(error).__name__}: {error}")

@@ -205,11 +205,11 @@ class ViewWorld(World):
         return k01_fetch.wanted(self.views.catalog).look(1, version)(memoryview(frame)[4:])
 
 
-def partitions_of(answer: Any) -> dict[tuple[bytes | str, int], Any]:
+def partitions_of(response: Any) -> dict[tuple[bytes | str, int], Any]:
     """(topic, partition) -> entry of a Fetch answer."""
     return {
         (bytes(topic.topic_id) if any(topic.topic_id) else topic.topic, entry.partition_index): entry
-        for topic in answer.responses
+        for topic in response.responses
         for entry in topic.partitions
     }
 

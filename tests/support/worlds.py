@@ -77,9 +77,9 @@ class World:
             member.join(topics)
         return member
 
-    def note(self, what: str, answer: Any) -> Any:
+    def note(self, what: str, response: Any) -> Any:
         """Write a response down; returns it as plain values."""
-        plain = self.plain(answer)
+        plain = self.plain(response)
         self.transcript.append((what, plain))
         return plain
 
@@ -141,7 +141,7 @@ def _place(entry: Any) -> Any:
 
 
 @dataclass
-class Answer:
+class Response:
     """A response to ShareFetch or ShareAcknowledge, as it came and as it was written down."""
 
     plain: dict[str, Any]
@@ -223,22 +223,22 @@ class Member:
         follow: bool = True,
     ) -> Any:
         """Send a heartbeat; `silent` keeps it out of the transcript. Returns the message."""
-        answer = self.world.raw.ask(
+        response = self.world.raw.send_request(
             "ShareGroupHeartbeat", 1, on=self.world.raw.on_coordinator(self.group), group_id=self.group,
             member_id=self.member_id, member_epoch=self.member_epoch if epoch is None else epoch, rack_id=rack,
             subscribed_topic_names=None if topics is None else list(topics),
         )  # fmt: skip
-        if answer.error_code == 0 and follow:
-            self.member_epoch = answer.member_epoch
-            if answer.assignment is not None:
+        if response.error_code == 0 and follow:
+            self.member_epoch = response.member_epoch
+            if response.assignment is not None:
                 self.assigned = {
                     (bytes(each.topic_id), index)
-                    for each in answer.assignment.topic_partitions
+                    for each in response.assignment.topic_partitions
                     for index in each.partitions
                 }
         if not silent:
-            self.world.note(f"heartbeat {self.world.plain(self.member_id)}", answer)
-        return answer
+            self.world.note(f"heartbeat {self.world.plain(self.member_id)}", response)
+        return response
 
     # Records
 
@@ -255,7 +255,7 @@ class Member:
             self._connection.close()
             self._connection = None
 
-    def fetch(self, *places: Topic | Place, silent: bool = False, **options: Any) -> Answer:
+    def fetch(self, *places: Topic | Place, silent: bool = False, **options: Any) -> Response:
         """Send ShareFetch. Options: epoch, acks, forget, version, mode, renew, wait_ms, min_bytes, max_bytes, records,
         batch; a renewing one asks for nothing unless told otherwise.
         """
@@ -272,7 +272,7 @@ class Member:
             values |= {"share_acquire_mode": options.get("mode", BATCH_OPTIMIZED), "is_renew_ack": renew}
         return self._share("ShareFetch", places, silent, options, values)
 
-    def acknowledge(self, *acks: Ack, silent: bool = False, **options: Any) -> Answer:
+    def acknowledge(self, *acks: Ack, silent: bool = False, **options: Any) -> Response:
         """Send ShareAcknowledge. Options: epoch, version, renew."""
         values = {"is_renew_ack": options.get("renew", False)} if options.get("version", 2) >= 2 else {}
         return self._share("ShareAcknowledge", (), silent, options | {"acks": acks}, values)
@@ -284,19 +284,19 @@ class Member:
         silent: bool,
         options: Mapping[str, Any],
         values: Mapping[str, Any],
-    ) -> Answer:
+    ) -> Response:
         epoch, began = options.get("epoch", self.epoch), time.monotonic()
         topics = _topics(places, options.get("acks", ()))
-        message = self.world.raw.ask(
+        message = self.world.raw.send_request(
             api, options.get("version", 2), on=self.connection, group_id=options.get("group", self.group),
             member_id=options.get("member_id", self.member_id), share_session_epoch=epoch, topics=topics, **values,
         )  # fmt: skip
-        answer = Answer(self.world.plain(message), message, time.monotonic() - began)
-        if answer.error == 0:
+        response = Response(self.world.plain(message), message, time.monotonic() - began)
+        if response.error == 0:
             self.epoch = 0 if epoch == -1 else 1 if epoch == 0x7FFFFFFF else epoch + 1
         if not silent:
-            self.world.transcript.append((f"{api} {self.world.plain(self.member_id)}", answer.plain))
-        return answer
+            self.world.transcript.append((f"{api} {self.world.plain(self.member_id)}", response.plain))
+        return response
 
     def attend(self, *places: Topic | Place) -> None:
         """Open a share session and get nothing.
@@ -306,24 +306,24 @@ class Member:
         """
         assert not _acquired(self.fetch(*places, silent=True, wait_ms=0))
 
-    def take(self, *places: Topic | Place, limit_s: float = BEFORE_LOCK_S, **options: Any) -> Answer:
+    def take(self, *places: Topic | Place, limit_s: float = BEFORE_LOCK_S, **options: Any) -> Response:
         """Fetch until something is acquired; only that response is written down."""
-        return self.fetch_until(lambda answer: bool(_acquired(answer)), *places, limit_s=limit_s, **options)
+        return self.fetch_until(lambda response: bool(_acquired(response)), *places, limit_s=limit_s, **options)
 
     def fetch_until(
-        self, enough: Callable[[Answer], bool], *places: Topic | Place, limit_s: float = BEFORE_LOCK_S, **options: Any
-    ) -> Answer:
+        self, enough: Callable[[Response], bool], *places: Topic | Place, limit_s: float = BEFORE_LOCK_S, **options: Any
+    ) -> Response:
         """Repeat the fetch until a response is enough; only that one is written down."""
         end = time.monotonic() + limit_s
         silent = options.pop("silent", False)
         while True:
-            answer = self.fetch(*places, silent=True, **options)
-            if enough(answer):
+            response = self.fetch(*places, silent=True, **options)
+            if enough(response):
                 if not silent:
-                    self.world.transcript.append((f"ShareFetch {self.world.plain(self.member_id)}", answer.plain))
-                return answer
-            assert answer.error == 0, answer.plain
-            assert time.monotonic() < end, f"waited {limit_s:.0f} s, last came {answer.plain}"
+                    self.world.transcript.append((f"ShareFetch {self.world.plain(self.member_id)}", response.plain))
+                return response
+            assert response.error == 0, response.plain
+            assert time.monotonic() < end, f"waited {limit_s:.0f} s, last came {response.plain}"
             options.pop("epoch", None)  # only the first opens the session
             options.pop("acks", None)
 
@@ -338,11 +338,11 @@ class Member:
         end = time.monotonic() + limit_s
         while sum(last - first + 1 for spans in got.values() for first, last, _ in spans) < count:
             assert time.monotonic() < end, f"waited {limit_s:.0f} s, got {got}"
-            answer = self.fetch(*places, silent=True)
-            assert answer.error == 0, answer.plain
-            for topic_id, part in answer.parts():
+            response = self.fetch(*places, silent=True)
+            assert response.error == 0, response.plain
+            for topic_id, part in response.parts():
                 key = (self.world.plain(topic_id), part.partition_index)
-                assert part.error_code == 0, answer.plain
+                assert part.error_code == 0, response.plain
                 if spans := [(a.first_offset, a.last_offset, a.delivery_count) for a in part.acquired_records]:
                     got[key] = _joined([*got.get(key, ()), *spans])
         self.world.note(f"acquired by {self.world.plain(self.member_id)}", sorted(got.items()))
@@ -359,8 +359,8 @@ def _joined(spans: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]
     return found
 
 
-def _acquired(answer: Answer) -> list[Any]:
-    return [each for _, part in answer.parts() for each in part.acquired_records]
+def _acquired(response: Response) -> list[Any]:
+    return [each for _, part in response.parts() for each in part.acquired_records]
 
 
 def _topics(places: Sequence[Topic | Place], acks: Sequence[Ack]) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ class Case:
     name: str
     key: int
     version: int
-    answer: dict[str, Any]
+    response: dict[str, Any]
     told: dict[str, Any] | None
     """What differs; None where the response cannot be used."""
     unbound: frozenset[int]
@@ -33,11 +33,11 @@ class Case:
 
     def frame(self) -> bytes:
         """The broker's response, without size."""
-        return self._encoded(self.answer)[4:]
+        return self._encoded(self.response)[4:]
 
     def expected(self) -> bytes:
         """Return what the client gets, with size; the broker's response where nothing differs."""
-        return self._encoded(self.answer | (self.told or {}))
+        return self._encoded(self.response | (self.told or {}))
 
     def _encoded(self, values: dict[str, Any]) -> bytes:
         spec = registry.response_spec(self.key)
@@ -96,7 +96,7 @@ def expanded(key: int, entry: dict[str, Any]) -> Iterator[Case]:
                 name=entry["name"],
                 key=key,
                 version=version,
-                answer=entry["answer"],
+                response=entry["answer"],
                 told=None if entry.get("unusable") else entry["told"],
                 unbound=frozenset(entry.get("unbound", ())),
                 known={node: tuple(address) for node, address in entry.get("known", {}).items()},

@@ -26,12 +26,12 @@ class OwnClient:
         self.is_refused = False
         self.closed = False
 
-    async def ask(self, key: int, question: Any) -> tuple[Any, None]:
+    async def send_request(self, key: int, query: Any) -> tuple[Any, None]:
         if self.is_refused:
             raise AuthenticationNeeded("who are you")
         await trio.lowlevel.checkpoint()
         version = registry.versions(key)[1] if key != 3 else 12
-        return self._cluster.answer(key, version, question), None
+        return self._cluster.respond(key, version, query), None
 
     async def aclose(self) -> None:
         self.closed = True

@@ -19,7 +19,7 @@ def world() -> World:
 
 def test_asking_about_topics_makes_none(world: World) -> None:
     """A broker that makes topics by itself would make views with the wrong number of partitions."""
-    entries = world.run(broker_requests.ask_topics(world.client, ["orders", "nothing", "orders"]))
+    entries = world.run(broker_requests.request_topics(world.client, ["orders", "nothing", "orders"]))
     assert {name: broker_requests.seen(entry).code for name, entry in entries.items()} == {"orders": 0, "nothing": 3}
     ((_, request),) = world.cluster.asked
     assert request.allow_auto_topic_creation is False
@@ -29,7 +29,7 @@ def test_asking_about_topics_makes_none(world: World) -> None:
 def test_a_topic_is_found_by_its_id(world: World) -> None:
     """And an id nobody has is told so."""
     topic_id = world.cluster.topics["orders"].topic_id
-    entries = world.run(broker_requests.ask_ids(world.client, [topic_id, b"?" * 16]))
+    entries = world.run(broker_requests.request_ids(world.client, [topic_id, b"?" * 16]))
     assert [(entry.name, entry.error_code) for entry in entries] == [("orders", 0), (None, 100)]
 
 

@@ -178,14 +178,14 @@ class Slow(Client):
         super().__init__(cluster)
         self.held: list[tuple[Promise[memoryview], int, int, bytes]] = []
 
-    def ask(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
+    def send_request(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
         promise: Promise[memoryview] = Promise()
         self.held.append((promise, key, version, body))
         return promise
 
     def go_on(self) -> None:
         promise, key, version, body = self.held.pop(0)
-        promise.set(super().ask(key, version, body).result())
+        promise.set(super().send_request(key, version, body).result())
 
 
 def test_of_two_who_name_a_view_at_once_one_makes_it(world: World) -> None:

@@ -88,9 +88,13 @@ async def test_leader_lost_without_a_word_is_given_up_once_there_is_another(
     other.node_id = 1
     async with topic.reading(LEADER) as reading:
         lost.silent = True
-        for ask in (lambda: topic.append(LEADER, [(b"k", b"v")]), lambda: topic.end(LEADER), lambda: reading.next(0)):
+        for send_request in (
+            lambda: topic.append(LEADER, [(b"k", b"v")]),
+            lambda: topic.end(LEADER),
+            lambda: reading.next(0),
+        ):
             other.node_id, outcome = 1, list[str]()
-            nursery.start_soon(_until_replaced, ask, outcome)
+            nursery.start_soon(_until_replaced, send_request, outcome)
             await trio.sleep(9.5)
             assert outcome == []
             other.node_id = 2
@@ -98,9 +102,9 @@ async def test_leader_lost_without_a_word_is_given_up_once_there_is_another(
             assert outcome == ["replaced"]
 
 
-async def _until_replaced(ask: Callable[[], Awaitable[object]], outcome: list[str]) -> None:
+async def _until_replaced(send_request: Callable[[], Awaitable[object]], outcome: list[str]) -> None:
     with pytest.raises(Replaced):
-        await ask()
+        await send_request()
     outcome.append("replaced")
 
 

@@ -91,14 +91,14 @@ def test_extension_and_twin_make_the_same_table(seed: int, fetch_offset: int) ->
     """Rows, what becomes of them, aborted ranges, and the number of records."""
     log = any_log(seed, 60)
     rows, size = batches._batches.walk(log, fetch_offset)
-    assert (rows, size) == batches._twin_walk(log, fetch_offset)
+    assert (rows, size) == batches._python_walk(log, fetch_offset)
     chance = random.Random(seed)
     listed = sorted((chance.randrange(200), chance.randrange(4)) for _ in range(chance.randrange(20)))
     packed = b"".join(struct.pack("<qq", *each) for each in listed)
     fates = batches._batches.fates(rows, packed)
-    assert fates == batches._twin_fates(rows, packed)
-    assert batches._batches.ranges(rows, fates) == batches._twin_ranges(rows, fates)
-    assert batches._batches.count(rows) == batches._twin_count(rows)
+    assert fates == batches._python_fates(rows, packed)
+    assert batches._batches.ranges(rows, fates) == batches._python_ranges(rows, fates)
+    assert batches._batches.count(rows) == batches._python_count(rows)
 
 
 @needs_c
@@ -115,7 +115,7 @@ def test_damaged_bytes_are_refused_alike(seed: int) -> None:
         except (ValueError, RemoteProtocolError):
             return None
 
-    assert outcome(batches._batches.walk) == outcome(batches._twin_walk)
+    assert outcome(batches._batches.walk) == outcome(batches._python_walk)
 
 
 def test_a_cut_off_batch_ends_the_table() -> None:

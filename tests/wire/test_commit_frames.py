@@ -7,11 +7,17 @@ from typing import Any
 
 import pytest
 from kafka_share_proxy.wire import commit_frames, frames, messages
-from kafka_share_proxy.wire.commit_frames import PARTITIONS_MAX, VERSIONS, _twin_accepted, _twin_read, _twin_rewritten
+from kafka_share_proxy.wire.commit_frames import (
+    PARTITIONS_MAX,
+    VERSIONS,
+    _python_accepted,
+    _python_read,
+    _python_rewritten,
+)
 from kafka_share_proxy.wire.values import ZERO_UUID
 
 OFFSET_COMMIT, IDS_SINCE, EPOCH_SINCE, INSTANCE_SINCE = 8, 10, 6, 7
-KERNELS = [commit_frames.read, _twin_read]
+KERNELS = [commit_frames.read, _python_read]
 METADATA = (None, "", "ic/1;43-45,48-49", "ic/1;7-7\0", "text of the user", "é")
 
 
@@ -87,16 +93,16 @@ def test_what_is_read_is_what_the_codec_reads(read: Any, version: int) -> None:
 def test_extension_and_twin_agree_about_any_bytes(version: int) -> None:
     for seed in range(400):
         frame = changed(request(version, 1 + seed % 2, 1 + seed % 3, seed)[0], seed)
-        assert commit_frames.read(frame, version) == _twin_read(frame, version), frame
+        assert commit_frames.read(frame, version) == _python_read(frame, version), frame
         codes = [0] * (seed % 3) + [seed % 7 and 0]
         body = changed(response(version, codes), seed)
         for partitions in (len(codes), 1):
             found = commit_frames.accepted(body, version, partitions)
-            assert found == _twin_accepted(body, version, partitions), body
+            assert found == _python_accepted(body, version, partitions), body
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("rewritten", [commit_frames.rewritten, _twin_rewritten])
+@pytest.mark.parametrize("rewritten", [commit_frames.rewritten, _python_rewritten])
 def test_other_fields_stand_where_the_old_ones_stood(rewritten: Any, version: int) -> None:
     for seed in range(20):
         frame, message = request(version, 2, 2, seed)
@@ -115,7 +121,7 @@ def test_other_fields_stand_where_the_old_ones_stood(rewritten: Any, version: in
         assert (header.correlation_id, again.group_id, again.member_id) == (77, message.group_id, message.member_id)
 
 
-@pytest.mark.parametrize("rewritten", [commit_frames.rewritten, _twin_rewritten])
+@pytest.mark.parametrize("rewritten", [commit_frames.rewritten, _python_rewritten])
 def test_fields_that_do_not_belong_to_the_entries_are_not_written(rewritten: Any) -> None:
     frame = request(9)[0]
     parts = commit_frames.read(frame, 9)
@@ -158,7 +164,7 @@ def test_what_is_out_of_the_common_is_left_to_the_codec(read: Any) -> None:
         assert read(frame, version) is None
 
 
-@pytest.mark.parametrize("accepted", [commit_frames.accepted, _twin_accepted])
+@pytest.mark.parametrize("accepted", [commit_frames.accepted, _python_accepted])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_answer_is_accepted_where_every_partition_is(accepted: Any, version: int) -> None:
     assert accepted(response(version, [0, 0]), version, 2)

@@ -36,5 +36,5 @@ def test_it_is_not_kept() -> None:
 def test_it_is_encoded_as_it_came() -> None:
     codec = registry.response(12, 4)
     code = ErrorCode.of(NEWER)
-    answer = codec.decode(memoryview(codec.encode(registry.message("HeartbeatResponse")(error_code=code))))
-    assert answer.error_code == NEWER
+    response = codec.decode(memoryview(codec.encode(registry.message("HeartbeatResponse")(error_code=code))))
+    assert response.error_code == NEWER

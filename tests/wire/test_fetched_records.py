@@ -40,18 +40,18 @@ def marker(offset: int, producer_id: int, kind: int = 0) -> bytes:
     return records.build_batch(offset, found, producer_id=producer_id, is_transactional=True, is_control=True)
 
 
-def read(answer: bytes, position: int = 0, aborted: Iterable[Aborted] | None = None, **options: Any) -> Any:
+def read(response: bytes, position: int = 0, aborted: Iterable[Aborted] | None = None, **options: Any) -> Any:
     """All offsets, and the position behind them."""
     found = []
-    for part in fetched_records(answer, position, aborted, **options):
+    for part in fetched_records(response, position, aborted, **options):
         found += [record.offset for record in part.records]
         position = part.next_offset
     return found, position
 
 
 def test_batches_come_one_after_the_other() -> None:
-    answer = data(5, 6) + data(7, 9, leader_epoch=3)
-    first, second = fetched_records(answer, 5)
+    response = data(5, 6) + data(7, 9, leader_epoch=3)
+    first, second = fetched_records(response, 5)
     assert [record.key for record in (*first.records, *second.records)] == [b"%d" % n for n in range(5, 10)]
     assert (first.next_offset, first.leader_epoch) == (7, -1)
     assert (second.next_offset, second.leader_epoch) == (10, 3)
@@ -99,34 +99,34 @@ def test_bytes_without_a_whole_batch_are_refused() -> None:
 
 def test_what_lies_below_the_position_is_left_out() -> None:
     """Within a batch, and whole batches."""
-    answer = data(0, 3) + data(4, 7) + data(8, 8)
-    assert read(answer, 6) == ([6, 7, 8], 9)
-    assert read(answer, 8) == ([8], 9)
-    assert read(answer, 9) == ([], 9)
+    response = data(0, 3) + data(4, 7) + data(8, 8)
+    assert read(response, 6) == ([6, 7, 8], 9)
+    assert read(response, 8) == ([8], 9)
+    assert read(response, 9) == ([], 9)
 
 
 def test_what_compaction_took_away_moves_the_position() -> None:
     """Gaps in front, between and behind records, and batches that it emptied."""
     kept = [Record(offset=12), Record(offset=15)]
-    answer = records.build_batch(10, kept, last_offset=19) + records.build_batch(20, [], last_offset=29)
-    assert read(answer, 10) == ([12, 15], 30)
-    assert read(answer, 16) == ([], 30)
-    assert read(answer, 25) == ([], 30)
+    response = records.build_batch(10, kept, last_offset=19) + records.build_batch(20, [], last_offset=29)
+    assert read(response, 10) == ([12, 15], 30)
+    assert read(response, 16) == ([], 30)
+    assert read(response, 25) == ([], 30)
 
 
 def test_markers_are_no_records_but_move_the_position() -> None:
-    answer = data(0, 1, 7) + marker(2, 7, 1) + data(3, 3)
-    assert read(answer) == ([0, 1, 3], 4)
-    assert [(len(part.records), part.next_offset) for part in fetched_records(answer, 0)] == [(2, 2), (0, 3), (1, 4)]
+    response = data(0, 1, 7) + marker(2, 7, 1) + data(3, 3)
+    assert read(response) == ([0, 1, 3], 4)
+    assert [(len(part.records), part.next_offset) for part in fetched_records(response, 0)] == [(2, 2), (0, 3), (1, 4)]
 
 
 def test_aborted_records_are_left_out_and_move_the_position() -> None:
     """From the first offset of the entry on up to the marker of that producer; others are not concerned."""
-    answer = data(0, 1, 7) + data(2, 3, 8) + marker(4, 7) + data(5, 6, 7) + marker(7, 8, 1) + marker(8, 7, 1)
+    response = data(0, 1, 7) + data(2, 3, 8) + marker(4, 7) + data(5, 6, 7) + marker(7, 8, 1) + marker(8, 7, 1)
     listed = [Aborted(7, 0)]
-    assert read(answer, 0, listed) == ([2, 3, 5, 6], 9)
-    assert [part.next_offset for part in fetched_records(answer, 0, listed)] == [2, 4, 5, 7, 8, 9]
-    assert read(answer) == ([0, 1, 2, 3, 5, 6], 9)
+    assert read(response, 0, listed) == ([2, 3, 5, 6], 9)
+    assert [part.next_offset for part in fetched_records(response, 0, listed)] == [2, 4, 5, 7, 8, 9]
+    assert read(response) == ([0, 1, 2, 3, 5, 6], 9)
 
 
 def test_a_transaction_that_began_in_front_of_the_position_is_aborted() -> None:
@@ -145,8 +145,8 @@ def test_a_wrong_batch_raises_when_its_turn_comes() -> None:
 
 def test_offsets_that_go_back_are_left_out() -> None:
     """Within neighbours that come together, and behind them: the position never goes back."""
-    answer = data(5, 7) + data(6, 8) + data(6, 9, codec=compression.GZIP) + data(0, 3)
-    assert read(answer, 5) == ([5, 6, 7, 8, 9], 10)
+    response = data(5, 7) + data(6, 8) + data(6, 9, codec=compression.GZIP) + data(0, 3)
+    assert read(response, 5) == ([5, 6, 7, 8, 9], 10)
 
 
 @pytest.mark.parametrize("position", [8, 16, 23])
@@ -177,10 +177,10 @@ def test_checksums_are_not_compared_where_nobody_wants_it() -> None:
 
 @pytest.mark.parametrize("codec", range(1, 5), ids=compression.NAMES[1:])
 def test_a_batch_opens_to_so_many_bytes_at_most(codec: int) -> None:
-    answer = records.build_batch(0, [Record(value=bytes(100_000))], codec=codec)
-    assert read(answer, decompressed_max=101_000) == ([0], 1)
+    response = records.build_batch(0, [Record(value=bytes(100_000))], codec=codec)
+    assert read(response, decompressed_max=101_000) == ([0], 1)
     with pytest.raises(RemoteProtocolError):
-        read(answer, decompressed_max=99_000)
+        read(response, decompressed_max=99_000)
 
 
 def test_a_broken_record_is_named() -> None:
@@ -194,9 +194,9 @@ def test_a_broken_record_is_named() -> None:
 def test_messages_of_old_formats_come_like_records(magic: int) -> None:
     """Brokers before 4.0 send them from segments that were never rewritten."""
     inner = b"".join(message(n if magic == 0 else n - 4, b"%d" % n, None, magic) for n in (4, 5, 6))
-    answer = message(3, b"3", b"v", magic) + wrapper(6, inner, compression.GZIP, magic) + data(7, 8)
-    assert read(answer, 3) == ([3, 4, 5, 6, 7, 8], 9)
-    assert read(answer, 5) == ([5, 6, 7, 8], 9)
+    response = message(3, b"3", b"v", magic) + wrapper(6, inner, compression.GZIP, magic) + data(7, 8)
+    assert read(response, 3) == ([3, 4, 5, 6, 7, 8], 9)
+    assert read(response, 5) == ([5, 6, 7, 8], 9)
 
 
 @pytest.mark.parametrize(("client", "codec"), CLIENT_CODECS)
@@ -216,10 +216,10 @@ def test_any_bytes_are_records_or_refused() -> None:
     """Never another error, and the position never goes back."""
     dice = random.Random(7)
     for _ in range(1500):
-        answer = damaged(dice, b"".join(some_batch(dice, dice.randrange(5)) for _ in range(dice.randrange(1, 4))))
+        response = damaged(dice, b"".join(some_batch(dice, dice.randrange(5)) for _ in range(dice.randrange(1, 4))))
         position = dice.randrange(1000, 1500)
         try:
-            for batch in fetched_records(answer, position, [Aborted(1, 0)], check_crcs=dice.random() < 0.3):
+            for batch in fetched_records(response, position, [Aborted(1, 0)], check_crcs=dice.random() < 0.3):
                 assert all(position <= record.offset < batch.next_offset for record in batch.records)
                 assert batch.next_offset >= position
                 position = batch.next_offset
@@ -290,11 +290,11 @@ def produced(bootstrap: str, topic: str, codec: str, rounds: Iterable[str]) -> l
 def fetched(raw: Raw, topic: str, position: int, *, is_committed: bool) -> Any:
     """The entry of a response."""
     wanted = {"partition": 0, "fetch_offset": position, "partition_max_bytes": 9_000}
-    answer = raw.ask(
+    response = raw.send_request(
         "Fetch", 12, max_wait_ms=100, min_bytes=1, session_epoch=-1, isolation_level=int(is_committed),
         topics=[{"topic": topic, "partitions": [wanted]}],
     )  # fmt: skip
-    return answer.responses[0].partitions[0]
+    return response.responses[0].partitions[0]
 
 
 def consumed(raw: Raw, topic: str, end: int, *, is_committed: bool) -> list[Record]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from kafka_share_proxy.wire.frame_sizes import ANSWER_MIN, REQUEST_MIN, hint, wrong_size
+from kafka_share_proxy.wire.frame_sizes import REQUEST_MIN, RESPONSE_MIN, hint, wrong_size
 
 
 def test_sizes_of_kafka_frames_are_not_taken_for_something_else() -> None:
@@ -27,9 +27,9 @@ def test_sizes_of_kafka_frames_are_not_taken_for_something_else() -> None:
 )
 def test_a_wrong_size_is_told_with_what_it_looks_like(first: bytes, words: str) -> None:
     """The limit is 1024 bytes, the shortest frame has 4."""
-    assert str(wrong_size(struct.unpack(">i", first)[0], 1024, ANSWER_MIN)) == words
+    assert str(wrong_size(struct.unpack(">i", first)[0], 1024, RESPONSE_MIN)) == words
 
 
 def test_the_shortest_frames() -> None:
     """A response has a correlation id at least, a request key and version before it."""
-    assert (ANSWER_MIN, REQUEST_MIN) == (4, 8)
+    assert (RESPONSE_MIN, REQUEST_MIN) == (4, 8)

@@ -29,14 +29,14 @@ def test_an_answer_in_pieces_is_the_same_frame(size: int) -> None:
     """Large records stay where they are; what is small, or in small pieces, is copied together."""
     message = registry.message("FetchResponse")
 
-    def answer(records: object) -> object:
+    def response(records: object) -> object:
         data = [message.PartitionData(partition_index=number, high_watermark=9, records=records) for number in (0, 1)]
         return message(responses=[message.FetchableTopicResponse(topic="t", partitions=data)])
 
     records = bytes(range(256)) * (size // 256) + bytes(size % 256)
-    whole = frames.response(1, 12, 3, answer(records))
+    whole = frames.response(1, 12, 3, response(records))
     for given in (records, memoryview(records), frames.Pieces([records[:7], memoryview(records)[7:]])):
-        made = frames.answer(1, 12, 3, answer(given))
+        made = frames.response_frame(1, 12, 3, response(given))
         assert bytes(made) == whole
         assert len(made) == len(whole)
         if size >= 2 * frames.PIECE_MIN:

@@ -17,7 +17,7 @@ from kafka_share_proxy.wire.records import Record
 
 from tests.wire.any_records import batches_of_records, damaged, some_batch
 
-KERNELS: dict[str, Any] = {"python": (key_samples._twin_sample, key_samples._twin_tally)}
+KERNELS: dict[str, Any] = {"python": (key_samples._python_sample, key_samples._python_tally)}
 if record_positions.KERNEL == "c":
     KERNELS["c"] = (record_positions._record_positions.sample, record_positions._record_positions.tally)
 every_kernel = pytest.mark.parametrize("kernel", KERNELS)

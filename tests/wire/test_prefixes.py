@@ -312,7 +312,7 @@ def test_what_stands_behind_the_client_id_is_what_the_codec_writes_there() -> No
             numbers = {each.attribute: 0 for each in fields if each.type in FIXED_SIZES}
             frame = frames.request(key, version, 1, None, message(**numbers))[4:]
             place = prefixes.of_request(key, version, PlaceOf(field))(frame)
-            assert prefixes.behind_client_id(key, version, field) == frame[headers.CLIENT_ID_AT : place]
+            assert prefixes.after_client_id(key, version, field) == frame[headers.CLIENT_ID_AT : place]
     for key, field in ((ApiKey.OFFSET_COMMIT, "MemberId"), (ApiKey.FETCH, "Nothing")):
         with pytest.raises(LocalProtocolError, match="does not stand"):
-            prefixes.behind_client_id(key, 9, field)
+            prefixes.after_client_id(key, 9, field)

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 from kafka_share_proxy.wire.errors import RemoteProtocolError
-from kafka_share_proxy.wire.record_headers import RecordHeaders, behind_headers
+from kafka_share_proxy.wire.record_headers import RecordHeaders, after_headers
 
 RAW = b"\x02a\x02b\x06n\xc3\xa9\x01"
 
@@ -48,11 +48,11 @@ def test_bytes_that_are_no_text_are_shown_as_java_shows_them() -> None:
 
 
 def test_the_end_of_headers_that_nobody_has_checked() -> None:
-    assert behind_headers(b"??" + RAW + b"??", 2, 2) == 2 + len(RAW)
-    assert behind_headers(b"", 0, 0) == 0
+    assert after_headers(b"??" + RAW + b"??", 2, 2) == 2 + len(RAW)
+    assert after_headers(b"", 0, 0) == 0
 
 
 @pytest.mark.parametrize("raw", [b"\x01\x01", b"\x02a\x03", b"\x02a\x10b", b"\x10a\x01", b"\x02"])
 def test_headers_that_do_not_fit_are_refused(raw: bytes) -> None:
     with pytest.raises((RemoteProtocolError, IndexError)):
-        behind_headers(raw, 0, 1)
+        after_headers(raw, 0, 1)

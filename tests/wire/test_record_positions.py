@@ -20,7 +20,7 @@ from kafka_share_proxy.wire.varints import varlong
 
 from tests.wire.any_records import as_construct_reads_them, batches_of_records, damaged, some_batch, with_fields
 
-TWIN = (record_positions._twin_find, record_positions._twin_build, record_positions._twin_hashes)
+TWIN = (record_positions._python_find, record_positions._python_build, record_positions._python_hashes)
 KERNELS: dict[str, Any] = {"python": TWIN}
 if record_positions.KERNEL == "c":
     extension = record_positions._record_positions

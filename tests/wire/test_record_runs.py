@@ -14,7 +14,7 @@ from kafka_share_proxy.wire.varints import varlong
 
 from tests.wire.any_records import damaged, some_batch
 
-KERNELS: dict[str, Any] = {"python": record_runs._twin_find_run}
+KERNELS: dict[str, Any] = {"python": record_runs._python_find_run}
 if record_positions.EXTENSION is not None:
     KERNELS["c"] = record_positions.EXTENSION.find_run
 needs_c = pytest.mark.skipif(record_positions.EXTENSION is None, reason="the extension was not built here")

@@ -29,19 +29,19 @@ def test_versions_and_listeners() -> None:
     assert registry.listeners(52) == ("controller",)
 
 
-@pytest.mark.parametrize("ask", [registry.request, registry.response])
-def test_codecs_are_made_once(ask: Callable[[int, int], Codec]) -> None:
+@pytest.mark.parametrize("codec_of", [registry.request, registry.response])
+def test_codecs_are_made_once(codec_of: Callable[[int, int], Codec]) -> None:
     """Compiling takes milliseconds: it is paid once."""
-    assert ask(78, 2) is ask(78, 2)
-    assert ask(78, 2) is not ask(78, 1)
+    assert codec_of(78, 2) is codec_of(78, 2)
+    assert codec_of(78, 2) is not codec_of(78, 1)
 
 
 @pytest.mark.parametrize(("key", "version"), [(78, 0), (78, 3), (7, 0), (4711, 0), (-1, 0), (18, -1)])
 def test_unknown_versions(key: int, version: int) -> None:
     """An unknown API or version is told by name, and is a KeyError for those who look it up."""
-    for ask in (registry.request, registry.response):
+    for codec_of in (registry.request, registry.response):
         with pytest.raises(UnknownVersion) as caught:
-            ask(key, version)
+            codec_of(key, version)
         assert isinstance(caught.value, KeyError)
         assert isinstance(caught.value, ProxyError)
         assert str(key) in str(caught.value) or "ShareFetch" in str(caught.value) or "ApiVersions" in str(caught.value)

@@ -41,6 +41,6 @@ def test_scram_fails_where_the_server_does_not_know_the_password(said: bytes) ->
     (ErrorCode.REQUEST_TIMED_OUT, "answered REQUEST_TIMED_OUT (7)", True),
 ])  # fmt: skip
 def test_a_handshake_says_whether_one_may_and_must_log_in(code: ErrorCode, refusal: str | None, logs_in: bool) -> None:
-    answer = messages.SaslHandshakeResponse(error_code=code, mechanisms=["SCRAM-SHA-512"])
-    assert sasl.handshake_refusal(answer, "PLAIN") == refusal
-    assert sasl.wants_login(answer) is logs_in
+    response = messages.SaslHandshakeResponse(error_code=code, mechanisms=["SCRAM-SHA-512"])
+    assert sasl.handshake_refusal(response, "PLAIN") == refusal
+    assert sasl.wants_login(response) is logs_in

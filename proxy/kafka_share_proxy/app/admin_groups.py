@@ -50,7 +50,7 @@ class GroupPages:
         self._services = services
         self._changes = changes
 
-    async def answer(self, asked: AdminRequest) -> Body | None:
+    async def response(self, asked: AdminRequest) -> Body | None:
         """Return the response, or None for a path of another handler."""
         parts = [unquote(part) for part in asked.path.split("/")[1:]]
         if not parts or parts[0] != "groups":

@@ -58,7 +58,7 @@ class Probes:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _Response:
     status: HTTPStatus
     body: bytes
     content_type: str = JSON
@@ -83,7 +83,7 @@ async def _serve_one(stream: trio.abc.Stream, *, probes: Probes, notes: Notes, o
     open_now.add(id(stream))
     try:
         with trio.move_on_after(REQUEST_TIMEOUT_S):
-            await _answer_one(stream, probes)
+            await _respond_one(stream, probes)
     except h11.RemoteProtocolError as error:
         notes("admin-bad-request", reason=str(error))
     except (trio.BrokenResourceError, OSError):
@@ -93,19 +93,19 @@ async def _serve_one(stream: trio.abc.Stream, *, probes: Probes, notes: Notes, o
         await trio.aclose_forcefully(stream)
 
 
-async def _answer_one(stream: trio.abc.Stream, probes: Probes) -> None:
+async def _respond_one(stream: trio.abc.Stream, probes: Probes) -> None:
     http = h11.Connection(h11.SERVER, max_incomplete_event_size=REQUEST_BYTES_MAX)
     try:
         request = await _request(stream, http)
     except h11.RemoteProtocolError as error:
         if http.our_state is h11.IDLE:
             status = HTTPStatus(error.error_status_hint)
-            await stream.send_all(_bytes(http, _Answer(status, _json({"reason": str(error)})), head=False))
+            await stream.send_all(_bytes(http, _Response(status, _json({"reason": str(error)})), head=False))
             await _linger(stream)
         raise
     if request is not None:
-        answer = await _answer(request, probes, _peer(stream))
-        await stream.send_all(_bytes(http, answer, head=request.method == b"HEAD"))
+        response = await _response(request, probes, _peer(stream))
+        await stream.send_all(_bytes(http, response, head=request.method == b"HEAD"))
         await _linger(stream)
 
 
@@ -172,10 +172,10 @@ def _is_address(host: str) -> bool:
     return True
 
 
-async def _answer(request: h11.Request, probes: Probes, peer: str) -> _Answer:
+async def _response(request: h11.Request, probes: Probes, peer: str) -> _Response:
     if not _is_ours(request, probes.hosts):
         reason = "this is no name of the admin listener: call it by its address, or name it in admin_hosts"
-        return _Answer(HTTPStatus.MISDIRECTED_REQUEST, _json({"reason": reason}))
+        return _Response(HTTPStatus.MISDIRECTED_REQUEST, _json({"reason": reason}))
     path = request.target.partition(b"?")[0]
     if path == METRICS_PATH and METRICS_LIBRARY not in sys.modules:
         # Import it here, because a proxy without scrapes does not need these several MiB. The import takes a tenth of a
@@ -185,36 +185,36 @@ async def _answer(request: h11.Request, probes: Probes, peer: str) -> _Answer:
         from_page = any(name == b"origin" for name, _ in request.headers)
         words = path.decode("ascii", "replace")
         asked = AdminRequest(method=request.method.decode(), path=words, from_page=from_page, peer=peer)
-        found = await probes.groups.answer(asked)
+        found = await probes.groups.response(asked)
         if found is not None:
-            return _Answer(found[0], await _in_steps(_pieces(found[1])))
+            return _Response(found[0], await _in_steps(_pieces(found[1])))
     if path == METRICS_PATH and request.method in (b"GET", b"HEAD"):
-        return _Answer(HTTPStatus.OK, await _in_steps(probes.metrics()), METRICS)
+        return _Response(HTTPStatus.OK, await _in_steps(probes.metrics()), METRICS)
     return _probed(request, path, probes)
 
 
-def _probed(request: h11.Request, path: bytes, probes: Probes) -> _Answer:
+def _probed(request: h11.Request, path: bytes, probes: Probes) -> _Response:
     if request.method not in (b"GET", b"HEAD"):
-        return _Answer(HTTPStatus.METHOD_NOT_ALLOWED, _json({"reason": "only GET and HEAD are served"}))
+        return _Response(HTTPStatus.METHOD_NOT_ALLOWED, _json({"reason": "only GET and HEAD are served"}))
     if path == b"/livez":
-        return _Answer(HTTPStatus.OK, _json(probes.alive()))
+        return _Response(HTTPStatus.OK, _json(probes.alive()))
     if path in probes.ready:
         ready, body = probes.ready[path]()
-        return _Answer(HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE, _json(body))
-    return _Answer(HTTPStatus.NOT_FOUND, _json({"reason": THERE_ARE}))
+        return _Response(HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE, _json(body))
+    return _Response(HTTPStatus.NOT_FOUND, _json({"reason": THERE_ARE}))
 
 
-def _bytes(http: h11.Connection, answer: _Answer, *, head: bool) -> bytes:
+def _bytes(http: h11.Connection, response: _Response, *, head: bool) -> bytes:
     headers = [
-        ("Content-Type", answer.content_type),
-        ("Content-Length", str(len(answer.body))),
+        ("Content-Type", response.content_type),
+        ("Content-Length", str(len(response.body))),
         ("Connection", "close"),
         ("Cache-Control", "no-store"),
     ]
-    if answer.status == HTTPStatus.METHOD_NOT_ALLOWED:
+    if response.status == HTTPStatus.METHOD_NOT_ALLOWED:
         headers.append(("Allow", "GET, HEAD"))
-    start = h11.Response(status_code=answer.status, headers=headers, reason=answer.status.phrase.encode())
-    body = b"" if head else answer.body
+    start = h11.Response(status_code=response.status, headers=headers, reason=response.status.phrase.encode())
+    body = b"" if head else response.body
     return b"".join(http.send(event) or b"" for event in (start, h11.Data(data=body), h11.EndOfMessage()))
 
 

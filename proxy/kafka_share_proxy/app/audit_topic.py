@@ -126,10 +126,10 @@ class AuditTopic:
             name=self._topic, partition_data=[message.PartitionProduceData(index=partition, records=batch)]
         )
         version = min(PRODUCE_VERSION_MAX, opened.versions.ranges.get(ApiKey.PRODUCE, (0, PRODUCE_VERSION_MAX))[1])
-        answer = await opened.ask(
+        response = await opened.send_request(
             ApiKey.PRODUCE, message(acks=-1, timeout_ms=WRITE_TIMEOUT_MS, topic_data=[data]), version=version
         )
-        code = answer.responses[0].partition_responses[0].error_code
+        code = response.responses[0].partition_responses[0].error_code
         if code != ErrorCode.NONE:
             raise UpstreamLost(f"{self._topic}-{partition}: {error_name(code)}")
 

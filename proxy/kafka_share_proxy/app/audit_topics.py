@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterable
 import trio
 
 from kafka_share_proxy.brokers.own_client import OwnClient
-from kafka_share_proxy.brokers.questions import about_topics
+from kafka_share_proxy.brokers.queries import about_topics
 from kafka_share_proxy.wire.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
 
 NAMES_MAX = 10_000
 """Maximum number of topics remembered. Beyond it, all are forgotten and looked up again."""
-ASKED_MAX = 100
+QUERIED_MAX = 100
 """Maximum number of topics in one lookup. The others are shown by id until the next one."""
-ASK_S = 3.0
+QUERY_S = 3.0
 """Seconds that events wait for a lookup."""
 RETRY_S = 60.0
 """Seconds until a topic without a name is looked up again."""
@@ -58,15 +58,15 @@ class AuditedTopicNames:
 
     async def learn(self, topic_ids: Iterable[bytes]) -> None:
         """Look up the unknown topics that had no lookup in the last RETRY_S."""
-        unknown = self.unknown(topic_ids)[:ASKED_MAX]
+        unknown = self.unknown(topic_ids)[:QUERIED_MAX]
         if not unknown:
             return
         if len(self._told) + len(self._asked_at) > NAMES_MAX:
             self._told.clear()
             self._asked_at.clear()
         self._asked_at |= dict.fromkeys(unknown, self._now())
-        with trio.move_on_after(ASK_S) as waiting:
-            await self._ask(unknown)
+        with trio.move_on_after(QUERY_S) as waiting:
+            await self._query(unknown)
         if waiting.cancelled_caught:
             await self.aclose()
 
@@ -74,12 +74,12 @@ class AuditedTopicNames:
         """Close the open connection, if any."""
         await self._client.aclose()
 
-    async def _ask(self, topic_ids: list[bytes]) -> None:
+    async def _query(self, topic_ids: list[bytes]) -> None:
         try:
-            answer, _ = await self._client.ask(ApiKey.METADATA, about_topics(ids=topic_ids))
+            response, _ = await self._client.send_request(ApiKey.METADATA, about_topics(ids=topic_ids))
         except ProxyError:
             return
-        for topic in answer.topics or ():
+        for topic in response.topics or ():
             if topic.error_code == ErrorCode.NONE and topic.name:
                 self._told[bytes(topic.topic_id)] = topic.name
                 self._asked_at.pop(bytes(topic.topic_id), None)

@@ -47,7 +47,7 @@ _FLAGS: dict[str, tuple[str, Any]] = {
     ),
 }
 """Parameter -> its setting and its option."""
-_BEHIND = typer.Option(
+_AFTER = typer.Option(
     "--upstream", metavar="HOST:PORT,...", help="The brokers behind the proxy that --bootstrap names, to store there."
 )
 """Option for the brokers in a command whose own `--bootstrap` is the Kafka that it reads."""
@@ -65,7 +65,7 @@ def dials_brokers(command: Callable[..., None]) -> Callable[..., None]:
     own = [each for each in inspect.signature(command).parameters.values() if each.name != "brokers"]
     flags = dict(_FLAGS)
     if any(each.name == "bootstrap" for each in own):
-        flags = {"upstream": (flags.pop("bootstrap")[0], _BEHIND)} | flags
+        flags = {"upstream": (flags.pop("bootstrap")[0], _AFTER)} | flags
 
     @functools.wraps(command)
     def with_flags(**given: Any) -> None:

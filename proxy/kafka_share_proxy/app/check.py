@@ -123,27 +123,27 @@ async def inspect(config: Config, settings: OwnSettings) -> Found:
     """Query every bootstrap server and every broker. Failures of servers are recorded, not raised."""
     found = Found()
     own = OwnClient(config.upstream.bootstrap, settings)
-    await _ask_servers(config, own, found)
+    await _request_servers(config, own, found)
     if all(found.servers.values()):
         return found
-    await _ask_brokers(config, own, found)
-    await _ask_versions(own, found)
-    await _ask_share_groups(own, found)
-    await _ask_state(own, found)
+    await _request_brokers(config, own, found)
+    await _request_versions(own, found)
+    await _request_share_groups(own, found)
+    await _request_state(own, found)
     await own.aclose()
     return found
 
 
-async def _ask_servers(config: Config, own: OwnClient, found: Found) -> None:
+async def _request_servers(config: Config, own: OwnClient, found: Found) -> None:
     """Query all bootstrap servers concurrently, so that several time-outs do not add up."""
     found.servers = dict.fromkeys(config.upstream.bootstrap, "")
 
-    async def ask(address: Address) -> None:
+    async def send_request(address: Address) -> None:
         found.servers[address] = await _trouble_with(own, address, found)
 
     async with trio.open_nursery() as nursery:
         for address in found.servers:
-            nursery.start_soon(ask, address)
+            nursery.start_soon(send_request, address)
 
 
 async def _trouble_with(own: OwnClient, address: Address, found: Found) -> str:
@@ -156,7 +156,7 @@ async def _trouble_with(own: OwnClient, address: Address, found: Found) -> str:
     return ""
 
 
-async def _ask_brokers(config: Config, own: OwnClient, found: Found) -> None:
+async def _request_brokers(config: Config, own: OwnClient, found: Found) -> None:
     try:
         found.metadata, _ = await own.metadata([TOPIC])
     except ProxyError as error:
@@ -165,11 +165,11 @@ async def _ask_brokers(config: Config, own: OwnClient, found: Found) -> None:
     found.brokers = {broker.node_id: Address(broker.host, broker.port) for broker in found.metadata.brokers or ()}
 
 
-async def _ask_versions(own: OwnClient, found: Found) -> None:
+async def _request_versions(own: OwnClient, found: Found) -> None:
     working = [address for address, trouble in found.servers.items() if not trouble]
     targets = dict(found.brokers) or {-1 - index: address for index, address in enumerate(working)}
 
-    async def ask(node_id: int, address: Address) -> None:
+    async def send_request(node_id: int, address: Address) -> None:
         try:
             found.versions[node_id] = await own.versions_of(address)
         except ProxyError as error:
@@ -177,37 +177,37 @@ async def _ask_versions(own: OwnClient, found: Found) -> None:
 
     async with trio.open_nursery() as nursery:
         for node_id, address in targets.items():
-            nursery.start_soon(ask, node_id, address)
+            nursery.start_soon(send_request, node_id, address)
 
 
-async def _ask_state(own: OwnClient, found: Found) -> None:
+async def _request_state(own: OwnClient, found: Found) -> None:
     """Query the rights of the proxy's own identity on the topics of states."""
     if found.metadata is None:
         return
     with suppress(ProxyError):  # a server without a response is reported among the others
-        found.state = await check_state.ask(own)
-        found.commits = await check_commits.ask(own)
-        found.views = await check_views.ask(own)
+        found.state = await check_state.send_request(own)
+        found.commits = await check_commits.send_request(own)
+        found.views = await check_views.send_request(own)
 
 
-async def _ask_share_groups(own: OwnClient, found: Found) -> None:
+async def _request_share_groups(own: OwnClient, found: Found) -> None:
     """List the share groups of every coordinator. v5 of ListGroups has group types (KIP-848)."""
     if found.metadata is None:
         return
     found.sees_all_groups = await _may_describe_cluster(own, found)
     names: set[str] = set()
-    question = messages.ListGroupsRequest(states_filter=[], types_filter=["share"])
+    query = messages.ListGroupsRequest(states_filter=[], types_filter=["share"])
     for node_id, address in found.brokers.items():
         told = found.versions.get(node_id)
         if told is None or told.ranges.get(ApiKey.LIST_GROUPS, (0, 0))[1] < 5:
             continue
         try:
             async with connection(address, own.settings) as opened:
-                answer = await opened.ask(ApiKey.LIST_GROUPS, question)
+                response = await opened.send_request(ApiKey.LIST_GROUPS, query)
         except ProxyError:
             continue  # it is reported among the brokers that could not be queried
-        if answer.error_code == ErrorCode.NONE:
-            names.update(group.group_id for group in answer.groups or ())
+        if response.error_code == ErrorCode.NONE:
+            names.update(group.group_id for group in response.groups or ())
     found.share_groups = tuple(sorted(names))
 
 
@@ -217,14 +217,14 @@ async def _may_describe_cluster(own: OwnClient, found: Found) -> bool:
 
     Brokers without DescribeCluster are skipped; without any response the result is True.
     """
-    question = messages.DescribeClusterRequest(include_cluster_authorized_operations=True)
+    query = messages.DescribeClusterRequest(include_cluster_authorized_operations=True)
     for address in found.brokers.values():
         try:
             async with connection(address, own.settings) as opened:
-                answer = await opened.ask(ApiKey.DESCRIBE_CLUSTER, question)
+                response = await opened.send_request(ApiKey.DESCRIBE_CLUSTER, query)
         except ProxyError:
             continue
-        return bool(answer.cluster_authorized_operations & DESCRIBE_BIT)
+        return bool(response.cluster_authorized_operations & DESCRIBE_BIT)
     return True
 
 
@@ -341,7 +341,7 @@ def _judge_share(config: Config, found: Found, local: bool, remarks: list[str]) 
         remarks.append(f"the brokers hold share groups of their own, which clients will not see: {shown}")
     if not local and config.share_groups.serve == "upstream":
         sight = SeenCluster(brokers=found.brokers, metadata=(), versions=found.versions, silent=found.silent)
-        native = share_group_apis.is_native(told.answer for told in sight.versions.values())
+        native = share_group_apis.is_native(told.response for told in sight.versions.values())
         if not native:
             remarks.append("share_groups.serve is upstream, but not every broker serves share groups with renewal")
 
@@ -439,12 +439,12 @@ def _apis(config: Config, verdict: Verdict) -> Table:
     for key in sorted({*verdict.common, *verdict.offered}):
         name = registry.API_KEYS.get(key, "(not known here)")
         offered = verdict.offered.get(key)
-        by = "" if offered is None else _answered_by(routes[header(key, offered[1])])
+        by = "" if offered is None else _responded_by(routes[header(key, offered[1])])
         table.add_row(*map(cell, (key, name, _range(verdict.common.get(key)), _range(offered), by)))
     return table
 
 
-def _answered_by(route: Route) -> str:
+def _responded_by(route: Route) -> str:
     if route.kind is Kind.LOCAL and route.key in share_group_apis.OFFER.apis:
         return "proxy"
     if route.kind in (Kind.LOCAL, Kind.INSPECT):

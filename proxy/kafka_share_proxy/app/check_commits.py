@@ -16,11 +16,11 @@ from kafka_share_proxy.brokers.own_client import OwnClient
 from kafka_share_proxy.commits.state_records import INDIVIDUAL_COMMITS
 
 
-async def ask(own: OwnClient) -> StateRights:
+async def send_request(own: OwnClient) -> StateRights:
     """Query the rights of the proxy's own identity, without changes. Raises ProxyError without a response of any
     server.
     """
-    return await check_state.ask(own, INDIVIDUAL_COMMITS)
+    return await check_state.send_request(own, INDIVIDUAL_COMMITS)
 
 
 def judge(config: Config, found: StateRights | None) -> Iterator[str]:

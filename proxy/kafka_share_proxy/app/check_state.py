@@ -8,7 +8,7 @@ from typing import Any
 
 from kafka_share_proxy.brokers.internal_topics import InternalTopic, TopicRefused
 from kafka_share_proxy.brokers.own_client import OwnClient
-from kafka_share_proxy.brokers.questions import about_topics
+from kafka_share_proxy.brokers.queries import about_topics
 from kafka_share_proxy.durable.described_state import DescribedState
 from kafka_share_proxy.durable.ownership_rules import GROUP
 from kafka_share_proxy.durable.state_topic import StateTopic
@@ -41,18 +41,18 @@ class StateRights:
     state: DescribedState[Any] = SHARE_STATE
 
 
-async def ask(own: OwnClient, state: DescribedState[Any] = SHARE_STATE) -> StateRights:
+async def send_request(own: OwnClient, state: DescribedState[Any] = SHARE_STATE) -> StateRights:
     """Query the rights of the proxy's own identity, without changes. Raises ProxyError without a response of any
     server.
     """
-    answer, _ = await own.ask(ApiKey.METADATA, about_topics([state.topic], operations=True))
-    (topic,) = answer.topics
+    response, _ = await own.send_request(ApiKey.METADATA, about_topics([state.topic], operations=True))
+    (topic,) = response.topics
     exists = topic.error_code == ErrorCode.NONE
     wanted = [READ, WRITE, DESCRIBE] if exists else [READ, WRITE, DESCRIBE, CREATE]
     bits = 0 if topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED else topic.topic_authorized_operations
     missing = () if bits == NO_BITS else tuple(_NAMES[code] for code in wanted if not bits >> code & 1)
     probe = messages.HeartbeatRequest(group_id=GROUP, generation_id=0, member_id="check")
-    heard, _ = await own.ask(ApiKey.HEARTBEAT, probe)
+    heard, _ = await own.send_request(ApiKey.HEARTBEAT, probe)
     unsafe, risks = await dangers_of(own, state.topic, state.partitions) if exists else ("", ())
     return StateRights(
         unsafe=unsafe,

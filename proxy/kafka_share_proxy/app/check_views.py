@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from kafka_share_proxy.app.check_state import CREATE, DESCRIBE, NO_BITS, READ, WRITE, dangers_of
 from kafka_share_proxy.app.config import Config
 from kafka_share_proxy.brokers.own_client import OwnClient
-from kafka_share_proxy.brokers.questions import about_topics
+from kafka_share_proxy.brokers.queries import about_topics
 from kafka_share_proxy.views.kernel import slicing
 from kafka_share_proxy.views.state_records import PARTITIONS, TOPIC
 from kafka_share_proxy.wire.api_key import ApiKey
@@ -38,12 +38,12 @@ class ViewRights:
     """See StateRights."""
 
 
-async def ask(own: OwnClient) -> ViewRights:
+async def send_request(own: OwnClient) -> ViewRights:
     """Query the rights of the proxy's own identity, without changes. Raises ProxyError without a response of any
     server.
     """
-    answer, _ = await own.ask(ApiKey.METADATA, about_topics([TOPIC, PROBE], operations=True))
-    topics = {topic.name: topic for topic in answer.topics}
+    response, _ = await own.send_request(ApiKey.METADATA, about_topics([TOPIC, PROBE], operations=True))
+    topics = {topic.name: topic for topic in response.topics}
     kept = topics[TOPIC]
     exists = kept.error_code == ErrorCode.NONE
     wanted = (READ, WRITE, DESCRIBE) if exists else (READ, WRITE, DESCRIBE, CREATE)

@@ -26,7 +26,7 @@ from kafka_share_proxy.brokers.internal_topics import TopicLeaders
 from kafka_share_proxy.brokers.own_client import OwnClient
 from kafka_share_proxy.brokers.own_connection import OwnSettings, connection
 from kafka_share_proxy.brokers.own_coordinator import CoordinatorRefused, coordinator_of
-from kafka_share_proxy.brokers.questions import about_topics
+from kafka_share_proxy.brokers.queries import about_topics
 from kafka_share_proxy.commits.held_state import HeldCommits
 from kafka_share_proxy.commits.locked_partitions import text_of
 from kafka_share_proxy.commits.model.partition_commits import PartitionCommits
@@ -61,7 +61,6 @@ class CommittedPartition:
     committed_offset: int
     """Offset of the next record to read, after all records that are done in order."""
     ranges: OffsetRanges
-    """Offsets after the committed offset that are done."""
     user_text: str
     """Metadata of the user."""
     oldest_hole_s: float | None = None
@@ -116,7 +115,7 @@ class _Look:
         """Return True if the coordinator lists the group. Raises ProxyError."""
         request = messages.ListGroupsRequest(states_filter=[], types_filter=[])
         async with connection(await coordinator_of(self._client, self._group), self._settings) as opened:
-            response = await opened.ask(ApiKey.LIST_GROUPS, request)
+            response = await opened.send_request(ApiKey.LIST_GROUPS, request)
         if response.error_code != ErrorCode.NONE:
             raise CoordinatorRefused(f"cannot list groups: {error_name(response.error_code)}")
         return any(each.group_id == self._group for each in response.groups or ())
@@ -159,7 +158,7 @@ class _Look:
         message = messages.OffsetFetchRequest
         request = message(groups=[message.OffsetFetchRequestGroup(group_id=self._group, topics=None)])
         async with connection(await coordinator_of(self._client, self._group), self._settings) as opened:
-            (group,) = (await opened.ask(ApiKey.OFFSET_FETCH, request, version=OFFSET_FETCH_VERSION)).groups
+            (group,) = (await opened.send_request(ApiKey.OFFSET_FETCH, request, version=OFFSET_FETCH_VERSION)).groups
         if group.error_code != ErrorCode.NONE:
             raise CoordinatorRefused(f"cannot read the offsets of group {self._group}: {error_name(group.error_code)}")
         return {
@@ -172,16 +171,16 @@ class _Look:
     async def _topics(self, names: set[str]) -> dict[str, _Topic]:
         if not names:
             return {}
-        answer, _ = await self._client.ask(ApiKey.METADATA, about_topics(sorted(names)))
+        response, _ = await self._client.send_request(ApiKey.METADATA, about_topics(sorted(names)))
         self._addresses = {
             broker.node_id: self._client.address_of(broker.node_id, Address(broker.host, broker.port))
-            for broker in answer.brokers or ()
+            for broker in response.brokers or ()
         }
         return {
             topic.name: _Topic(
                 bytes(topic.topic_id), {each.partition_index: each.leader_id for each in topic.partitions}
             )
-            for topic in answer.topics or ()
+            for topic in response.topics or ()
             if topic.error_code == ErrorCode.NONE and topic.name is not None
         }
 

@@ -17,8 +17,8 @@ from kafka_share_proxy.brokers.cluster_watch import SeenCluster
 from kafka_share_proxy.brokers.dialling import Dialler
 from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.brokers.own_connection import Identity, OwnSettings
-from kafka_share_proxy.brokers.own_questions import OwnIdentityQuestions
-from kafka_share_proxy.brokers.questions import about_topics
+from kafka_share_proxy.brokers.own_queries import OwnIdentityQueries
+from kafka_share_proxy.brokers.queries import about_topics
 from kafka_share_proxy.brokers.rights import HEARTBEAT_VERSION, PROBE_MEMBER, Right, rights_of
 from kafka_share_proxy.brokers.topic_leaders import METADATA_VERSION
 from kafka_share_proxy.durable.interfaces import Journal
@@ -27,7 +27,7 @@ from kafka_share_proxy.durable.memory_journal import MemoryJournal
 from kafka_share_proxy.durable.state_home import StateHome
 from kafka_share_proxy.forwarding import route_table
 from kafka_share_proxy.forwarding.address_book import AddressBook
-from kafka_share_proxy.forwarding.connection_parts import Question
+from kafka_share_proxy.forwarding.connection_parts import Query
 from kafka_share_proxy.forwarding.data_plane import Plane
 from kafka_share_proxy.forwarding.declared_api import Served
 from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions, Offer
@@ -72,7 +72,7 @@ def decide_share(config: Config, sight: SeenCluster) -> tuple[bool, str]:
 
 def share_rules(config: Config, sight: SeenCluster) -> ShareRules:
     """Return the rules that place each group, from the settings and the brokers' features."""
-    native = share_group_apis.is_native(versions.answer for versions in sight.versions.values())
+    native = share_group_apis.is_native(versions.response for versions in sight.versions.values())
     rules = [ServeRule(groups=rule.groups, serve=rule.serve) for rule in config.share_groups.serve_by_group]
     return ShareRules(native, (*rules, ServeRule(serve=config.share_groups.serve)))
 
@@ -286,12 +286,12 @@ class ServingParts:
         self._told_restart = differs
 
 
-def introduction() -> Question:
+def introduction() -> Query:
     """Return a cheap request that brokers serve only to authenticated clients: Metadata without topics."""
     return ApiKey.METADATA, METADATA_VERSION, registry.request(ApiKey.METADATA, METADATA_VERSION).encode(about_topics())
 
 
-def keep_alive_question(connection: Connection) -> Question:
+def keep_alive_query(connection: Connection) -> Query:
     """Return the request that keeps an upstream connection from being closed as idle. It refreshes the client's
     last right.
 
@@ -374,7 +374,7 @@ def compose(
     )
     versions = EffectiveVersions(offer(config, local))
     services = _services(config, reactor, notes, book, versions, journal or MemoryJournal(), local)
-    services.own = OwnIdentityQuestions(nursery, own, book.upstream_of)
+    services.own = OwnIdentityQueries(nursery, own, book.upstream_of)
     if local:
         DeletedTopics(services).start()
     commits = commit_setup.set_up(config, services, notes, address, reactor)
@@ -449,9 +449,9 @@ def _plane(
         client_tls=client_tls,
         upstream_tls=upstream_tls,
         upstream_server_name=config.upstream.tls.server_name,
-        keep_alive=keep_alive_question,
+        keep_alive=keep_alive_query,
         introduction=introduction(),
-        budget=services.answers,
+        budget=services.responses,
         slices=services.slices,
         served=services.figures.served,
         node_at=services.topology.node_at,

@@ -147,7 +147,6 @@ class DemoMember(Client):
 
 
 def accepts(_member: DemoMember, _client: ShareClient, given: list[Record]) -> list[Record]:
-    """Accept all records."""
     return given
 
 

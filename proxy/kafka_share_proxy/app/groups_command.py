@@ -27,25 +27,25 @@ ROWS_MAX = 50
 View = Mapping[str, Any]
 
 
-class NoAnswer(ProxyError):
+class NoResponse(ProxyError):
     """The admin listener did not respond, or refused. The text has the reason."""
 
 
 def fetch(admin: Address, path: str, method: str = "GET") -> Any:
-    """Return the decoded JSON. Raises NoAnswer."""
+    """Return the decoded JSON. Raises NoResponse."""
     connection = http.client.HTTPConnection(admin.host, admin.port, timeout=TIMEOUT_S)
     try:
         connection.request(method, path)
-        answer = connection.getresponse()
-        body = json.loads(answer.read())
+        response = connection.getresponse()
+        body = json.loads(response.read())
     except (OSError, http.client.HTTPException) as error:
-        raise NoAnswer(f"the admin listener at {admin} does not answer: {printable(str(error))}") from None
+        raise NoResponse(f"the admin listener at {admin} does not answer: {printable(str(error))}") from None
     except ValueError:
-        raise NoAnswer(f"{admin} is no admin listener of this proxy") from None
+        raise NoResponse(f"{admin} is no admin listener of this proxy") from None
     finally:
         connection.close()
-    if answer.status >= http.client.BAD_REQUEST:
-        raise NoAnswer(printable(_reason(body, answer.status)))
+    if response.status >= http.client.BAD_REQUEST:
+        raise NoResponse(printable(_reason(body, response.status)))
     return body
 
 
@@ -55,7 +55,7 @@ def _reason(body: Any, status: int) -> str:
 
 
 def show(admin: Address, group: str | None, *, as_json: bool, watch: bool, console: Console | None = None) -> None:
-    """Print all groups or one, once or until interrupted. Raises NoAnswer."""
+    """Print all groups or one, once or until interrupted. Raises NoResponse."""
     console = console or terminal.console()
     path = "/groups" if group is None else f"/groups/{quote(group, safe='')}"
     render = all_groups if group is None else one_group
@@ -75,7 +75,7 @@ def show(admin: Address, group: str | None, *, as_json: bool, watch: bool, conso
 
 
 def release(admin: Address, group: str, member: str) -> str:
-    """Release all records of a member. Return a sentence about the result. Raises NoAnswer."""
+    """Release all records of a member. Return a sentence about the result. Raises NoResponse."""
     path = f"/groups/{quote(group, safe='')}/members/{quote(member, safe='')}/release"
     told = fetch(admin, path, "POST")
     durable = "" if told["durable"] else "; not durable yet"

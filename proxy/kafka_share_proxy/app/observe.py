@@ -245,7 +245,7 @@ class LogNotes:
         limits: dict[str, Any] = {}
         if level > DEBUG:
             kinds = ((event, "*", EVENT_LINES_MAX), (event, str(context.get("reason", "")), LINES_MAX))
-            self._tell_left_out({(name, reason) for name, reason, _ in kinds})
+            self._report_left_out({(name, reason) for name, reason, _ in kinds})
             left_out = self._admitted(*kinds)
             if left_out is None:
                 return
@@ -286,7 +286,7 @@ class LogNotes:
         kind = self._kinds.get((event, reason))
         return kind is not None and kind.lines >= lines_max
 
-    def _tell_left_out(self, coming: Set[tuple[str, str]]) -> None:
+    def _report_left_out(self, coming: Set[tuple[str, str]]) -> None:
         """Report omitted lines of other kinds whose window is over, because no later line may report them."""
         now = self.clock()
         for event, reason in sorted(self._limited - coming):

@@ -42,7 +42,7 @@ RECORDS, LATER_RECORDS = 60_000, 30_000
 LATER_MAY_ADD = 0.05
 """Tolerance for later records: the bound of a plan holds for the load from which it was made."""
 TRAFFIC_S, COMMAND_S = 180.0, 600.0
-TELLING_S = 3.0
+REPORT_S = 3.0
 """Seconds to wait for the load of the last second, which the proxy reports when that second is over."""
 EVEN, PLANNED = f"__view.r{SLOTS}.{TOPIC}", f"__view.p{PLAN}.{TOPIC}"
 BAR = 40
@@ -147,7 +147,7 @@ class _Demo:
             self.out.print(f"  {member.name:5} accepted {len(member.got):6,} in {member.polls} polls")
         even = traffic.shares_of_slots(readers, SLOTS)
         self.out.print(f"{EVEN}: {SLOTS} even key ranges; the heaviest has {max(even) * SLOTS:.3f} x the mean.")
-        time.sleep(TELLING_S)
+        time.sleep(REPORT_S)
         return even
 
     def _audit(self) -> None:

@@ -16,7 +16,7 @@ from kafka_share_proxy.commits.state_records import INDIVIDUAL_COMMITS
 from kafka_share_proxy.sharegroups.state_records import TOPIC
 
 Body = dict[str, Any]
-Answer = tuple[bool, Mapping[str, object]]
+ProbeResult = tuple[bool, Mapping[str, object]]
 """True if ready, and the details."""
 
 
@@ -31,7 +31,7 @@ class Readiness:
         self._parts = parts
         self._stopping = stopping
 
-    def probes(self) -> Mapping[bytes, Callable[[], Answer]]:
+    def probes(self) -> Mapping[bytes, Callable[[], ProbeResult]]:
         """Return the probe for each path."""
         return {
             b"/readyz": self.forwarding,
@@ -40,7 +40,7 @@ class Readiness:
             b"/readyz/views": self.views,
         }
 
-    def forwarding(self) -> Answer:
+    def forwarding(self) -> ProbeResult:
         """Report ready if clients are admitted and the last query reached the cluster."""
         parts, reasons = self._parts(), self._reasons()
         missing = self._missing_upstream()
@@ -52,7 +52,7 @@ class Readiness:
             missing += _missing_of_home(parts) + _missing_of_views(parts)
         return not reasons, _body(not reasons, reasons, missing) | also
 
-    def share_groups(self) -> Answer:
+    def share_groups(self) -> ProbeResult:
         """Report ready if share groups are served: their state is loaded here, or the brokers serve them."""
         parts, reasons = self._parts(), self._reasons()
         missing: list[str] = []
@@ -65,7 +65,7 @@ class Readiness:
         ready = not reasons and not missing
         return ready, _body(ready, reasons, missing) | also
 
-    def commits(self) -> Answer:
+    def commits(self) -> ProbeResult:
         """Report ready if individual commits are served: ranges are loaded, and the groups with ranges are known."""
         parts, reasons = self._parts(), self._reasons()
         if parts is None:
@@ -79,7 +79,7 @@ class Readiness:
         ready = not reasons and not missing
         return ready, _body(ready, reasons, missing) | {"commits": parts.commits.state()}
 
-    def views(self) -> Answer:
+    def views(self) -> ProbeResult:
         """Report ready if views are served. Without rights of the proxy's own identity, plans are unknown
         (`missing`).
         """

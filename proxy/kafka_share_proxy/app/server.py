@@ -181,7 +181,7 @@ class Server:
         """Log an event of the parts. Trouble with a broker triggers an early query of the cluster."""
         self._notes(event, **context)
         if event == observe.BROKER_UNREACHABLE:
-            self._watch.look_soon()
+            self._watch.check_soon()
 
     async def _drain(self, parts: ServingParts) -> None:
         self._notes(observe.STOPPING, drain_s=self._config.drain_s)

@@ -48,7 +48,6 @@ class StateSetup:
 
     @property
     def access(self) -> BrokerAccess:
-        """Access of states to the brokers."""
         return BrokerAccess(client=self.client, settings=self.settings, own=self.services.own, notes=self.notes)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from kafka_share_proxy.brokers.own_client import OwnClient
 from kafka_share_proxy.brokers.own_connection import OwnConnection, OwnSettings, connection
 from kafka_share_proxy.brokers.own_coordinator import coordinator_of
-from kafka_share_proxy.brokers.questions import TopicEntry
+from kafka_share_proxy.brokers.queries import TopicEntry
 from kafka_share_proxy.wire import messages
 from kafka_share_proxy.wire.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, error_name
@@ -104,8 +104,8 @@ class Migration:
             topics=[message.OffsetCommitRequestTopic(name=new.topic, partitions=entries)],
         )
         async with connection(await coordinator_of(self._client, self._group), self._settings) as opened:
-            answer = await opened.ask(ApiKey.OFFSET_COMMIT, request, version=OFFSET_COMMIT_VERSION)
-        for entry in (entry for topic in answer.topics for entry in topic.partitions):
+            response = await opened.send_request(ApiKey.OFFSET_COMMIT, request, version=OFFSET_COMMIT_VERSION)
+        for entry in (entry for topic in response.topics for entry in topic.partitions):
             if entry.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
                 raise CannotMigrate(f"group {self._group} has members: stop them first")
             _check(entry.error_code, f"commit on {new.topic}-{entry.partition_index}")
@@ -115,12 +115,12 @@ class Migration:
         and each reports groups of the other kind as Dead.
         """
         classic = messages.DescribeGroupsRequest(groups=[self._group])
-        answer = await opened.ask(ApiKey.DESCRIBE_GROUPS, classic, version=DESCRIBE_GROUPS_VERSION)
-        _check(answer.groups[0].error_code, f"describe group {self._group}")
-        states = [answer.groups[0].group_state]
+        response = await opened.send_request(ApiKey.DESCRIBE_GROUPS, classic, version=DESCRIBE_GROUPS_VERSION)
+        _check(response.groups[0].error_code, f"describe group {self._group}")
+        states = [response.groups[0].group_state]
         if ApiKey.CONSUMER_GROUP_DESCRIBE in opened.versions.ranges:
             modern = messages.ConsumerGroupDescribeRequest(group_ids=[self._group])
-            told = (await opened.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, modern)).groups[0]
+            told = (await opened.send_request(ApiKey.CONSUMER_GROUP_DESCRIBE, modern)).groups[0]
             states += [told.group_state] if told.error_code == ErrorCode.NONE else []
         for state in states:
             if state not in IDLE:
@@ -134,10 +134,10 @@ class Migration:
             topics=[message.OffsetFetchRequestTopics(name=sliced.topic, partition_indexes=indexes)],
         )
         request = message(groups=[group], require_stable=True)
-        answer = (await opened.ask(ApiKey.OFFSET_FETCH, request, version=OFFSET_FETCH_VERSION)).groups[0]
-        _check(answer.error_code, f"read the offsets of group {self._group}")
+        response = (await opened.send_request(ApiKey.OFFSET_FETCH, request, version=OFFSET_FETCH_VERSION)).groups[0]
+        _check(response.error_code, f"read the offsets of group {self._group}")
         found = {}
-        for entry in (entry for topic in answer.topics for entry in topic.partitions):
+        for entry in (entry for topic in response.topics for entry in topic.partitions):
             _check(entry.error_code, f"read the offsets of group {self._group}")
             if entry.committed_offset >= 0:
                 found[entry.partition_index] = entry.committed_offset
@@ -154,8 +154,8 @@ class Migration:
             wanted = [message.ListOffsetsPartition(partition_index=index, timestamp=EARLIEST) for index in indexes]
             request = message(replica_id=-1, topics=[message.ListOffsetsTopic(name=base.name or "", partitions=wanted)])
             async with connection(addresses[node_id], self._settings) as opened:
-                answer = await opened.ask(ApiKey.LIST_OFFSETS, request, version=LIST_OFFSETS_VERSION)
-            for entry in answer.topics[0].partitions:
+                response = await opened.send_request(ApiKey.LIST_OFFSETS, request, version=LIST_OFFSETS_VERSION)
+            for entry in response.topics[0].partitions:
                 _check(entry.error_code, f"find where {base.name}-{entry.partition_index} begins")
                 found[entry.partition_index] = entry.offset
         return found

@@ -20,7 +20,7 @@ from kafka_share_proxy.app.terminal import cell, printable
 from kafka_share_proxy.app.view_migration import CannotMigrate, Migration, Sliced
 from kafka_share_proxy.brokers.own_client import OwnClient
 from kafka_share_proxy.brokers.own_client_connection import OwnPort, drive
-from kafka_share_proxy.brokers.questions import TopicEntry, about_all_topics
+from kafka_share_proxy.brokers.queries import TopicEntry, about_all_topics
 from kafka_share_proxy.loop.trio_timers import TrioTimers
 from kafka_share_proxy.views import broker_requests, state_records
 from kafka_share_proxy.views.creation import Missing, SeenView, ViewCreation
@@ -82,11 +82,11 @@ class Desk:
 
     async def all_views(self) -> tuple[list[str], dict[str, TopicEntry], dict[int, Address]]:
         """Return the names of all views, the Metadata entries of all topics, and the addresses of the brokers."""
-        answer, _ = await self.client.ask(ApiKey.METADATA, about_all_topics())
-        entries = {topic.name: topic for topic in answer.topics or () if topic.name is not None}
+        response, _ = await self.client.send_request(ApiKey.METADATA, about_all_topics())
+        entries = {topic.name: topic for topic in response.topics or () if topic.name is not None}
         brokers = {
             broker.node_id: self.client.address_of(broker.node_id, Address(broker.host, broker.port))
-            for broker in answer.brokers or ()
+            for broker in response.brokers or ()
         }
         return sorted(name for name in entries if is_view(name)), entries, brokers
 
@@ -185,7 +185,7 @@ async def delete(at: Desk, topics: Sequence[str]) -> list[str]:
     for topic in topics:
         if not is_view(topic):
             raise BadViewName(f"{topic!r} is no view")
-    entries = await drive(broker_requests.ask_topics(at.port, topics))
+    entries = await drive(broker_requests.request_topics(at.port, topics))
     lines, failed = [], []
     for topic in dict.fromkeys(topics):
         if entries[topic].error_code != ErrorCode.NONE:

@@ -90,7 +90,7 @@ class _Event(NamedTuple):
     values: tuple[Any, ...]
 
 
-class _TwinEventLog:
+class _PythonEventLog:
     """See EventLog."""
 
     def __init__(
@@ -105,7 +105,6 @@ class _TwinEventLog:
         return len(self._queue)
 
     def offer(self, kind: str, place: Place, group: str | None, member: str | None, values: tuple[Any, ...]) -> None:
-        """See EventLog."""
         wanted = len(self._layouts[kind]) - 1 - COMMON
         if len(values) != wanted:
             raise TypeError(f"{kind} has {wanted} values, not {len(values)}")
@@ -116,14 +115,12 @@ class _TwinEventLog:
         self._queue.append(_Event(self.seq, self._wall_ms(), kind, place, group, member, values))
 
     def topic_ids(self, cost_max: int) -> set[bytes]:
-        """See EventLog."""
         topics = (self._queue[at].place[0] for at in range(self._affordable(cost_max)))
         return {topic for topic in topics if isinstance(topic, bytes)}
 
     def take(
         self, cost_max: int, proxy_id: str, cluster: str | None, topic_name: Callable[[bytes], str]
     ) -> list[bytes]:
-        """See EventLog."""
         found = list[bytes]()
         for _ in range(self._affordable(cost_max)):
             seq, ts_ms, kind, (topic, partition), group, member, values = self._queue.popleft()
@@ -145,4 +142,4 @@ class _TwinEventLog:
 
 
 KERNEL = "c" if _event_log is not None and _event_log.VERSION == BUILT_VERSION else "python"
-_Log: Callable[..., EventLog] = _event_log.EventLog if KERNEL == "c" else _TwinEventLog
+_Log: Callable[..., EventLog] = _event_log.EventLog if KERNEL == "c" else _PythonEventLog

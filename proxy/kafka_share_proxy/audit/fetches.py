@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from kafka_share_proxy.audit.events import HASH_SPACE, Place
 from kafka_share_proxy.wire.batches import BatchTable
 
-TOLD_EVERY_S = 1.0
+REPORT_EVERY_S = 1.0
 READERS_MAX = 10_000
 """Maximum number of readers in one second. Beyond it, the sums become events immediately."""
 

@@ -25,7 +25,7 @@ WEIGHT_MAX = 1 << 20
 """Maximum number of records that one key represents, even if batch headers claim more."""
 NAMES_MAX = 512
 """Maximum number of keys per partition whose bytes are kept, to be shown if they are hot."""
-HOT_KEYS_TOLD = 32
+HOT_KEYS_REPORTED = 32
 """Maximum number of hashes in one `hot_keys` event."""
 
 
@@ -109,7 +109,6 @@ class EffectiveSize:
         self._sampled = sampled
 
     def told(self) -> int:
-        """Return the effective size."""
         return self._sampled.effective_size()
 
 
@@ -179,7 +178,7 @@ def _events(place: Place, load: Load, interval_ms: int, key_bytes: int) -> Itera
     size, heavy, null_keys = sum(sampled.buckets.bytes), sampled.heavy, sampled.heavy_null_keys
     of_sample = (sampled.records, size, sampled.null_keys, sampled.looks, sampled.keys, EffectiveSize(sampled))
     yield "load", place, (*totals, *of_sample, sampled.buckets)
-    keys = heavy.heaviest(HOT_KEYS_TOLD)
+    keys = heavy.heaviest(HOT_KEYS_REPORTED)
     names = {
         str(hashed): key_text(sampled.names[hashed], key_bytes)
         for hashed, _ in keys

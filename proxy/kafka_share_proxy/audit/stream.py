@@ -13,7 +13,7 @@ from typing import Any
 
 from kafka_share_proxy.audit.event_log import event_log
 from kafka_share_proxy.audit.events import NOWHERE, Place
-from kafka_share_proxy.audit.fetches import TOLD_EVERY_S, Fetches
+from kafka_share_proxy.audit.fetches import REPORT_EVERY_S, Fetches
 from kafka_share_proxy.audit.loads import Loads
 from kafka_share_proxy.audit.sampling import KeySampling
 from kafka_share_proxy.loop.interfaces import Timers
@@ -64,7 +64,7 @@ class Audit:
         self.on_interval: list[Callable[[], object]] = []
         """Callbacks before events of loads are made, for reports once in an interval."""
         self._scopes: dict[str, tuple[str, str]] = {}
-        self._load_due, self._fetches_due = now + load_interval_s, now + TOLD_EVERY_S
+        self._load_due, self._fetches_due = now + load_interval_s, now + REPORT_EVERY_S
         self._scope_due = now + SCOPE_EVERY_S
 
     # Reports
@@ -73,7 +73,7 @@ class Audit:
         """Report which events of a subject are recorded, if that has changed. `sees` is all, part or none."""
         if self._scopes.get(subject) != (sees, reason):
             self._scopes[subject] = (sees, reason)
-            self._tell_scope(subject)
+            self._report_scope(subject)
 
     # Events of sums
 
@@ -83,15 +83,15 @@ class Audit:
         if now >= self._scope_due:
             self._scope_due = now + SCOPE_EVERY_S
             for subject in self._scopes:
-                self._tell_scope(subject)
+                self._report_scope(subject)
         if now >= self._fetches_due:
-            self._fetches_due = now + TOLD_EVERY_S
-            self._tell_fetches()
+            self._fetches_due = now + REPORT_EVERY_S
+            self._report_fetches()
         if now >= self._load_due:
             self._load_due = now + self._load_interval_s
-            self.tell_load()
+            self.report_load()
 
-    def tell_load(self) -> None:
+    def report_load(self) -> None:
         """Make events of the load since the last call."""
         for call in (*self.on_interval, *self.on_sums):
             call()
@@ -100,10 +100,10 @@ class Audit:
 
     def end(self) -> None:
         """Make events of all sums, at the end of the process."""
-        self._tell_fetches()
-        self.tell_load()
+        self._report_fetches()
+        self.report_load()
 
-    def _tell_fetches(self) -> None:
+    def _report_fetches(self) -> None:
         for call in self.on_sums:
             call()
         self.fetches.tell()
@@ -111,5 +111,5 @@ class Audit:
     def _fetched(self, place: Place, group: str | None, values: tuple[Any, ...]) -> None:
         self.offer("fetch", place, group, None, values)
 
-    def _tell_scope(self, subject: str) -> None:
+    def _report_scope(self, subject: str) -> None:
         self.offer("scope", NOWHERE, None, None, (subject, *self._scopes[subject]))

@@ -29,7 +29,7 @@ from kafka_share_proxy.wire.errors import RemoteProtocolError
 from kafka_share_proxy.wire.messages import Message, RequestMessage
 from kafka_share_proxy.wire.values import Address
 
-ANSWER_S = 10.0
+RESPONSE_S = 10.0
 """Seconds without a response after which a channel is closed. Longer than a broker waits for its replicas
 (`timeout_ms`).
 """
@@ -54,11 +54,11 @@ class Channel(trio.abc.Stream):
     """One connection. Owner of its socket in the sense of `faults`."""
 
     def __init__(self, reactor: Reactor, transport: PlainTransport | TlsTransport, frame_bytes: int) -> None:
-        self.versions = BrokerVersions(ranges={}, finalized={}, answer=None)
+        self.versions = BrokerVersions(ranges={}, finalized={}, response=None)
         self.expires = inf
         """Time (trio.current_time) at which to replace the SASL session."""
         self.closed = False
-        self.on_close: Callable[[str, int], None] = lambda _reason, _unanswered: None
+        self.on_close: Callable[[str, int], None] = lambda _reason, _in_flight: None
         """Called once when the channel closes, with the reason and the number of requests without a response."""
         self._reactor = reactor
         self._transport = transport
@@ -75,7 +75,6 @@ class Channel(trio.abc.Stream):
     # Stream interface, used during the setup
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """See trio.abc.SendStream."""
         await trio.lowlevel.checkpoint()
         self._check_open()
         self._unsent += data
@@ -84,7 +83,6 @@ class Channel(trio.abc.Stream):
             await self._wait()
 
     async def wait_send_all_might_not_block(self) -> None:
-        """See trio.abc.SendStream."""
         await trio.lowlevel.checkpoint()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
@@ -128,7 +126,7 @@ class Channel(trio.abc.Stream):
     @property
     def waiting_since(self) -> float:
         """Time (of the reactor) at which the oldest pending request was sent. inf if none is pending."""
-        return self._asked[0].deadline - ANSWER_S if self._asked else inf
+        return self._asked[0].deadline - RESPONSE_S if self._asked else inf
 
     def highest(self, key: int, ours_max: int) -> int:
         """Return the highest common version. Raises RemoteProtocolError if the broker has no such API."""
@@ -137,13 +135,15 @@ class Channel(trio.abc.Stream):
             raise RemoteProtocolError(f"the broker has no version of API {key} up to {ours_max}")
         return min(ours_max, theirs[1])
 
-    def ask(self, key: int, version: int, message: RequestMessage[R], done: Callable[[R | None], None]) -> None:
+    def send_request(
+        self, key: int, version: int, message: RequestMessage[R], done: Callable[[R | None], None]
+    ) -> None:
         """Send a request. `done` is called once, with the response, or with None if the channel closes before it."""
         if self.closed:
             done(None)
             return
         correlation_id = next(self._correlation_ids) & 0x7FFFFFFF
-        deadline = self._reactor.now() + ANSWER_S
+        deadline = self._reactor.now() + RESPONSE_S
         self._asked.append(_Asked(key, version, correlation_id, deadline, done))
         self._unsent += frames.request(key, version, correlation_id, CLIENT_ID, message)
         if self._alarm is None:
@@ -168,7 +168,6 @@ class Channel(trio.abc.Stream):
             each.done(None)
 
     def failed(self, error: Exception) -> None:
-        """See faults.FaultOwner."""
         self.close(str(error) or type(error).__name__)
 
     def _ring(self) -> None:
@@ -176,7 +175,7 @@ class Channel(trio.abc.Stream):
         if not self._asked:
             return
         if self._asked[0].deadline <= self._reactor.now():
-            self.close(f"no answer within {ANSWER_S:g} s")
+            self.close(f"no answer within {RESPONSE_S:g} s")
         else:
             self._alarm = self._reactor.call_at(self._asked[0].deadline, self._ring)
 
@@ -204,21 +203,21 @@ class Channel(trio.abc.Stream):
                 self.close("the broker closed the connection")
                 return
             for frame in self._frames.receive_data(buffer[:size]):
-                self._answered(frame)
+                self._responded(frame)
                 if self.closed:
                     return
             if size < len(buffer):
                 return
 
-    def _answered(self, frame: bytes) -> None:
+    def _responded(self, frame: bytes) -> None:
         if not self._asked:
             raise RemoteProtocolError("an answer to nothing")
         asked = self._asked[0]  # removed after decoding, so that close() still notifies it if that fails
-        correlation_id, answer = frames.decode_response(asked.key, asked.version, frame)
+        correlation_id, response = frames.decode_response(asked.key, asked.version, frame)
         if correlation_id != asked.correlation_id:
             raise RemoteProtocolError(f"answer {correlation_id}, {asked.correlation_id} was asked")
         self._asked.popleft()
-        asked.done(answer)
+        asked.done(response)
 
     def _flush(self) -> None:
         while self._unsent:

@@ -126,12 +126,12 @@ class BrokerChannels:
         self._failures[place] = _Failures(earlier + 1, now + pause_s)
         self.on_unreachable(place.node_id)
 
-    def _closed(self, place: ChannelPlace, channel: Channel, reason: str, unanswered: int) -> None:
+    def _closed(self, place: ChannelPlace, channel: Channel, reason: str, in_flight: int) -> None:
         if self._open.get(place) is not channel:
             return
         del self._open[place]
-        if unanswered:
-            self._notes("state-link-lost", node_id=place.node_id, reason=reason, unanswered_requests=unanswered)
+        if in_flight:
+            self._notes("state-link-lost", node_id=place.node_id, reason=reason, unanswered_requests=in_flight)
         else:  # brokers close idle connections after connections.max.idle.ms; the next request dials again
             self._notes("state-link-closed-idle", node_id=place.node_id, reason=reason)
         self._changed()

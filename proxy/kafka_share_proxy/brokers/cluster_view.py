@@ -54,7 +54,7 @@ class Topic:
 
 
 _GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
-_NOBODY = Leader(UNKNOWN_NODE, -1)
+_NO_MEMBER = Leader(UNKNOWN_NODE, -1)
 
 
 class ClusterView:
@@ -95,7 +95,6 @@ class ClusterView:
         return UNKNOWN_NODE if address is None else self._nodes.get(address, UNKNOWN_NODE)
 
     def topic(self, name: str) -> Topic | None:
-        """Return a topic by name, or None."""
         return self._topics.get(name)
 
     def topic_since(self, name: str, seen: float) -> Topic | None:
@@ -119,7 +118,7 @@ class ClusterView:
             return None
         return topic.leaders[partition]
 
-    def mark_stale(self, *names: str) -> None:
+    def set_stale(self, *names: str) -> None:
         """Mark topics as outdated after error 3, 6, 74, 75 or 100. Without names: all topics."""
         self._stale.update(names or self._topics)
         self._stale.intersection_update(self._topics)
@@ -154,18 +153,18 @@ class ClusterView:
         }
         self._nodes = {broker.address: broker.node_id for broker in self._brokers.values()}
 
-    def _fold_topic(self, answer: messages.MetadataResponse.MetadataResponseTopic, now: float) -> str | None:
+    def _fold_topic(self, response: messages.MetadataResponse.MetadataResponseTopic, now: float) -> str | None:
         """Merge a topic. Return its name if it changed or was deleted."""
-        if answer.error_code in _GONE:
-            name = answer.name if answer.name is not None else self._names.get(answer.topic_id)
+        if response.error_code in _GONE:
+            name = response.name if response.name is not None else self._names.get(response.topic_id)
             return name if name is not None and self._drop(name) else None
-        if answer.error_code != ErrorCode.NONE or answer.name is None:
+        if response.error_code != ErrorCode.NONE or response.name is None:
             return None
-        before = self._topics.get(answer.name)
-        leaders = _leaders(answer.partitions or ())
-        if before is not None and before.topic_id == answer.topic_id:
+        before = self._topics.get(response.name)
+        leaders = _leaders(response.partitions or ())
+        if before is not None and before.topic_id == response.topic_id:
             leaders = _never_back(before.leaders, leaders)
-        topic = Topic(answer.name, answer.topic_id, leaders, answer.is_internal, now)
+        topic = Topic(response.name, response.topic_id, leaders, response.is_internal, now)
         self._store(before, topic)
         same = before is not None and (before.topic_id, before.leaders) == (topic.topic_id, topic.leaders)
         return None if same else topic.name
@@ -191,7 +190,7 @@ def _leaders(partitions: Iterable[messages.MetadataResponse.MetadataResponsePart
     known = {p.partition_index: Leader(p.leader_id, p.leader_epoch) for p in partitions if p.partition_index >= 0}
     if len(known) == max(known, default=-1) + 1:
         return tuple(known[index] for index in range(len(known)))
-    return tuple(known.get(index, _NOBODY) for index in range(_count(known)))
+    return tuple(known.get(index, _NO_MEMBER) for index in range(_count(known)))
 
 
 def _count(known: Mapping[int, Leader]) -> int:

@@ -94,11 +94,11 @@ class ClusterWatch:
             delay = min(2 * delay, RETRY_MAX_S)
 
     async def follow(self, seen: Callable[[SeenCluster], None]) -> None:
-        """Look again every interval, sooner after a failure or `look_soon`, until cancelled."""
+        """Look again every interval, sooner after a failure or `check_soon`, until cancelled."""
         delay = self.interval_s
         while True:
             self._wanted = trio.Event()
-            await trio.sleep(min(RETRY_S, delay))  # lower bound, however often `look_soon` is called
+            await trio.sleep(min(RETRY_S, delay))  # lower bound, however often `check_soon` is called
             with trio.move_on_after(delay - min(RETRY_S, delay)):
                 await self._wanted.wait()
             sight = await self.look()
@@ -106,10 +106,10 @@ class ClusterWatch:
                 delay = min(RETRY_S if delay >= self.interval_s else 2 * delay, RETRY_MAX_S, self.interval_s)
             else:
                 delay = self.interval_s
-                self._tell_silent(sight)
+                self._report_silent(sight)
                 seen(sight)
 
-    def look_soon(self) -> None:
+    def check_soon(self) -> None:
         """Look soon, because a broker could not be reached and the cluster may have changed."""
         self._wanted.set()
 
@@ -121,12 +121,12 @@ class ClusterWatch:
             self.reachable, self.trouble = False, str(error)
             self._tell("upstream-not-reachable")
             return None
-        self.silent = silent = await self._ask_versions(brokers)
+        self.silent = silent = await self._request_versions(brokers)
         return SeenCluster(brokers=brokers, metadata=metadata, versions=dict(self._versions), silent=silent)
 
     async def _brokers(self) -> tuple[Mapping[int, Address], tuple[messages.MetadataResponse, ...]]:
         try:
-            metadata = await self._ask_metadata()
+            metadata = await self._request_metadata()
         except (AuthenticationNeeded, AuthenticationFailed) as error:
             await self.client.any_versions()
             self.refused = isinstance(error, AuthenticationFailed)
@@ -137,7 +137,7 @@ class ClusterWatch:
         self._tell("upstream-reached")
         return {broker.node_id: Address(broker.host, broker.port) for broker in metadata[-1].brokers or ()}, metadata
 
-    async def _ask_metadata(self) -> tuple[messages.MetadataResponse, ...]:
+    async def _request_metadata(self) -> tuple[messages.MetadataResponse, ...]:
         topics = list(self.topics())[:TOPICS_MAX]
         firsts = range(0, max(len(topics), 1), TOPICS_AT_ONCE)
         return tuple([(await self.client.metadata(topics[first : first + TOPICS_AT_ONCE]))[0] for first in firsts])
@@ -150,7 +150,7 @@ class ClusterWatch:
         self._told = (said, now)
         self.notes(event, **({"reason": self.trouble} if self.trouble else {}))
 
-    def _tell_silent(self, sight: SeenCluster) -> None:
+    def _report_silent(self, sight: SeenCluster) -> None:
         """Log brokers that the cluster lists but that are silent, while it lasts and when it ends.
 
         A broker that is no longer listed has not recovered. The callback `seen` reports its removal.
@@ -165,7 +165,7 @@ class ClusterWatch:
             if node_id in sight.brokers:
                 trouble.ended()
 
-    async def _ask_versions(self, brokers: Mapping[int, Address]) -> dict[int, str]:
+    async def _request_versions(self, brokers: Mapping[int, Address]) -> dict[int, str]:
         """Request the versions of all brokers, since one may be lost or upgraded in place. Old versions hold until
         then.
 
@@ -176,7 +176,7 @@ class ClusterWatch:
             del self._versions[gone]
         silent: dict[int, str] = {}
 
-        async def ask(node_id: int, address: Address) -> None:
+        async def send_request(node_id: int, address: Address) -> None:
             # A broker with known versions gets only a short wait: the rest of the look waits for this.
             limit_s = KNOWN_BROKER_S if node_id in self._versions else math.inf
             silent[node_id] = f"{address} did not answer within {limit_s:g} s"
@@ -189,7 +189,7 @@ class ClusterWatch:
 
         async with trio.open_nursery() as nursery:
             for node_id in sorted(targets):
-                nursery.start_soon(ask, node_id, targets[node_id])
+                nursery.start_soon(send_request, node_id, targets[node_id])
         # A bootstrap server that is down is no particular broker. The others are sufficient.
         return silent if brokers or not self._versions else {}
 

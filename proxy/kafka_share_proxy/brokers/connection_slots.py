@@ -42,7 +42,6 @@ class ConnectionSlot(_Slot, Generic[T]):
         self._factory = factory
 
     def of(self, connection: HasSlots) -> T:
-        """Return the value of this connection."""
         values = connection.slot_values
         try:
             value: T = values[self]
@@ -57,7 +56,6 @@ class OptionalSlot(_Slot, Generic[T]):
     __slots__ = ()
 
     def of(self, connection: HasSlots) -> T | None:
-        """Return the value of this connection, or None."""
         value: T | None = connection.slot_values.get(self)
         return value
 

@@ -39,7 +39,7 @@ class Connection(Protocol):
     def slot_values(self) -> SlotValues:
         """Values that features store for this connection, accessed by `connection_slots` only."""
 
-    def ask(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
+    def send_request(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
         """Send a request of the proxy's own on the client's upstream connection, as its principal.
 
         `body` is encoded without header. The promise returns the response body without header. Responses arrive in
@@ -52,10 +52,10 @@ class Connection(Protocol):
         """Call back once when this client connection ends, after its handler (if any) was cancelled."""
 
 
-class OwnQuestions(Protocol):
+class OwnQueries(Protocol):
     """Requests under the proxy's own identity, to brokers other than the one of the client's connection."""
 
-    def ask(self, node_id: int, key: int, request: RequestMessage[R]) -> Promise[R]:
+    def send_request(self, node_id: int, key: int, request: RequestMessage[R]) -> Promise[R]:
         """Return the response, in the highest common version.
 
         Fails with a ProxyError: unknown broker, unreachable broker, timeout, too many concurrent requests.

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kafka_share_proxy.brokers.own_client import OwnClient
-from kafka_share_proxy.brokers.questions import Resource, about_settings
+from kafka_share_proxy.brokers.queries import Resource, about_settings
 from kafka_share_proxy.brokers.topic_settings import WANTED, TopicSettings
 from kafka_share_proxy.wire import messages
 from kafka_share_proxy.wire.api_key import ApiKey
@@ -87,15 +87,15 @@ class InternalTopic:
             TopicRefused: it has another number of partitions, or the proxy may not see it.
             UpstreamLost, AuthenticationFailed: no server responds.
         """
-        answer, _ = await self._client.metadata([self._name])
-        (topic,) = answer.topics
+        response, _ = await self._client.metadata([self._name])
+        (topic,) = response.topics
         if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return None
         if topic.error_code in REFUSALS:
             raise self.refused("DESCRIBE")
         addresses = {
             broker.node_id: self._client.address_of(broker.node_id, Address(broker.host, broker.port))
-            for broker in answer.brokers or ()
+            for broker in response.brokers or ()
         }
         if topic.error_code != ErrorCode.NONE:
             return TopicLeaders(self._partitions, {}, addresses)
@@ -119,7 +119,7 @@ class InternalTopic:
             UpstreamLost, AuthenticationFailed: no server responds, or the one that does has no such topic yet.
         """
         request = about_settings(Resource.TOPIC, self._name, WANTED)
-        response, _ = await self._client.ask(ApiKey.DESCRIBE_CONFIGS, request)
+        response, _ = await self._client.send_request(ApiKey.DESCRIBE_CONFIGS, request)
         (result,) = response.results
         if result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise UpstreamLost(f"topic {self._name} is not known yet where its settings were requested")
@@ -149,8 +149,10 @@ class InternalTopic:
             assignments=[],
             configs=[request.CreatableTopicConfig(name=name, value=value) for name, value in configs.items()],
         )
-        answer, _ = await self._client.ask(ApiKey.CREATE_TOPICS, request(topics=[topic], timeout_ms=CREATE_MS))
-        (result,) = answer.topics
+        response, _ = await self._client.send_request(
+            ApiKey.CREATE_TOPICS, request(topics=[topic], timeout_ms=CREATE_MS)
+        )
+        (result,) = response.topics
         if result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT):
             return bool(result.error_code == ErrorCode.NONE)
         if result.error_code == ErrorCode.NOT_CONTROLLER:
@@ -171,7 +173,7 @@ class InternalTopic:
 
     async def _replicas(self) -> int:
         """Return the replicas of `__consumer_offsets`, else 3 or the number of brokers if lower."""
-        answer, _ = await self._client.metadata([OFFSETS_TOPIC])
-        (topic,) = answer.topics
+        response, _ = await self._client.metadata([OFFSETS_TOPIC])
+        (topic,) = response.topics
         found = [len(partition.replica_nodes or ()) for partition in topic.partitions or ()]
-        return min(found) if found else min(REPLICAS_MAX, len(answer.brokers))
+        return min(found) if found else min(REPLICAS_MAX, len(response.brokers))

@@ -27,7 +27,7 @@ from kafka_share_proxy.brokers.own_connection import (
     connection,
     open_connection,
 )
-from kafka_share_proxy.brokers.questions import about_topics
+from kafka_share_proxy.brokers.queries import about_topics
 from kafka_share_proxy.brokers.replaced import SILENT_S
 from kafka_share_proxy.loop.first_success import race
 from kafka_share_proxy.wire import messages
@@ -67,11 +67,11 @@ class OwnClient:
             AuthenticationNeeded: an UpstreamLost; brokers respond but require an identity.
             AuthenticationFailed: brokers refuse the identity.
         """
-        answer, versions = await self.ask(ApiKey.METADATA, about_topics(topics))
-        self._brokers = tuple(Address(broker.host, broker.port) for broker in answer.brokers or ())
-        return answer, versions
+        response, versions = await self.send_request(ApiKey.METADATA, about_topics(topics))
+        self._brokers = tuple(Address(broker.host, broker.port) for broker in response.brokers or ())
+        return response, versions
 
-    async def ask(self, key: int, question: RequestMessage[R]) -> tuple[R, BrokerVersions]:
+    async def send_request(self, key: int, query: RequestMessage[R]) -> tuple[R, BrokerVersions]:
         """Return the first response, and the versions of its sender. Raises as `metadata`."""
         reasons: list[ProxyError] = []
         left = list(dict.fromkeys([*self._bootstrap, *self._brokers]))
@@ -79,14 +79,14 @@ class OwnClient:
         if opened is None:
             raise _summed_up(reasons)
         self._open = None  # kept again after it has responded
-        asking = partial(self._answer_of, opened, key, question)
-        elsewhere = partial(self._elsewhere, opened, left, reasons, key, question)
+        asking = partial(self._response_of, opened, key, query)
+        elsewhere = partial(self._elsewhere, opened, left, reasons, key, query)
         found = await race([asking, elsewhere], _TROUBLE, _close, SILENT_S)
         if found.winner is None:
             raise _summed_up([*reasons, found.failures[0]])
-        _, (self._open, answer) = found.winner
-        self._open.answered = True
-        return answer, self._open.versions
+        _, (self._open, response) = found.winner
+        self._open.responded = True
+        return response, self._open.versions
 
     async def any_versions(self) -> tuple[Address, BrokerVersions]:
         """Return the first server that reports its versions, and these. Needs no identity.
@@ -139,10 +139,10 @@ class OwnClient:
         left[:] = [address for index, address in enumerate(left) if index not in over]
         return taken
 
-    async def _answer_of(self, opened: OwnConnection, key: int, question: RequestMessage[R]) -> tuple[OwnConnection, R]:
+    async def _response_of(self, opened: OwnConnection, key: int, query: RequestMessage[R]) -> tuple[OwnConnection, R]:
         """Send a request over this connection, and close the connection if it fails."""
         try:
-            return opened, await opened.ask(key, question)
+            return opened, await opened.send_request(key, query)
         except _TROUBLE as error:
             await opened.aclose()
             raise self._explained(error, opened) from None
@@ -156,16 +156,16 @@ class OwnClient:
         left: list[Address],
         reasons: list[ProxyError],
         key: int,
-        question: RequestMessage[R],
+        query: RequestMessage[R],
     ) -> tuple[OwnConnection, R]:
         """Send the request to other servers, because the first one failed or is silent. Failures are added to
         `reasons`.
         """
         if not first.closed:
-            return await self._one_by_one(first, left, reasons, key, question)
+            return await self._one_by_one(first, left, reasons, key, query)
         while (opened := await self._connected(left, reasons)) is not None:
             try:
-                return await self._answer_of(opened, key, question)
+                return await self._response_of(opened, key, query)
             except _TROUBLE as error:
                 reasons.append(error)
         raise _summed_up(reasons)
@@ -176,7 +176,7 @@ class OwnClient:
         left: list[Address],
         reasons: list[ProxyError],
         key: int,
-        question: RequestMessage[R],
+        query: RequestMessage[R],
     ) -> tuple[OwnConnection, R]:
         """Try servers in turn. All but the last are given up after SILENT_S. The pending one is dialled again last."""
         left.sort(key=first.address.__eq__)
@@ -184,7 +184,7 @@ class OwnClient:
             address = left.pop(0)
             try:
                 with trio.fail_after(SILENT_S if left else inf):
-                    return await self._answer_of(await open_connection(address, self.settings), key, question)
+                    return await self._response_of(await open_connection(address, self.settings), key, query)
             except trio.TooSlowError:
                 reasons.append(UpstreamLost(f"{address} did not answer within {SILENT_S:g} s"))
             except _TROUBLE as error:
@@ -193,7 +193,7 @@ class OwnClient:
 
     def _explained(self, error: ProxyError, opened: OwnConnection) -> ProxyError:
         """Return AuthenticationNeeded if the broker closed the connection at the first request without a response."""
-        if not isinstance(error, UpstreamLost) or opened.answered or self.settings.identity is not None:
+        if not isinstance(error, UpstreamLost) or opened.responded or self.settings.identity is not None:
             return error
         return AuthenticationNeeded(str(error))
 

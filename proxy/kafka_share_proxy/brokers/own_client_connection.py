@@ -20,7 +20,7 @@ from kafka_share_proxy.wire.values import UNKNOWN_NODE
 
 T = TypeVar("T")
 
-QUESTIONS_MAX = 32
+QUERIES_MAX = 32
 """Maximum number of waiting requests. Further ones fail immediately."""
 
 
@@ -38,11 +38,11 @@ class OwnPort:
         self._waiting: deque[tuple[int, int, bytes, Promise[memoryview]]] = deque()
         self._came = trio.Event()
 
-    def ask(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
+    def send_request(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
         """Queue a request. Fails with any error of the request. See interfaces.Connection."""
         promise: Promise[memoryview] = Promise()
-        if len(self._waiting) >= QUESTIONS_MAX:
-            promise.fail(UpstreamLost(f"{QUESTIONS_MAX} questions of the proxy's own wait already"))
+        if len(self._waiting) >= QUERIES_MAX:
+            promise.fail(UpstreamLost(f"{QUERIES_MAX} questions of the proxy's own wait already"))
             return promise
         self._waiting.append((key, version, body, promise))
         self._came.set()
@@ -58,14 +58,14 @@ class OwnPort:
                 await self._came.wait()
                 self._came = trio.Event()
                 while self._waiting:
-                    await self._answer(*self._waiting.popleft())
+                    await self._response(*self._waiting.popleft())
         finally:
             with trio.CancelScope(shield=True):
                 await self._client.aclose()
 
-    async def _answer(self, key: int, version: int, body: bytes, promise: Promise[memoryview]) -> None:
+    async def _response(self, key: int, version: int, body: bytes, promise: Promise[memoryview]) -> None:
         try:
-            told, _ = await self._client.ask(key, registry.request(key, version).decode(body))
+            told, _ = await self._client.send_request(key, registry.request(key, version).decode(body))
             promise.set(memoryview(registry.response(key, version).encode(told)))
         except ProxyError as error:
             promise.fail(error)

@@ -28,7 +28,7 @@ R = TypeVar("R", bound=Message)
 
 
 CLIENT_ID = "kafka-share-proxy"
-ANSWER_TIMEOUT_S = 15.0
+RESPONSE_TIMEOUT_S = 15.0
 """Seconds without a response after which the broker is given up."""
 SESSION_SHARE = 0.8
 """Fraction of the session lifetime after which a session is renewed (KIP-368; clients re-authenticate at 85-95 %)."""
@@ -95,8 +95,7 @@ class BrokerVersions:
     """API key -> (lowest, highest) version."""
     finalized: Mapping[str, int]
     """Feature -> finalized level."""
-    answer: messages.ApiVersionsResponse | None
-    """None before the response."""
+    response: messages.ApiVersionsResponse | None
 
 
 class OwnConnection:
@@ -104,10 +103,10 @@ class OwnConnection:
 
     def __init__(self, address: Address, stream: trio.abc.Stream, settings: OwnSettings) -> None:
         self.address = address
-        self.versions = BrokerVersions(ranges={}, finalized={}, answer=None)
+        self.versions = BrokerVersions(ranges={}, finalized={}, response=None)
         self.expires = math.inf
         """Time (trio.current_time) at which to renew the SASL session or replace the connection."""
-        self.answered = False
+        self.responded = False
         """True after a response that needs an identity if the broker requires one."""
         self.closed = False
         """True after `aclose`."""
@@ -116,7 +115,7 @@ class OwnConnection:
         self._correlation_ids = count(1)
         self._received = bytearray()
 
-    async def ask(self, key: int, message: RequestMessage[R], version: int | None = None) -> R:
+    async def send_request(self, key: int, message: RequestMessage[R], version: int | None = None) -> R:
         """Send a request and return the response, in the highest common version unless one is passed.
 
         Raises UpstreamLost if the connection ends or stays silent, RemoteProtocolError if the response is invalid. The
@@ -125,14 +124,16 @@ class OwnConnection:
         chosen = self._common_version(key) if version is None else version
         correlation_id = next(self._correlation_ids)
         request = frames.request(key, chosen, correlation_id, self._settings.client_id, message)
-        frame = await self._answer_to(request)
+        frame = await self._respond_to(request)
         if key == ApiKey.API_VERSIONS and unsupported_api_versions(frame):
             chosen = 0  # KIP-511: a broker that does not know the version responds in the oldest
-        answer: R
-        answered_id, answer = frames.decode_response(key, chosen, frame)
-        if answered_id != correlation_id:
-            raise RemoteProtocolError(f"{self.address} answered request {answered_id}, {correlation_id} was asked")
-        return answer
+        response: R
+        correlation_id_received, response = frames.decode_response(key, chosen, frame)
+        if correlation_id_received != correlation_id:
+            raise RemoteProtocolError(
+                f"{self.address} answered request {correlation_id_received}, {correlation_id} was asked"
+            )
+        return response
 
     def hand_over(self) -> trio.abc.Stream:
         """Return the stream, for a caller that pipelines requests. Do not send requests here afterwards.
@@ -148,13 +149,13 @@ class OwnConnection:
         self.closed = True
         await trio.aclose_forcefully(self._stream)
 
-    async def _answer_to(self, request: bytes) -> bytes:
+    async def _respond_to(self, request: bytes) -> bytes:
         try:
-            with trio.fail_after(ANSWER_TIMEOUT_S):
+            with trio.fail_after(RESPONSE_TIMEOUT_S):
                 await self._stream.send_all(request)
                 return await self._frame()
         except trio.TooSlowError:
-            raise UpstreamLost(f"{self.address} did not answer within {ANSWER_TIMEOUT_S:g} s") from None
+            raise UpstreamLost(f"{self.address} did not answer within {RESPONSE_TIMEOUT_S:g} s") from None
         except STREAM_ENDED as error:
             raise UpstreamLost(f"{self.address}: {reason_of(error)}") from None
 
@@ -167,8 +168,8 @@ class OwnConnection:
     async def _frame(self) -> bytes:
         head = await self._exactly(4)
         size = int.from_bytes(head, "big", signed=True)
-        if not frame_sizes.ANSWER_MIN <= size <= self._settings.limits.collected_bytes:
-            error = frame_sizes.wrong_size(size, self._settings.limits.collected_bytes, frame_sizes.ANSWER_MIN)
+        if not frame_sizes.RESPONSE_MIN <= size <= self._settings.limits.collected_bytes:
+            error = frame_sizes.wrong_size(size, self._settings.limits.collected_bytes, frame_sizes.RESPONSE_MIN)
             advice = f"; see {self._settings.tls_setting}" if frame_sizes.hint(head).startswith("a TLS") else ""
             raise RemoteProtocolError(f"{self.address} sent: {error}{advice}")
         return await self._exactly(size)
@@ -202,7 +203,7 @@ async def open_connection(address: Address, settings: OwnSettings) -> OwnConnect
     """
     opened = OwnConnection(address, await _dial(address, settings), settings)
     try:
-        opened.versions = await _first_answer(opened, settings)
+        opened.versions = await _first_response(opened, settings)
         if settings.identity is not None:
             await _authenticate(opened, settings.identity, is_required=settings.requires_sasl)
     except OSError as error:  # no descriptor was left to load the library of SCRAM with
@@ -238,31 +239,31 @@ async def _dial(address: Address, settings: OwnSettings) -> trio.abc.Stream:
         raise UpstreamLost(f"{address}: {reason_of(error)}") from None
 
 
-async def _first_answer(opened: OwnConnection, settings: OwnSettings) -> BrokerVersions:
+async def _first_response(opened: OwnConnection, settings: OwnSettings) -> BrokerVersions:
     try:
-        return await _ask_versions(opened)
+        return await _request_versions(opened)
     except UpstreamLost as error:
         if settings.tls is not None:
             raise
         raise UpstreamLost(f"{error} (as a TLS listener does: see {settings.tls_setting})") from None
 
 
-async def _ask_versions(opened: OwnConnection) -> BrokerVersions:
+async def _request_versions(opened: OwnConnection) -> BrokerVersions:
     request = messages.ApiVersionsRequest(client_software_name=CLIENT_ID, client_software_version="1")
     request.unknown_tags = ((END_OF_HEAD_TAG, END_OF_HEAD),)
-    answer = await opened.ask(ApiKey.API_VERSIONS, request, version=3)
-    if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
-        answer = await _ask_versions_again(opened, answer)
-    if answer.error_code != ErrorCode.NONE:
-        raise RemoteProtocolError(f"{opened.address} answered ApiVersions v3 with {error_name(answer.error_code)}")
+    response = await opened.send_request(ApiKey.API_VERSIONS, request, version=3)
+    if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+        response = await _request_versions_again(opened, response)
+    if response.error_code != ErrorCode.NONE:
+        raise RemoteProtocolError(f"{opened.address} answered ApiVersions v3 with {error_name(response.error_code)}")
     return BrokerVersions(
-        ranges={entry.api_key: (entry.min_version, entry.max_version) for entry in answer.api_keys or ()},
-        finalized={feature.name: feature.max_version_level for feature in answer.finalized_features or ()},
-        answer=answer,
+        ranges={entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys or ()},
+        finalized={feature.name: feature.max_version_level for feature in response.finalized_features or ()},
+        response=response,
     )
 
 
-async def _ask_versions_again(
+async def _request_versions_again(
     opened: OwnConnection, refusal: messages.ApiVersionsResponse
 ) -> messages.ApiVersionsResponse:
     """Repeat the request in the best version that the refusal lists, or in the oldest if it lists none (KIP-511)."""
@@ -272,7 +273,7 @@ async def _ask_versions_again(
     if version < max(theirs[0], ours[0]):
         raise RemoteProtocolError(f"{opened.address} has ApiVersions {theirs[0]} to {theirs[1]}, none is known here")
     request = messages.ApiVersionsRequest(client_software_name=CLIENT_ID, client_software_version="1")
-    return await opened.ask(ApiKey.API_VERSIONS, request, version=version)
+    return await opened.send_request(ApiKey.API_VERSIONS, request, version=version)
 
 
 def unsupported_api_versions(frame: bytes) -> bool:
@@ -286,19 +287,19 @@ async def mechanisms(opened: OwnConnection, mechanism: str = "PLAIN") -> tuple[s
     Call it on a connection that has not authenticated. The connection is unusable afterwards.
     """
     request = messages.SaslHandshakeRequest(mechanism=mechanism)
-    answer = await opened.ask(ApiKey.SASL_HANDSHAKE, request, version=sasl.HANDSHAKE_VERSION)
-    return () if answer.error_code == ErrorCode.ILLEGAL_SASL_STATE else tuple(answer.mechanisms or ())
+    response = await opened.send_request(ApiKey.SASL_HANDSHAKE, request, version=sasl.HANDSHAKE_VERSION)
+    return () if response.error_code == ErrorCode.ILLEGAL_SASL_STATE else tuple(response.mechanisms or ())
 
 
 async def _authenticate(opened: OwnConnection, identity: Identity, *, is_required: bool) -> None:
     secret = await identity.secret()
     asking = sasl.authentication(identity.mechanism, identity.username, secret, is_required=is_required)
-    answer = None
+    response = None
     try:
         while True:
-            key, question = asking.send(answer)
+            key, query = asking.send(response)
             version = sasl.HANDSHAKE_VERSION if key == ApiKey.SASL_HANDSHAKE else None
-            answer = await opened.ask(key, question, version)
+            response = await opened.send_request(key, query, version)
     except StopIteration as ended:
         opened.expires = session_ends(ended.value)
     except sasl.LoginFailed as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import trio
 
 from kafka_share_proxy.brokers.own_client import OwnClient
-from kafka_share_proxy.brokers.questions import CoordinatorOf, about_coordinators
+from kafka_share_proxy.brokers.queries import CoordinatorOf, about_coordinators
 from kafka_share_proxy.wire.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, error_name
 from kafka_share_proxy.wire.values import Address
@@ -22,8 +22,8 @@ async def coordinator_of(client: OwnClient, group: str) -> Address:
     """Return the address of the group's coordinator. Raises CoordinatorRefused, UpstreamLost, AuthenticationFailed."""
     request = about_coordinators(CoordinatorOf.GROUP, [group])
     for _ in range(TRIES):
-        answer, _ = await client.ask(ApiKey.FIND_COORDINATOR, request)
-        (found,) = answer.coordinators
+        response, _ = await client.send_request(ApiKey.FIND_COORDINATOR, request)
+        (found,) = response.coordinators
         if found.error_code not in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
             break
         await trio.sleep(PAUSE_S)

@@ -21,15 +21,15 @@ CONSUMER = -1
 """Replica id of a consumer."""
 
 
-async def ask_offsets(
+async def request_offsets(
     opened: OwnConnection, topic: str, partitions: Iterable[int], timestamp: int
 ) -> list[messages.ListOffsetsResponse.ListOffsetsPartitionResponse]:
     """Return the ListOffsetsPartitionResponse of each partition, errors included. Raises UpstreamLost."""
     request = messages.ListOffsetsRequest
     wanted = [request.ListOffsetsPartition(partition_index=partition, timestamp=timestamp) for partition in partitions]
-    question = request(replica_id=CONSUMER, topics=[request.ListOffsetsTopic(name=topic, partitions=wanted)])
-    answer = await opened.ask(ApiKey.LIST_OFFSETS, question, version=LIST_OFFSETS_VERSION)
-    return list(answer.topics[0].partitions)
+    query = request(replica_id=CONSUMER, topics=[request.ListOffsetsTopic(name=topic, partitions=wanted)])
+    response = await opened.send_request(ApiKey.LIST_OFFSETS, query, version=LIST_OFFSETS_VERSION)
+    return list(response.topics[0].partitions)
 
 
 async def fetch(
@@ -54,7 +54,7 @@ async def fetch(
         request.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=partition_bytes)
         for partition, offset in positions.items()
     ]
-    question = request(
+    query = request(
         replica_id=CONSUMER,
         max_wait_ms=wait_ms,
         min_bytes=1,
@@ -67,5 +67,5 @@ async def fetch(
         rack_id="",
     )
     version = FETCH_VERSION if topic_id == ZERO_UUID else FETCH_BY_ID_VERSION
-    answer = await opened.ask(ApiKey.FETCH, question, version=version)
-    return [entry for answered in answer.responses for entry in answered.partitions]
+    response = await opened.send_request(ApiKey.FETCH, query, version=version)
+    return [entry for responded in response.responses for entry in responded.partitions]

@@ -26,7 +26,7 @@ from enum import IntEnum, auto
 
 from kafka_share_proxy.brokers.connection_slots import ConnectionSlot, HasSlots
 from kafka_share_proxy.brokers.interfaces import Connection
-from kafka_share_proxy.brokers.questions import CoordinatorOf, about_coordinators
+from kafka_share_proxy.brokers.queries import CoordinatorOf, about_coordinators
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.wire import messages, registry
 from kafka_share_proxy.wire.api_key import ApiKey
@@ -163,46 +163,46 @@ def forget(connection: HasSlots) -> None:
     _ABSENT_TOPICS.forget(connection)
 
 
-def refusal(question: int, code: int) -> ErrorCode:
+def refusal(query: int, code: int) -> ErrorCode:
     """Return NONE if a response with this code grants the right (API key of `GRANTS`), else the code."""
-    return ErrorCode.NONE if code in GRANTS[question] else ErrorCode.of(code)
+    return ErrorCode.NONE if code in GRANTS[query] else ErrorCode.of(code)
 
 
-def ask_read_group(connection: Connection, group_id: str) -> Promise[memoryview]:
-    """Request READ on a group. `tell_read_group` decodes the response."""
+def request_read_group(connection: Connection, group_id: str) -> Promise[memoryview]:
+    """Request READ on a group. `on_read_group` decodes the response."""
     request = messages.HeartbeatRequest(group_id=group_id, generation_id=0, member_id=PROBE_MEMBER)
-    return connection.ask(
+    return connection.send_request(
         ApiKey.HEARTBEAT, HEARTBEAT_VERSION, registry.request(ApiKey.HEARTBEAT, HEARTBEAT_VERSION).encode(request)
     )
 
 
-def tell_read_group(connection: Connection, group_id: str, answer: memoryview, now: float) -> ErrorCode:
-    """Cache and return the result of `ask_read_group`: NONE, or the code that refuses."""
-    told = registry.codec_of(messages.HeartbeatResponse, HEARTBEAT_VERSION).decode(answer)
+def on_read_group(connection: Connection, group_id: str, response: memoryview, now: float) -> ErrorCode:
+    """Cache and return the result of `request_read_group`: NONE, or the code that refuses."""
+    told = registry.codec_of(messages.HeartbeatResponse, HEARTBEAT_VERSION).decode(response)
     code = refusal(ApiKey.HEARTBEAT, told.error_code)
     rights_of(connection).remember_group(Right.READ_GROUP, group_id, code, now)
     return code
 
 
-def ask_describe_groups(connection: Connection, group_ids: Sequence[str]) -> list[Promise[memoryview]]:
-    """Request DESCRIBE on groups, in one batch. `tell_describe_groups` decodes each response."""
+def request_describe_groups(connection: Connection, group_ids: Sequence[str]) -> list[Promise[memoryview]]:
+    """Request DESCRIBE on groups, in one batch. `on_describe_groups` decodes each response."""
     parts = (group_ids[start : start + RIGHTS_AT_ONCE] for start in range(0, len(group_ids), RIGHTS_AT_ONCE))
-    return [_ask_describe_groups(connection, part) for part in parts]
+    return [_request_describe_groups(connection, part) for part in parts]
 
 
-def _ask_describe_groups(connection: Connection, group_ids: Sequence[str]) -> Promise[memoryview]:
+def _request_describe_groups(connection: Connection, group_ids: Sequence[str]) -> Promise[memoryview]:
     request = about_coordinators(CoordinatorOf.GROUP, group_ids)
     body = registry.request(ApiKey.FIND_COORDINATOR, FIND_COORDINATOR_VERSION).encode(request)
-    return connection.ask(ApiKey.FIND_COORDINATOR, FIND_COORDINATOR_VERSION, body)
+    return connection.send_request(ApiKey.FIND_COORDINATOR, FIND_COORDINATOR_VERSION, body)
 
 
-def tell_describe_groups(connection: Connection, answer: memoryview, now: float) -> dict[str, ErrorCode]:
-    """Cache and return the result of `ask_describe_groups` for each group: NONE, or the code that refuses.
+def on_describe_groups(connection: Connection, response: memoryview, now: float) -> dict[str, ErrorCode]:
+    """Cache and return the result of `request_describe_groups` for each group: NONE, or the code that refuses.
 
     A caller with many groups must use the result: only as many as fit into `VERDICTS_BYTES_MAX` are cached.
     """
     rights = rights_of(connection)
-    told = registry.codec_of(messages.FindCoordinatorResponse, FIND_COORDINATOR_VERSION).decode(answer)
+    told = registry.codec_of(messages.FindCoordinatorResponse, FIND_COORDINATOR_VERSION).decode(response)
     found = {}
     for entry in told.coordinators:
         found[entry.key] = code = refusal(ApiKey.FIND_COORDINATOR, entry.error_code)
@@ -210,27 +210,27 @@ def tell_describe_groups(connection: Connection, answer: memoryview, now: float)
     return found
 
 
-def ask_delete_group(connection: Connection, group_id: str) -> Promise[memoryview]:
-    """Request DELETE on a group. `tell_delete_group` decodes the response."""
+def request_delete_group(connection: Connection, group_id: str) -> Promise[memoryview]:
+    """Request DELETE on a group. `on_delete_group` decodes the response."""
     request = messages.OffsetDeleteRequest(group_id=group_id, topics=[])
     body = registry.request(ApiKey.OFFSET_DELETE, OFFSET_DELETE_VERSION).encode(request)
-    return connection.ask(ApiKey.OFFSET_DELETE, OFFSET_DELETE_VERSION, body)
+    return connection.send_request(ApiKey.OFFSET_DELETE, OFFSET_DELETE_VERSION, body)
 
 
-def tell_delete_group(answer: memoryview) -> ErrorCode:
-    """Return the result of `ask_delete_group`: NONE, or the code that refuses."""
-    told = registry.codec_of(messages.OffsetDeleteResponse, OFFSET_DELETE_VERSION).decode(answer)
+def on_delete_group(response: memoryview) -> ErrorCode:
+    """Return the result of `request_delete_group`: NONE, or the code that refuses."""
+    told = registry.codec_of(messages.OffsetDeleteResponse, OFFSET_DELETE_VERSION).decode(response)
     return refusal(ApiKey.OFFSET_DELETE, told.error_code)
 
 
-def ask_group_bits(connection: Connection, group_ids: Sequence[str]) -> Promise[memoryview]:
+def request_group_bits(connection: Connection, group_ids: Sequence[str]) -> Promise[memoryview]:
     """Request the authorized operations on groups, existing or not. `group_bits` decodes the response."""
     request = messages.DescribeGroupsRequest(groups=list(group_ids), include_authorized_operations=True)
     body = registry.request(ApiKey.DESCRIBE_GROUPS, DESCRIBE_GROUPS_VERSION).encode(request)
-    return connection.ask(ApiKey.DESCRIBE_GROUPS, DESCRIBE_GROUPS_VERSION, body)
+    return connection.send_request(ApiKey.DESCRIBE_GROUPS, DESCRIBE_GROUPS_VERSION, body)
 
 
-def group_bits(answer: memoryview) -> dict[str, tuple[int, int]]:
+def group_bits(response: memoryview) -> dict[str, tuple[int, int]]:
     """Return group id -> (error code, bits). Brokers may change the order of the groups."""
-    described = registry.codec_of(messages.DescribeGroupsResponse, DESCRIBE_GROUPS_VERSION).decode(answer)
+    described = registry.codec_of(messages.DescribeGroupsResponse, DESCRIBE_GROUPS_VERSION).decode(response)
     return {group.group_id: (group.error_code, group.authorized_operations) for group in described.groups}

@@ -1,9 +1,9 @@
 """Topics, leaders and topic rights, refreshed over the requesting client's own connection.
 
-A client gets "unknown topic" or "not the leader" only from a fresh view (`AskingOptions.view_age_s`). An older view is
-refreshed first, on that client's connection and therefore with its rights. That age also bounds the rate: regardless of
-the number of clients, a topic is looked up once per that time, and an absent topic is remembered per connection for the
-same time.
+A client gets "unknown topic" or "not the leader" only from a fresh view (`TopicQueryOptions.view_age_s`). An older view
+is refreshed first, on that client's connection and therefore with its rights. That age also bounds the rate: regardless
+of the number of clients, a topic is looked up once per that time, and an absent topic is remembered per connection for
+the same time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from kafka_share_proxy.brokers.cluster_view import ClusterView, Topic
 from kafka_share_proxy.brokers.interfaces import Connection
-from kafka_share_proxy.brokers.questions import about_topics
+from kafka_share_proxy.brokers.queries import about_topics
 from kafka_share_proxy.brokers.rights import DESCRIBE_BIT, NO_BITS, READ_BIT, Right, absent_topics_of, rights_of
 from kafka_share_proxy.loop.interfaces import Timers
 from kafka_share_proxy.loop.promise import Promise
@@ -29,8 +29,8 @@ METADATA_VERSION = 12
 """Lowest version of Metadata with topic ids. Every supported broker has it."""
 
 RIGHTS_GRACE_S = 5.0
-"""Seconds that a cached right stays valid after its refresh is due (`AskingOptions.rights_cache_s`), so that it cannot
-expire between the check and its use. A waiting ShareFetch rechecks every half of this.
+"""Seconds that a cached right stays valid after its refresh is due (`TopicQueryOptions.rights_cache_s`), so that it
+cannot expire between the check and its use. A waiting ShareFetch rechecks every half of this.
 """
 
 _BITS_WITH = frozenset(
@@ -50,7 +50,7 @@ TOPIC_LENGTH_MAX = 249
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskingOptions:
+class TopicQueryOptions:
     """Lifetimes of cached results, in seconds."""
 
     rights_cache_s: float = 15.0
@@ -60,7 +60,7 @@ class AskingOptions:
     """
 
 
-class Asking(Protocol):
+class TopicQuery(Protocol):
     """Services that these requests need: a part of `forwarding.services.Services`."""
 
     @property
@@ -72,22 +72,24 @@ class Asking(Protocol):
         """View that responses are merged into."""
 
     @property
-    def options(self) -> AskingOptions:
+    def options(self) -> TopicQueryOptions:
         """Lifetimes of cached results."""
 
 
-def ask_topics(connection: Connection, names: Iterable[str] = (), ids: Iterable[bytes] = ()) -> Promise[memoryview]:
-    """Request Metadata for these topics, with the principal's rights. `tell_topics` decodes the response."""
+def request_topics(connection: Connection, names: Iterable[str] = (), ids: Iterable[bytes] = ()) -> Promise[memoryview]:
+    """Request Metadata for these topics, with the principal's rights. `on_topics` decodes the response."""
     request = about_topics(names, ids, operations=True)
-    return connection.ask(
+    return connection.send_request(
         ApiKey.METADATA, METADATA_VERSION, registry.request(ApiKey.METADATA, METADATA_VERSION).encode(request)
     )
 
 
-def tell_topics(connection: Connection, services: Asking, answer: memoryview) -> messages.MetadataResponse:
+def on_topics(connection: Connection, services: TopicQuery, response: memoryview) -> messages.MetadataResponse:
     """Fold the response into the view, remember the rights in it, and return it decoded."""
     now = services.timers.now()
-    metadata: messages.MetadataResponse = registry.codec_of(messages.MetadataResponse, METADATA_VERSION).decode(answer)
+    metadata: messages.MetadataResponse = registry.codec_of(messages.MetadataResponse, METADATA_VERSION).decode(
+        response
+    )
     services.topology.fold(metadata, now)
     for topic in metadata.topics:
         _remember(connection, topic, now)
@@ -117,30 +119,32 @@ TOPICS_AT_ONCE = 500
 """Maximum number of topics in one request."""
 
 
-def ask_many_topics(
+def request_many_topics(
     connection: Connection, names: Collection[str], ids: Collection[bytes] = ()
 ) -> list[Promise[memoryview]]:
-    """Request any number of topics, in as many requests as needed, sent together. See `ask_topics`."""
+    """Request any number of topics, in as many requests as needed, sent together. See `request_topics`."""
     wanted = [*((name, None) for name in names), *((None, topic_id) for topic_id in ids)]
     parts = [wanted[start : start + TOPICS_AT_ONCE] for start in range(0, len(wanted), TOPICS_AT_ONCE)]
     return [
-        ask_topics(connection, [name for name, _ in part if name is not None], [i for _, i in part if i is not None])
+        request_topics(
+            connection, [name for name, _ in part if name is not None], [i for _, i in part if i is not None]
+        )
         for part in parts
     ]
 
 
-async def tell_many_topics(
-    connection: Connection, services: Asking, answers: Iterable[Promise[memoryview]], work: Work = AT_ONCE
+async def on_many_topics(
+    connection: Connection, services: TopicQuery, responses: Iterable[Promise[memoryview]], work: Work = AT_ONCE
 ) -> list[messages.MetadataResponse.MetadataResponseTopic]:
-    """Process the responses to `ask_many_topics` and return their topics. See `tell_topics`."""
+    """Process the responses to `request_many_topics` and return their topics. See `on_topics`."""
     found = []
-    for answer in answers:
-        found += tell_topics(connection, services, await answer).topics
+    for response in responses:
+        found += on_topics(connection, services, await response).topics
         await work.pause()
     return found
 
 
-def names_to_ask(connection: Connection, services: Asking, names: Iterable[str], right: Right) -> list[str]:
+def names_to_query(connection: Connection, services: TopicQuery, names: Iterable[str], right: Right) -> list[str]:
     """Return the topics whose metadata is old, or for which this connection's right is not known."""
     now, options, view = services.timers.now(), services.options, services.topology
     rights = rights_of(connection)
@@ -153,9 +157,9 @@ def names_to_ask(connection: Connection, services: Asking, names: Iterable[str],
     return asked
 
 
-def topics_to_ask(
+def topics_to_query(
     connection: Connection,
-    services: Asking,
+    services: TopicQuery,
     places: Iterable[TopicIdPartition],
     settled: Container[TopicIdPartition] = (),
 ) -> tuple[set[str], set[bytes]]:
@@ -191,7 +195,7 @@ class _Known(NamedTuple):
     """True if the topic should be requested when its leader matters."""
 
 
-def _known(connection: Connection, services: Asking, topic_id: bytes) -> _Known:
+def _known(connection: Connection, services: TopicQuery, topic_id: bytes) -> _Known:
     now, options, view = services.timers.now(), services.options, services.topology
     topic = view.topic_by_id(topic_id)
     if topic is None:
@@ -202,7 +206,7 @@ def _known(connection: Connection, services: Asking, topic_id: bytes) -> _Known:
     return _Known(topic, is_due, is_old=view.age(topic.name, now) > options.view_age_s)
 
 
-def judge(connection: Connection, services: Asking, place: TopicIdPartition) -> ErrorCode:
+def judge(connection: Connection, services: TopicQuery, place: TopicIdPartition) -> ErrorCode:
     """Return NONE if this connection may read the partition here, by the view (sharegroups/README.md rule 22)."""
     topic, code = judge_topic(connection, services, place.topic_id)
     if topic is None or code != ErrorCode.NONE:
@@ -210,7 +214,7 @@ def judge(connection: Connection, services: Asking, place: TopicIdPartition) -> 
     return judge_partition(topic, place.partition, connection.node_id)
 
 
-def judge_topic(connection: Connection, services: Asking, topic_id: bytes) -> tuple[Topic | None, ErrorCode]:
+def judge_topic(connection: Connection, services: TopicQuery, topic_id: bytes) -> tuple[Topic | None, ErrorCode]:
     """Return the topic, and the error code if this connection may not read it."""
     topic = services.topology.topic_by_id(topic_id)
     if topic is None:
@@ -221,13 +225,13 @@ def judge_topic(connection: Connection, services: Asking, topic_id: bytes) -> tu
     return topic, ErrorCode.NONE if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def trouble_with(connection: Connection, services: Asking, topic: str | bytes) -> ErrorCode:
+def trouble_with(connection: Connection, services: TopicQuery, topic: str | bytes) -> ErrorCode:
     """Return the error with which the broker hid a topic (name or id), such as 29 or -1. NONE if it is just unknown."""
     code = _told_of(connection, services, topic)
     return ErrorCode.NONE if code is None or code in _BITS_WITH or code == ErrorCode.UNKNOWN_TOPIC_ID else code
 
 
-def describe_refusal(connection: Connection, services: Asking, name: str) -> ErrorCode:
+def describe_refusal(connection: Connection, services: TopicQuery, name: str) -> ErrorCode:
     """Return the error that refuses DESCRIBE on a topic that was just requested. NONE if allowed or no such topic."""
     allowed = verdict(connection, services, Right.DESCRIBE_TOPIC, name, RIGHTS_GRACE_S)
     if allowed is not None:
@@ -238,7 +242,7 @@ def describe_refusal(connection: Connection, services: Asking, name: str) -> Err
     return ErrorCode.NONE if code in _BITS_WITH else code
 
 
-def _told_of(connection: Connection, services: Asking, topic: str | bytes) -> ErrorCode | None:
+def _told_of(connection: Connection, services: TopicQuery, topic: str | bytes) -> ErrorCode | None:
     """Return the error with which the broker hid the topic. None without a recent response."""
     asked_at, code = absent_topics_of(connection).get(topic, (-inf, 0))
     believed = services.timers.now() - asked_at <= services.options.rights_cache_s + RIGHTS_GRACE_S
@@ -252,12 +256,12 @@ def judge_partition(topic: Topic, partition: int, node_id: int) -> ErrorCode:
     return ErrorCode.NONE if _leads(topic, partition, node_id) else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def verdict(connection: Connection, services: Asking, right: Right, name: str, grace_s: float = 0.0) -> bool | None:
+def verdict(connection: Connection, services: TopicQuery, right: Right, name: str, grace_s: float = 0.0) -> bool | None:
     """Return True if allowed, False if refused, None if unknown. `grace_s`: seconds added to the lifetime."""
     return rights_of(connection).verdict(right, name, services.timers.now(), services.options.rights_cache_s + grace_s)
 
 
-def _just_absent(connection: Connection, services: Asking, topic: str | bytes) -> bool:
+def _just_absent(connection: Connection, services: TopicQuery, topic: str | bytes) -> bool:
     """Return True if this connection's broker has recently reported the topic as absent or hidden."""
     asked_at, _ = absent_topics_of(connection).get(topic, (-inf, 0))
     return services.timers.now() - asked_at <= services.options.view_age_s

@@ -60,7 +60,7 @@ class ApplicationPoll:
         self._is_polling = False
         self._poll_is_open = False
         """True if a poll has begun and not ended, because it was cancelled or raised."""
-        self._told_revoked: Partitions = NOTHING
+        self._reported_revoked: Partitions = NOTHING
         """Partitions whose revocation the listener knows, and that are not given up yet."""
 
     @trio.lowlevel.enable_ki_protection
@@ -85,29 +85,29 @@ class ApplicationPoll:
         finally:
             self._is_polling = False
 
-    async def tell_revoked(self, partitions: Partitions) -> None:
+    async def report_revoked(self, partitions: Partitions) -> None:
         """Call the listener for the revocation of partitions, once."""
-        due = partitions - self._told_revoked
+        due = partitions - self._reported_revoked
         if not due:
             return
-        self._told_revoked |= due
+        self._reported_revoked |= due
         try:
             await self._listener.on_partitions_revoked(due)
         except BaseException as error:
             if not isinstance(error, Exception):  # cancelled: the listener is called again
-                self._told_revoked -= due
+                self._reported_revoked -= due
             raise
 
     def gave_up_everything(self) -> None:
         """Reset the state after all partitions were given up."""
-        self._told_revoked = NOTHING
+        self._reported_revoked = NOTHING
 
     async def _begin(self) -> None:
         """Give up the partitions to be revoked, unless an open poll has done so already."""
         if not self._poll_is_open:
-            await self.tell_revoked(self._network.core.ledger.next)
+            await self.report_revoked(self._network.core.ledger.next)
         continues, self._poll_is_open = self._poll_is_open, True
-        self._told_revoked = frozenset()
+        self._reported_revoked = frozenset()
         await self._network.begin_poll(continues=continues)
 
     async def _act_on_events(self) -> None:

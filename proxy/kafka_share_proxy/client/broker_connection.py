@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import trio
 
 from kafka_share_proxy.brokers.own_connection import (
-    ANSWER_TIMEOUT_S,
+    RESPONSE_TIMEOUT_S,
     STREAM_ENDED,
     BrokerVersions,
     Identity,
@@ -36,7 +36,7 @@ from kafka_share_proxy.wire.errors import RemoteProtocolError, UpstreamLost
 from kafka_share_proxy.wire.primitives import Buffer
 from kafka_share_proxy.wire.values import MIB, Address
 
-ANSWER_BYTES_MAX = 100 * MIB
+RESPONSE_BYTES_MAX = 100 * MIB
 """Maximum size of a response in bytes. fetch.max.bytes is 50 MiB, and a batch may be larger than requested."""
 WAITING_MAX = 100
 """Maximum number of requests of one connection that are held back or in flight. One more is refused."""
@@ -86,13 +86,15 @@ class _Asked(NamedTuple):
 class BrokerConnection:
     """An open connection. `run` writes and reads."""
 
-    def __init__(self, opened: OwnConnection, settings: OwnSettings, answer_bytes_max: int = ANSWER_BYTES_MAX) -> None:
+    def __init__(
+        self, opened: OwnConnection, settings: OwnSettings, response_bytes_max: int = RESPONSE_BYTES_MAX
+    ) -> None:
         """Use a connection that has been set up. Raises RemoteProtocolError if the broker sent more than responses."""
         self.address: Address = opened.address
         self.versions: BrokerVersions = opened.versions
         self.trouble = ""
         """Reason why the connection has ended. Empty while it is open."""
-        self.has_answered = False
+        self.has_responded = False
         """True after the first response. A broker that requires authentication closes the connection at the first
         request.
         """
@@ -101,14 +103,14 @@ class BrokerConnection:
         self._identity = settings.identity
         self._renew_at = opened.expires
         """Time (trio.current_time) at which the session must be renewed. Infinite if it has no lifetime."""
-        self._renewing: Generator[sasl.Question, Any, int] | None = None
+        self._renewing: Generator[sasl.Query, Any, int] | None = None
         """Remaining requests of a login in progress."""
         self._is_fetching = False
         """True while the token of the next session is being fetched."""
         self._nursery: trio.Nursery | None = None
         self._held_back: list[_Asked] = []
         """Requests held back until the session is renewed."""
-        self._answer_bytes_max = answer_bytes_max
+        self._response_bytes_max = response_bytes_max
         self._scope = trio.CancelScope()
         self._waiting: deque[_Waiting] = deque()
         self._unsent: deque[bytes] = deque()
@@ -189,12 +191,12 @@ class BrokerConnection:
         if self.trouble:
             return
         self.trouble = reason
-        unanswered: list[_Waiting | _Asked] = [*self._waiting, *self._held_back]
+        in_flight: list[_Waiting | _Asked] = [*self._waiting, *self._held_back]
         self._waiting.clear()
         self._held_back.clear()
         self._unsent.clear()
         self._scope.cancel()
-        for each in unanswered:
+        for each in in_flight:
             each.done(RequestFailure(kind, f"{each.api}: {self.address}: {reason}"))
 
     def _renew_session(self) -> None:
@@ -216,14 +218,14 @@ class BrokerConnection:
 
     def _begin_renewal(self, who: Identity, secret: Callable[[], str]) -> None:
         self._renewing = sasl.authentication(who.mechanism, who.username, secret)
-        self._ask_on(None)
+        self._request_on(None)
 
-    def _ask_on(self, answer: Outcome | None) -> None:
+    def _request_on(self, response: Outcome | None) -> None:
         """Send the next request of a login. At its end, send the requests that were held back."""
-        if self._renewing is None or isinstance(answer, RequestFailure):
+        if self._renewing is None or isinstance(response, RequestFailure):
             return  # the connection has ended
         try:
-            key, question = self._renewing.send(answer)
+            key, query = self._renewing.send(response)
         except StopIteration as ended:
             self._renewed(session_ends(ended.value))
         except sasl.LoginFailed as error:
@@ -232,7 +234,7 @@ class BrokerConnection:
             self._close(reason_of(error), FailureKind.DISCONNECTED)
         else:
             api = registry.API_KEYS[key]
-            self._send(_Asked(api, question, AUTHENTICATION_VERSIONS[api], ANSWER_TIMEOUT_S, self._ask_on))
+            self._send(_Asked(api, query, AUTHENTICATION_VERSIONS[api], RESPONSE_TIMEOUT_S, self._request_on))
 
     def _renewed(self, renew_at: float) -> None:
         self._renewing, self._renew_at = None, renew_at
@@ -297,19 +299,21 @@ class BrokerConnection:
 
     async def _read(self) -> None:
         while True:
-            self._answered(await self._frame())
+            self._responded(await self._frame())
 
-    def _answered(self, frame: Buffer) -> None:
+    def _responded(self, frame: Buffer) -> None:
         if not self._waiting:
             raise RemoteProtocolError("an answer to nothing came")
         first = self._waiting[0]  # removed only after its response was read, so that otherwise `close` fails it
-        answered_id, answer = frames.decode_response(API_KEYS[first.api], first.version, frame)
-        if answered_id != first.correlation_id:
-            raise RemoteProtocolError(f"request {answered_id} was answered, {first.correlation_id} was asked")
+        correlation_id_received, response = frames.decode_response(API_KEYS[first.api], first.version, frame)
+        if correlation_id_received != first.correlation_id:
+            raise RemoteProtocolError(
+                f"request {correlation_id_received} was answered, {first.correlation_id} was asked"
+            )
         self._waiting.popleft()
-        self.has_answered = True
+        self.has_responded = True
         self._set_deadline()
-        first.done(answer)
+        first.done(response)
         if self._held_back:
             self._renew_session()
         if self._last_reason is not None:
@@ -318,8 +322,8 @@ class BrokerConnection:
     async def _frame(self) -> Buffer:
         head = await self._exactly(4)
         size = int.from_bytes(head, "big", signed=True)
-        if not frame_sizes.ANSWER_MIN <= size <= self._answer_bytes_max:
-            raise frame_sizes.wrong_size(size, self._answer_bytes_max, frame_sizes.ANSWER_MIN)
+        if not frame_sizes.RESPONSE_MIN <= size <= self._response_bytes_max:
+            raise frame_sizes.wrong_size(size, self._response_bytes_max, frame_sizes.RESPONSE_MIN)
         return await (self._exactly(size) if size <= READ_BYTES else self._large(size))
 
     async def _large(self, size: int) -> memoryview:

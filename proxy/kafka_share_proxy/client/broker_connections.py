@@ -196,7 +196,7 @@ class BrokerConnections:
         await made.run()
         if place.connection is made:
             place.connection = None
-        if not made.has_answered:
+        if not made.has_responded:
             self._backoff(place.node_id).failed(trio.current_time())
             hint = "" if self._settings.identity else " (as brokers do that want SASL)"
             self._failed(place.node_id, f"{made.address}: {made.trouble}, before it responded to a request{hint}")

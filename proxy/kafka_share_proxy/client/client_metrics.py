@@ -26,7 +26,6 @@ class Latency:
     longest_s: float = 0.0
 
     def add(self, seconds: float) -> None:
-        """Add one."""
         self.count += 1
         self.total_s += seconds
         self.longest_s = max(self.longest_s, seconds)

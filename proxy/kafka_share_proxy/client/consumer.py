@@ -130,7 +130,7 @@ class Consumer(ClusterCalls):
         """Give up all partitions and leave the group. Pending revocations are completed now."""
         self._iterated.settle()
         if self._by_hand is None:
-            await self._poll.tell_revoked(self._core.positions.assigned)
+            await self._poll.report_revoked(self._core.positions.assigned)
         await self._network.call(told.LeaveGroup)
         self._poll.gave_up_everything()
         self._by_hand, self._gives_up, self._topics = None, False, frozenset()
@@ -152,7 +152,6 @@ class Consumer(ClusterCalls):
 
     @property
     def paused(self) -> Partitions:
-        """Paused partitions."""
         positions = self._core.positions
         return frozenset(each for each in positions.assigned if positions[each].paused)
 
@@ -388,7 +387,7 @@ class Consumer(ClusterCalls):
         if processed:
             return {each: span.start for each, span in (await self._processed(partitions)).items()}
         found = await self._listed(dict.fromkeys(named_partitions(partitions), EARLIEST_TIMESTAMP))
-        return {each: answer.offset for each, answer in found.items()}
+        return {each: response.offset for each, response in found.items()}
 
     async def end_offsets(
         self, partitions: Iterable[PartitionName], *, processed: bool = False
@@ -402,14 +401,14 @@ class Consumer(ClusterCalls):
         if processed:
             return {each: span.end for each, span in (await self._processed(partitions)).items()}
         found = await self._listed(dict.fromkeys(named_partitions(partitions), LATEST_TIMESTAMP))
-        return {each: answer.offset for each, answer in found.items()}
+        return {each: response.offset for each, response in found.items()}
 
     async def offsets_for_times(self, timestamps: Mapping[Any, int]) -> Mapping[TopicPartition, FoundOffset | None]:
         """Return the first record at or after each time, in milliseconds since 1970. None if there is none."""
         if wrong := [each for each, timestamp in timestamps.items() if timestamp < 0]:
             raise ValueError(f"timestamp {timestamps[wrong[0]]} of {wrong[0]}: milliseconds since 1970, 0 or more")
         found = await self._listed({named_partition(each): timestamp for each, timestamp in timestamps.items()})
-        return {each: None if answer.offset == NOT_FOUND else answer for each, answer in found.items()}
+        return {each: None if response.offset == NOT_FOUND else response for each, response in found.items()}
 
     def child_consumer_is_alive(self) -> bool:
         """Return True if a second flow has started to catch up after a crash. It stays alive for the next crash."""

@@ -56,10 +56,8 @@ from kafka_share_proxy.wire.values import Address
 CALLS_MAX = 10_000
 """Maximum number of waiting calls, and of events that the network task has not processed. One more is refused."""
 ERRORS_MAX = 100
-"""Maximum number of errors kept for the application's next poll. Later ones are dropped, as they repeat the earlier
-ones.
-"""
-TURN_MIN_S = 0.001
+"""Maximum number of errors kept for the next poll. Later ones repeat earlier ones and are dropped."""
+ITERATION_MIN_S = 0.001
 """Minimum wait of a loop iteration in seconds, also if a deadline has passed. A bug elsewhere must not cause a busy
 loop.
 """
@@ -128,7 +126,7 @@ class DrivenCore(Protocol):
     next_deadline: float
 
     def start(self, now: float, /) -> None:
-        """Begin: the network side runs."""
+        """Begin on the network side."""
         ...
 
     def stop(self, now: float, /) -> None:
@@ -356,10 +354,12 @@ class NetworkLoop(Generic[Core]):
         for request in self.core.poll(self.clock.now()):
             self.metrics.sent(request)
             connections.send(request)
-        self._tell_application(self.core.events())
+        self._report_application(self.core.events())
         turned, self._turned = self._turned, trio.Event()
         turned.set()
-        with trio.move_on_at(max(self.clock.in_trio_time(self.core.next_deadline), trio.current_time() + TURN_MIN_S)):
+        with trio.move_on_at(
+            max(self.clock.in_trio_time(self.core.next_deadline), trio.current_time() + ITERATION_MIN_S)
+        ):
             await self._something.wait()
 
     def _take(self, now: float) -> None:
@@ -382,14 +382,14 @@ class NetworkLoop(Generic[Core]):
             self.core.give_up(event.call_id)
             return
         if isinstance(event, ListTopics):
-            self.core.listing.ask(event.call_id, event.topic)
+            self.core.listing.query(event.call_id, event.topic)
             return
         try:
             self.core.handle(event, now)
         except (ConfigError, ValueError) as error:  # the application's side checks first; what it missed is reported
             failed = ConsumerError(str(error))
             caller: int | None = getattr(event, "call_id", None)
-            self._tell_application(
+            self._report_application(
                 [BackgroundError(error=failed) if caller is None else CallDone(call_id=caller, error=failed)]
             )
 
@@ -409,7 +409,7 @@ class NetworkLoop(Generic[Core]):
             known[coordinator.node_id] = Address(*coordinator.address)
         connections.found(known)
 
-    def _tell_application(self, events: Sequence[BackgroundEvent]) -> None:
+    def _report_application(self, events: Sequence[BackgroundEvent]) -> None:
         for event in events:
             self.log.event(event)
             if isinstance(event, PartitionsLost | CatchUpChanged):

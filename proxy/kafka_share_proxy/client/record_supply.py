@@ -55,7 +55,7 @@ class _Reading:
         """Return the next part, which stays until it is taken; None at the end. Raises RecordsUnreadable."""
         if self._head is None:
             self._head = head = next(self._parts, None)
-            self.opened_bytes = 0 if head is None else head.records.bytes_beside(self._source)
+            self.opened_bytes = 0 if head is None else head.records.extra_bytes(self._source)
         return self._head
 
     def taken(self, rest: PartitionRecords | None, next_offset: int) -> None:

@@ -31,7 +31,6 @@ class ShareRecord(NamedTuple):
 
     @property
     def origin(self) -> TopicPartition:
-        """Topic-partition of the record."""
         return TopicPartition(self.topic, self.partition)
 
 

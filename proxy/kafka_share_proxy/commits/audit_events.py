@@ -15,7 +15,7 @@ from kafka_share_proxy.loop.promise import CallbackOwner, Promise
 from kafka_share_proxy.offsets.ranges import RangeChange
 from kafka_share_proxy.wire.values import TopicPartition
 
-RANGES_TOLD = 1000
+RANGES_REPORTED = 1000
 """Maximum number of ranges listed in one event. The event always contains their total number."""
 
 
@@ -64,7 +64,7 @@ def _values(commit: AcceptedCommit) -> tuple[Any, ...]:
     return (
         held.mark,
         commit.previous,
-        [(span.start, span.last) for span in put[:RANGES_TOLD]],
+        [(span.start, span.last) for span in put[:RANGES_REPORTED]],
         len(put),
         len(held.ranges),
     )

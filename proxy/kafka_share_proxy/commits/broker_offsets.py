@@ -11,7 +11,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from kafka_share_proxy.brokers.interfaces import Connection
-from kafka_share_proxy.forwarding.ask_and_reply import ask, told
+from kafka_share_proxy.forwarding.upstream_requests import decode_response, send_request
 from kafka_share_proxy.wire import messages
 from kafka_share_proxy.wire.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -31,7 +31,7 @@ class BrokerOffset(NamedTuple):
     """UNSTABLE_OFFSET_COMMIT if a transaction that may change the offset is open."""
 
 
-async def ask_committed(
+async def request_committed(
     connection: Connection, group_id: str, places: Collection[TopicPartition]
 ) -> dict[TopicPartition, BrokerOffset]:
     """Return what is committed for each of these partitions. Raises UpstreamLost."""
@@ -41,11 +41,11 @@ async def ask_committed(
     request = messages.OffsetFetchRequest
     topics = [request.OffsetFetchRequestTopic(name=name, partition_indexes=found) for name, found in by_topic.items()]
     wanted = request(group_id=group_id, topics=topics, require_stable=True)
-    answered = await ask(connection, ApiKey.OFFSET_FETCH, OFFSET_FETCH_VERSION, wanted)
-    answer = told(messages.OffsetFetchResponse, OFFSET_FETCH_VERSION, answered)
-    refused = ErrorCode.of(answer.error_code)
+    responded = await send_request(connection, ApiKey.OFFSET_FETCH, OFFSET_FETCH_VERSION, wanted)
+    response = decode_response(messages.OffsetFetchResponse, OFFSET_FETCH_VERSION, responded)
+    refused = ErrorCode.of(response.error_code)
     found = {place: BrokerOffset(-1, -1, None, refused or ErrorCode.UNKNOWN_SERVER_ERROR) for place in places}
-    for topic in answer.topics or ():
+    for topic in response.topics or ():
         for entry in topic.partitions or ():
             code = refused or ErrorCode.of(entry.error_code)
             place = TopicPartition(topic.name, entry.partition_index)

@@ -20,15 +20,12 @@ class CarriedCommits:
 
     @property
     def handlers(self) -> Mapping[int, FramedHandler]:
-        """See carried.CarriedRequests."""
         return self._handlers
 
     def knows(self, group_id: str) -> bool:
-        """See carried.CarriedRequests."""
         return self._services.knows(group_id) is True
 
     def edge(self) -> NothingKept:
-        """See carried.CarriedRequests."""
         return NothingKept()
 
     def link_ended(self, number: int) -> None:

@@ -11,20 +11,20 @@ from kafka_share_proxy.commits.apis import (
     k42_delete_groups,
     k47_offset_delete,
 )
-from kafka_share_proxy.commits.early_looks import wanted
+from kafka_share_proxy.commits.early_matches import wanted
+from kafka_share_proxy.commits.fast_path import ShortWay
 from kafka_share_proxy.commits.locked_partitions import PartitionBusy
-from kafka_share_proxy.commits.once_known import once_known
 from kafka_share_proxy.commits.services import CommitServices
-from kafka_share_proxy.commits.short_way import ShortWay
+from kafka_share_proxy.commits.until_loaded import until_loaded
 from kafka_share_proxy.durable.owner_routing import OwnedApi
-from kafka_share_proxy.forwarding.ask_and_reply import decoded
-from kafka_share_proxy.forwarding.chain import answer_behind
+from kafka_share_proxy.forwarding.chain import next_response
 from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Served
 from kafka_share_proxy.forwarding.interfaces import Call
 from kafka_share_proxy.forwarding.routes import FramedHandler, Handler
 from kafka_share_proxy.forwarding.split_requests import Splits
+from kafka_share_proxy.forwarding.upstream_requests import decoded
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.frames import Answer
+from kafka_share_proxy.wire.frames import ResponseFrame
 from kafka_share_proxy.wire.messages import Message, RequestMessage
 
 COMMITS: tuple[DeclaredApi[CommitServices], ...] = (
@@ -63,7 +63,7 @@ def _unless_busy(api: DeclaredApi[CommitServices], services: CommitServices) -> 
     handler, away = api.handler(services), api.away
     assert away is not None  # noqa: S101  # declared in this package, checked by a test
 
-    async def handle(call: Call[Message]) -> Answer | Message | None:
+    async def handle(call: Call[Message]) -> ResponseFrame | Message | None:
         try:
             return await handler(call)
         except PartitionBusy as busy:
@@ -76,13 +76,13 @@ def _served(api: DeclaredApi[CommitServices], services: CommitServices) -> Serve
     handler: Handler = _owned(api, services).handle
     if api.splits is not None:
         handler = _of_ours(handler, api.splits, services)
-    return Served(once_known(api, handler, services), wanted(api.key, services))
+    return Served(until_loaded(api, handler, services), wanted(api.key, services))
 
 
 def _of_ours(handler: Handler, splits: Splits, services: CommitServices) -> Handler:
     """Wrap the handler so that it receives only known groups. Later handlers or the broker respond for the others."""
 
-    async def handle(call: Call[RequestMessage[Message]]) -> Answer | Message | None:
+    async def handle(call: Call[RequestMessage[Message]]) -> ResponseFrame | Message | None:
         mine, rest = list[object](), list[object]()
         for entry in splits.entries(call.message):
             name = splits.group_of(entry)
@@ -90,8 +90,8 @@ def _of_ours(handler: Handler, splits: Splits, services: CommitServices) -> Hand
             await call.work.step()
         if not rest:
             return await handler(call)
-        theirs = await answer_behind(splits.about(call, rest))
-        answer = await handler(splits.about(call, mine))
-        return await splits.joined(call, [theirs, await decoded(call, answer or b"")])
+        theirs = await next_response(splits.about(call, rest))
+        response = await handler(splits.about(call, mine))
+        return await splits.joined(call, [theirs, await decoded(call, response or b"")])
 
     return handle

@@ -1,7 +1,7 @@
 """Groups that commit individually, as every proxy knows them from the topic of ranges, whichever proxy owns them.
 
 Theory of operation. A `durable.tail.Tail` reads the topic. Only the records of type *group* matter here. The early
-check of requests (`early_looks`) reads the result in C: a dict of group ids, and the partitions of the topic that are
+check of requests (`early_matches`) reads the result in C: a dict of group ids, and the partitions of the topic that are
 *uncertain*, that is, whose groups are unknown. A partition is uncertain
 
 - while it is loaded. Requests of its groups wait (`is_known` returns None). If loading takes longer than PASS_AFTER_S,
@@ -109,7 +109,6 @@ class FollowedGroups:
                 self._look()
 
     def apply(self, key: bytes, value: bytes | None) -> None:
-        """See described_state.Follower."""
         if is_range_key(key) or INDIVIDUAL_COMMITS.is_keep_alive(key):
             return
         named = decode_key(key)
@@ -121,7 +120,6 @@ class FollowedGroups:
             self.mark(named.group_id)
 
     def forget(self, partitions: Collection[int]) -> None:
-        """See described_state.Follower."""
         gone = set(partitions)
         self.overflowing -= gone
         for group_id in [name for name, partition in self.groups.items() if partition in gone]:

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from kafka_share_proxy.brokers.questions import CoordinatorOf, about_coordinators
+from kafka_share_proxy.brokers.queries import CoordinatorOf, about_coordinators
 from kafka_share_proxy.commits.held_state import CommittingGroup
 from kafka_share_proxy.commits.locked_partitions import with_whole_group
 from kafka_share_proxy.commits.services import CommitServices
 from kafka_share_proxy.commits.storing import end_group, stored
 from kafka_share_proxy.durable.state_partitions import state_partition
-from kafka_share_proxy.loop.recurring import InTurn, look_every
+from kafka_share_proxy.loop.recurring import InTurn, check_every
 from kafka_share_proxy.wire import messages
 from kafka_share_proxy.wire.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost
@@ -27,7 +27,7 @@ from kafka_share_proxy.wire.values import ZERO_UUID, TopicPartition
 R = TypeVar("R", bound=Message)
 """The class of the response."""
 
-LOOK_EVERY_S = 600.0
+CHECK_EVERY_S = 600.0
 """Seconds between two rounds."""
 GROUPS_AT_ONCE = 100
 """Maximum number of groups checked in one round, not counting those that had no committed offset in the last one."""
@@ -49,7 +49,7 @@ class GroupsThatAreGone:
 
     def start(self) -> None:
         """Start the periodic rounds."""
-        look_every(self._services.timers, LOOK_EVERY_S, self.look)
+        check_every(self._services.timers, CHECK_EVERY_S, self.look)
 
     async def look(self) -> None:
         """Check some of the owned groups, and end those without committed offsets in two consecutive rounds."""
@@ -77,9 +77,11 @@ class GroupsThatAreGone:
         brokers = sorted(self._services.services.topology.brokers)
         if not brokers or not names:
             return {}
-        answer = await self._ask(brokers[0], ApiKey.FIND_COORDINATOR, about_coordinators(CoordinatorOf.GROUP, names))
+        response = await self._query(
+            brokers[0], ApiKey.FIND_COORDINATOR, about_coordinators(CoordinatorOf.GROUP, names)
+        )
         found: dict[int, list[str]] = {}
-        for entry in answer.coordinators:
+        for entry in response.coordinators:
             if entry.error_code == ErrorCode.NONE:
                 found.setdefault(entry.node_id, []).append(entry.key)
         return found
@@ -102,10 +104,10 @@ class GroupsThatAreGone:
             message.OffsetFetchRequestGroup(group_id=name, topics=self._topics(name, places) if places else None)
             for name, places in asked.items()
         ]
-        answer = await self._ask(node_id, ApiKey.OFFSET_FETCH, message(groups=wanted, require_stable=True))
+        response = await self._query(node_id, ApiKey.OFFSET_FETCH, message(groups=wanted, require_stable=True))
         return {
             told.group_id
-            for told in answer.groups
+            for told in response.groups
             if told.group_id in asked and _has_nothing(told, asked[told.group_id])
         }
 
@@ -143,11 +145,11 @@ class GroupsThatAreGone:
 
         await with_whole_group(self._services, name, end)
 
-    async def _ask(self, node_id: int, key: int, request: RequestMessage[R]) -> R:
+    async def _query(self, node_id: int, key: int, request: RequestMessage[R]) -> R:
         own = self._services.services.own
         if own is None:
             raise UpstreamLost("the proxy asks no questions of its own")
-        return await own.ask(node_id, key, request)
+        return await own.send_request(node_id, key, request)
 
 
 def _with_ranges(group: CommittingGroup) -> list[TopicPartition]:

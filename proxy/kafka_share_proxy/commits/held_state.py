@@ -44,9 +44,9 @@ class CommittingGroup:
     group_id: str
     is_marked: bool = False
     """True if the group record, by which all its commits go to the owner, is in the topic or being appended."""
-    is_mark_stored: bool = False
+    is_marker_stored: bool = False
     """True if the group record is in the topic."""
-    is_mark_seen: bool = False
+    is_marker_seen: bool = False
     """True if every proxy of the fleet has confirmed that it sends the group's commits to the owner."""
     partitions: dict[TopicPartition, PartitionCommits] = field(default_factory=dict)
     topics: set[str] = field(default_factory=set)
@@ -60,7 +60,6 @@ class CommittingGroup:
         self.doors = (state_partition(self.group_id),)
 
     def topics_with_ranges(self) -> set[str]:
-        """Return the names of the topics that have ranges."""
         return {place.topic for place, held in self.partitions.items() if held.ranges}
 
     def of(self, place: TopicPartition) -> PartitionCommits:
@@ -96,7 +95,7 @@ class _Loaded:
     def commits(self) -> PartitionCommits:
         """Return the state of the partition. Ranges that overlap or are split over several records are stored again."""
         ranges, change = loaded(zip(self.starts, self.ends, strict=True))
-        held = PartitionCommits(ranges, stored_mark=self.newest.committed_offset, topic_id=self.newest.topic_id)
+        held = PartitionCommits(ranges, stored_committed=self.newest.committed_offset, topic_id=self.newest.topic_id)
         held.not_stored(change)
         return held
 
@@ -123,7 +122,6 @@ class HeldCommits:
             del self.groups[group_id]
 
     async def load(self, records: Iterable[tuple[bytes, bytes]]) -> None:
-        """See described_state.HeldState."""
         found: dict[RangePlace, _Loaded] = {}
         for count, (key, value) in enumerate(records):
             if count % LOADED_AT_ONCE == LOADED_AT_ONCE - 1:
@@ -144,31 +142,27 @@ class HeldCommits:
         assert isinstance(key, GroupKey)  # noqa: S101  # the other types were handled before
         group_time_ms(value)
         group = self.group(key.group_id)
-        group.is_marked = group.is_mark_stored = True
+        group.is_marked = group.is_marker_stored = True
 
     async def forget(self, partitions: Collection[int]) -> None:
-        """See described_state.HeldState."""
         gone = set(partitions)
         for group_id in [name for name in self.groups if state_partition(name) in gone]:
             del self.groups[group_id]
 
     def stored(self, partitions: Collection[int], time_ms: int) -> Iterator[tuple[CommitKey, bytes]]:
-        """See described_state.HeldState."""
         for group in [group for name, group in self.groups.items() if state_partition(name) in partitions]:
-            if group.is_mark_stored:
+            if group.is_marker_stored:
                 yield GroupKey(group.group_id), group_value(time_ms)
             for (topic, partition), held in list(group.partitions.items()):
-                mark = held.mark if held.is_mark_known else held.stored_mark
+                mark = held.mark if held.is_committed_known else held.stored_committed
                 value = range_value(RangeValue(held.topic_id, -1, mark, time_ms, ""))
                 for start, end in list(held.ranges):
                     yield RangeKey(group.group_id, topic, partition, start, end - 1), value
 
     def limit_records(self, message_bytes: int) -> None:
-        """See described_state.HeldState."""
         self.append_bytes = COMPRESSED_TO * message_bytes
 
     def figures(self) -> Mapping[str, int]:
-        """See described_state.HeldState."""
         return {"groups": len(self.groups), "ranges": sum(len(each.ranges) for each in self._partitions())}
 
     def _partitions(self) -> Iterator[PartitionCommits]:

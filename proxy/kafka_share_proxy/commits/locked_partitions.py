@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable,
 from typing import TypeVar
 
 from kafka_share_proxy.brokers.interfaces import Connection
-from kafka_share_proxy.commits.asked_commits import AskedCommit
-from kafka_share_proxy.commits.broker_offsets import ask_committed
+from kafka_share_proxy.commits.broker_offsets import request_committed
 from kafka_share_proxy.commits.held_state import CommittingGroup
+from kafka_share_proxy.commits.requested_commits import RequestedCommit
 from kafka_share_proxy.commits.services import CommitServices
 from kafka_share_proxy.commits.storing import StoredChange, store, stored
 from kafka_share_proxy.loop.promise import Promise
@@ -96,9 +96,9 @@ def _keys(group_id: str, modes: Mapping[TopicPartition, bool]) -> dict[Hashable,
 
 
 async def look_at_partitions(
-    services: CommitServices, connection: Connection, group: CommittingGroup, found: Iterable[AskedCommit]
+    services: CommitServices, connection: Connection, group: CommittingGroup, found: Iterable[RequestedCommit]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Drop ranges of recreated topics and fetch unknown committed offsets (`know_marks`). Return the errors by
+    """Drop ranges of recreated topics and fetch unknown committed offsets (`load_committed`). Return the errors by
     partition.
 
     Afterwards the topic no longer holds anything that a rewind has dropped.
@@ -106,14 +106,14 @@ async def look_at_partitions(
     placed = [(asked.place, asked.topic_id) for asked in found if asked.place is not None]
     lost = [StoredChange(place, held := group.of(place), held.topic_is(topic_id)) for place, topic_id in placed]
     store(services, group, lost)
-    troubles = await know_marks(services, connection, group, [place for place, _ in placed])
+    troubles = await load_committed(services, connection, group, [place for place, _ in placed])
     if not any(group.of(place).unsure for place, _ in placed):
         return troubles
     again = [StoredChange(place, held := group.of(place), held.said_again()) for place, _ in placed]
     return troubles | await _troubles_storing(services, group, again)
 
 
-async def know_marks(
+async def load_committed(
     services: CommitServices, connection: Connection, group: CommittingGroup, places: Collection[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
     """Fetch the committed offsets that are unknown. Return the errors by partition. Raises UpstreamLost.
@@ -121,12 +121,12 @@ async def know_marks(
     Ranges in the broker's metadata are stored in the topic before this returns, because the next commit overwrites them
     at the broker (commits/README.md rule 17).
     """
-    unknown = [place for place in places if not group.of(place).is_mark_known]
+    unknown = [place for place in places if not group.of(place).is_committed_known]
     if not unknown:
         return {}
     troubles: dict[TopicPartition, ErrorCode] = {}
     changes = []
-    for place, told in (await ask_committed(connection, group.group_id, unknown)).items():
+    for place, told in (await request_committed(connection, group.group_id, unknown)).items():
         if told.error_code != ErrorCode.NONE:
             troubles[place] = told.error_code
             continue

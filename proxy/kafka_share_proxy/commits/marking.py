@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kafka_share_proxy.brokers.rights import ask_read_group, tell_read_group
-from kafka_share_proxy.commits.asked_commits import AskedCommit, CommitRequest
+from kafka_share_proxy.brokers.rights import on_read_group, request_read_group
 from kafka_share_proxy.commits.held_state import CommittingGroup
+from kafka_share_proxy.commits.requested_commits import CommitRequest, RequestedCommit
 from kafka_share_proxy.commits.services import FEATURE, CommitServices
 from kafka_share_proxy.commits.storing import mark_group, stored
 from kafka_share_proxy.fleet.group_owners import Fleet, PeerLost
@@ -22,20 +22,20 @@ from kafka_share_proxy.wire.errors import ErrorCode
 SEEN_MAX_S = 2.0
 """Seconds that the first text of a group waits in a fleet for the other proxies to read its group record. Nearly always
 a fiftieth of that is enough."""
-ASKED_AGAIN_S = 0.02
+QUERY_AGAIN_S = 0.02
 """Seconds after which a proxy that has not read the group record is queried again."""
 
 
-async def mark_first(call: Call[CommitRequest], services: CommitServices, found: Iterable[AskedCommit]) -> None:
+async def mark_first(call: Call[CommitRequest], services: CommitServices, found: Iterable[RequestedCommit]) -> None:
     """Wait until the group is marked, if the request contains a text. On failure, refuse its individual commits.
 
     Raises UpstreamLost.
     """
     individual = [asked for asked in found if asked.text is not None and asked.code is None]
     group = services.held.group(call.message.group_id)
-    if not individual or (group.is_mark_stored and group.is_mark_seen):
+    if not individual or (group.is_marker_stored and group.is_marker_seen):
         return
-    code = ErrorCode.NONE if group.is_mark_stored else await _marked(call, services, group)
+    code = ErrorCode.NONE if group.is_marker_stored else await _marked(call, services, group)
     reason = "that the group commits individually could not be stored"
     if code == ErrorCode.NONE and (left := await _not_seen_by(services, group)):
         code, reason = ErrorCode.COORDINATOR_NOT_AVAILABLE, f"not read yet that the group commits individually: {left}"
@@ -45,8 +45,8 @@ async def mark_first(call: Call[CommitRequest], services: CommitServices, found:
 
 async def _marked(call: Call[CommitRequest], services: CommitServices, group: CommittingGroup) -> ErrorCode:
     connection = call.connection
-    answer = await ask_read_group(connection, group.group_id)
-    refusal = tell_read_group(connection, group.group_id, answer, services.timers.now())
+    response = await request_read_group(connection, group.group_id)
+    refusal = on_read_group(connection, group.group_id, response, services.timers.now())
     if refusal != ErrorCode.NONE:
         return refusal
     group = services.held.group(group.group_id)  # it may have been removed meanwhile
@@ -67,8 +67,8 @@ async def _not_seen_by(services: CommitServices, group: CommittingGroup) -> str:
         if left and services.timers.now() >= deadline:
             return ", ".join(sorted(left))
         if left:
-            await wait_until(services.timers, min(services.timers.now() + ASKED_AGAIN_S, deadline))
-    group.is_mark_seen = True
+            await wait_until(services.timers, min(services.timers.now() + QUERY_AGAIN_S, deadline))
+    group.is_marker_seen = True
     return ""
 
 
@@ -78,13 +78,13 @@ async def _knowing(services: CommitServices, fleet: Fleet, group_id: str, known:
     asked = {address: peer.knows(FEATURE, group_id) for address, peer in others.items()}
     return {
         address
-        for address, answer in asked.items()
-        if await settled_by(services.timers, deadline, answer) and _says_yes(answer)
+        for address, response in asked.items()
+        if await settled_by(services.timers, deadline, response) and _says_yes(response)
     }
 
 
-def _says_yes(answer: Promise[bool]) -> bool:
+def _says_yes(response: Promise[bool]) -> bool:
     try:
-        return answer.result()
+        return response.result()
     except PeerLost:
         return False

@@ -71,7 +71,7 @@ class PartitionLocks:
     def __len__(self) -> int:
         return len(self._locks)
 
-    def _ask(self, place: Hashable, *, is_alone: bool) -> tuple[_Waiter, Promise[None]]:
+    def _query(self, place: Hashable, *, is_alone: bool) -> tuple[_Waiter, Promise[None]]:
         lock = self._locks.setdefault(place, _Lock())
         waiter = _Waiter(is_alone, Promise())
         if lock.line is None:
@@ -133,7 +133,7 @@ class PartitionLocks:
 
         def turns() -> Iterator[Promise[None]]:
             for place, is_alone in places.items():
-                waiter, turn = self._ask(place, is_alone=is_alone)
+                waiter, turn = self._query(place, is_alone=is_alone)
                 held.append((place, waiter))
                 yield turn
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kafka_share_proxy.commits.asked_commits import AskedCommit
+from kafka_share_proxy.commits.requested_commits import RequestedCommit
 from kafka_share_proxy.commits.services import CommitServices
 
 
-def tell_refusals(services: CommitServices, group_id: str, found: Iterable[AskedCommit]) -> None:
+def report_refusals(services: CommitServices, group_id: str, found: Iterable[RequestedCommit]) -> None:
     """Count the outcome of each partition, and log each partition that the proxy refused for a reason."""
     for asked in found:
         services.figures.took(asked.code, is_individual=asked.text is not None)

@@ -48,7 +48,7 @@ def _silent(_event: str, /, **_context: Any) -> None:
     """Discard a log event."""
 
 
-def _nobody_followed() -> FollowedGroups:
+def _none_followed() -> FollowedGroups:
     return FollowedGroups(_silent)
 
 
@@ -66,7 +66,7 @@ class CommitServices:
     gate: StateGate = field(default_factory=commit_gate)
     fleet: Fleet | None = None
     """Other proxies that own groups. None if this one owns all groups or none."""
-    followed: FollowedGroups = field(default_factory=_nobody_followed)
+    followed: FollowedGroups = field(default_factory=_none_followed)
     """Groups that are known to commit individually, whichever proxy owns them."""
     figures: CommitFigures = field(default_factory=CommitFigures)
     """Counters for the metrics."""
@@ -78,12 +78,10 @@ class CommitServices:
 
     @property
     def feature(self) -> str:
-        """See owner_routing.OwnedServices."""
         return FEATURE
 
     @property
     def timers(self) -> Timers:
-        """See owner_routing.OwnedServices."""
         return self.services.timers
 
     @property

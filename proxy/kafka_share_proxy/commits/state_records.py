@@ -132,7 +132,6 @@ def decode_key(key: bytes) -> CommitKey:
 
 
 def is_range_key(key: bytes) -> bool:
-    """Return True if this is the key of a range."""
     return key[:_INT16] == RANGE_PREFIX
 
 

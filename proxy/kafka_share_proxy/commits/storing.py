@@ -19,7 +19,7 @@ from kafka_share_proxy.commits.held_state import CommittingGroup
 from kafka_share_proxy.commits.model.partition_commits import PartitionCommits
 from kafka_share_proxy.commits.services import CommitServices
 from kafka_share_proxy.commits.state_records import CommitKey, GroupKey, RangeKey, RangeValue, group_value, range_value
-from kafka_share_proxy.durable.interfaces import ANSWER_MAX_S, JournalRefused
+from kafka_share_proxy.durable.interfaces import RESPONSE_MAX_S, JournalRefused
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.loop.waiting import settled_by
 from kafka_share_proxy.offsets.ranges import OffsetSpan, RangeChange
@@ -98,7 +98,7 @@ def _append_all(
 def mark_group(services: CommitServices, group: CommittingGroup) -> None:
     """Start storing the group record, which directs all commits of the group to its owner. `stored` waits for it."""
     group.is_marked = True
-    group.is_mark_seen = False
+    group.is_marker_seen = False
     value = group_value(services.timers.wall_ms())
     _append(services, group, [(GroupKey(group.group_id), value)], (), is_mark=True)
 
@@ -135,7 +135,7 @@ def _settled(group: CommittingGroup, append: Promise[None], changes: Iterable[St
     group.appends.pop(append, None)
     try:
         append.result()
-        group.is_mark_stored = group.is_mark_stored or is_mark
+        group.is_marker_stored = group.is_marker_stored or is_mark
     except JournalRefused:
         group.is_marked = group.is_marked and not is_mark
         for each in changes:
@@ -144,7 +144,7 @@ def _settled(group: CommittingGroup, append: Promise[None], changes: Iterable[St
 
 async def stored(services: CommitServices, group: CommittingGroup) -> ErrorCode:
     """Wait until all appends in flight for a group have ended. Return the error code for the client."""
-    deadline = services.timers.now() + ANSWER_MAX_S
+    deadline = services.timers.now() + RESPONSE_MAX_S
     for append in list(group.appends):
         if not (append.done or await settled_by(services.timers, deadline, append)):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -164,7 +164,7 @@ def outcome_of(append: Promise[None]) -> ErrorCode:
     return NO_ERROR
 
 
-async def stored_or_told(services: CommitServices, group: CommittingGroup) -> bool:
+async def stored_or_reported(services: CommitServices, group: CommittingGroup) -> bool:
     """Wait until the end of ranges is stored. Return False and log it on failure (commits/README.md rule 22)."""
     if await stored(services, group) == ErrorCode.NONE:
         return True

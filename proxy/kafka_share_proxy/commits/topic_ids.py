@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from kafka_share_proxy.brokers.topic_leaders import ask_many_topics, tell_many_topics, trouble_with
-from kafka_share_proxy.commits.asked_commits import AskedCommit
+from kafka_share_proxy.brokers.topic_leaders import on_many_topics, request_many_topics, trouble_with
+from kafka_share_proxy.commits.requested_commits import RequestedCommit
 from kafka_share_proxy.commits.services import CommitServices
 from kafka_share_proxy.forwarding.interfaces import Call
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -25,13 +25,16 @@ async def current_topic_ids(call: Call[Message], services: CommitServices, names
 
     Raises UpstreamLost.
     """
-    responses = ask_many_topics(call.connection, names)
-    topics = await tell_many_topics(call.connection, services.services, responses, call.work)
+    responses = request_many_topics(call.connection, names)
+    topics = await on_many_topics(call.connection, services.services, responses, call.work)
     return {each.name: bytes(each.topic_id) for each in topics if each.name and bytes(each.topic_id) != ZERO_UUID}
 
 
 async def verify_topic_ids(
-    call: Call[Message], services: CommitServices, found: Sequence[AskedCommit], inheriting: Collection[AskedCommit]
+    call: Call[Message],
+    services: CommitServices,
+    found: Sequence[RequestedCommit],
+    inheriting: Collection[RequestedCommit],
 ) -> bool:
     """Verify the topic ids of commits that inherit; True if nothing has changed.
 
@@ -56,6 +59,6 @@ async def verify_topic_ids(
     return is_same
 
 
-def has_topic_id(asked: AskedCommit) -> bool:
+def has_topic_id(asked: RequestedCommit) -> bool:
     """Return True if the request itself has the id of the topic, which the coordinator then judges."""
     return any(bytes(asked.topic.topic_id))

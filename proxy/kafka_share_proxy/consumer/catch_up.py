@@ -141,7 +141,7 @@ class CatchUp:
         for each in partitions:
             at = self.positions[each].fetch_from
             self.positions.reset(each)
-            self._offsets.ask({each: EARLIEST_TIMESTAMP}, partial(self._begun, each, at, self.positions[each].moves))
+            self._offsets.query({each: EARLIEST_TIMESTAMP}, partial(self._begun, each, at, self.positions[each].moves))
         return []
 
     def _begun(
@@ -154,7 +154,7 @@ class CatchUp:
         elif found[partition].offset > at:
             self._deleted_below(partition, at, found[partition].offset)
         else:
-            self._offsets.ask({partition: LATEST_TIMESTAMP}, partial(self._ended, partition, at, moves))
+            self._offsets.query({partition: LATEST_TIMESTAMP}, partial(self._ended, partition, at, moves))
         return []
 
     def _deleted_below(self, partition: TopicPartition, at: int, start: int) -> None:

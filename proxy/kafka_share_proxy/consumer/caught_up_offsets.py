@@ -30,7 +30,6 @@ class CaughtUpOffsets:
     """Offset at which the main flow started."""
     user_text: str | None = None
     committed: dict[Flow, int] = field(default_factory=dict)
-    """Committed offset of each flow."""
 
     def __post_init__(self) -> None:
         """Start with nothing committed by either flow."""

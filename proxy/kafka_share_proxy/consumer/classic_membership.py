@@ -123,16 +123,16 @@ class ClassicMembership(GroupMembership):
             return self._failed(request, outcome, now)
         if request.api == "LeaveGroup":
             return []
-        answer: Any = outcome
-        code = ErrorCode.of(answer.error_code)
+        response: Any = outcome
+        code = ErrorCode.of(response.error_code)
         if code is ErrorCode.MEMBER_ID_REQUIRED:
-            self.who = self.who._replace(member_id=answer.member_id)
+            self.who = self.who._replace(member_id=response.member_id)
             self._rejoin = "the member id is known now"
             return []
         if code:
             return self._refused(request.api, code, request.context[1], now)
         return {"JoinGroup": self._joined, "SyncGroup": self._synced, "Heartbeat": self._beaten}[request.api](
-            request, answer, now
+            request, response, now
         )
 
     # Time
@@ -274,28 +274,28 @@ class ClassicMembership(GroupMembership):
 
     # Responses
 
-    def _joined(self, _: UnsentRequest, answer: Any, now: float) -> list[BackgroundEvent]:
+    def _joined(self, _: UnsentRequest, response: Any, now: float) -> list[BackgroundEvent]:
         self._backoff.succeeded()
-        self.who = self.who._replace(member_id=answer.member_id, generation=answer.generation_id)
+        self.who = self.who._replace(member_id=response.member_id, generation=response.generation_id)
         self._alive(now, now)
         self._leader.deposed()
         try:
-            if answer.leader == answer.member_id:
-                self._leader.elected(answer)
+            if response.leader == response.member_id:
+                self._leader.elected(response)
         except MalformedMember as error:
             self._again(now, "a member's subscription is malformed")
             return [BackgroundError(error=error)]
         except ConsumerError as error:
             return self._give_in(error, now)
         if self._flow.state is State.PREPARING_REBALANCE:
-            self._flow.trace.to(State.COMPLETING_REBALANCE, now, f"generation {answer.generation_id}")
-        self._sync_due = answer.protocol_name
+            self._flow.trace.to(State.COMPLETING_REBALANCE, now, f"generation {response.generation_id}")
+        self._sync_due = response.protocol_name
         return []
 
-    def _synced(self, _: UnsentRequest, answer: Any, now: float) -> list[BackgroundEvent]:
+    def _synced(self, _: UnsentRequest, response: Any, now: float) -> list[BackgroundEvent]:
         self._alive(now, now)
         try:
-            given = frozenset(read_assignment(bytes(answer.assignment)).partitions)
+            given = frozenset(read_assignment(bytes(response.assignment)).partitions)
         except MalformedAssignment as error:
             self._again(now, "the assignment is malformed")
             return [BackgroundError(error=error)]

@@ -32,7 +32,6 @@ class ClientOptions:
     retry_backoff_max_s: float = option(1.0, "retry.backoff.max.ms", TIME_FROM_0)
     metadata_max_age_s: float = option(300.0, "metadata.max.age.ms", Range(least=0))
     rebootstrap_after_s: float = option(300.0, "metadata.recovery.rebootstrap.trigger.ms", Range(least=0))
-    """metadata.recovery.rebootstrap.trigger.ms"""
     fetch_min_bytes: int = option(1, "fetch.min.bytes", FROM_0)
     fetch_max_bytes: int = option(52_428_800, "fetch.max.bytes", ABOVE_0)
     fetch_max_wait_s: float = option(0.5, "fetch.max.wait.ms", TIME_FROM_0)

@@ -140,7 +140,7 @@ class CommitRequests:
         self._limited: set[TopicPartition] = set()
         """Partitions of which the coordinator has refused a long text."""
         self.look_up: Callable[[Partitions, Deliver], None] | None = None
-        """Looks up committed offsets (CommittedRequests.ask). None: several texts are assumed to be added up."""
+        """Looks up committed offsets (CommittedRequests.query). None: several texts are assumed to be added up."""
         self._calls: dict[int, _OpenCall] = {}
 
     # Calls of the application
@@ -237,10 +237,10 @@ class CommitRequests:
         self._under_way.difference_update(sent)
         if isinstance(outcome, RequestFailure):
             return self._failed(sent, outcome, now)
-        answer: Any = outcome
+        response: Any = outcome
         codes = {
             TopicPartition(topic.name, each.partition_index): ErrorCode.of(each.error_code)
-            for topic in answer.topics
+            for topic in response.topics
             for each in topic.partitions
         }
         if not any(codes.values()):

@@ -44,7 +44,7 @@ Deliver = Callable[[Committed | ConsumerError], list[BackgroundEvent]]
 
 
 @dataclass(slots=True)
-class _Question:
+class _Query:
     missing: set[TopicPartition]
     deliver: Deliver
     call_id: int | None = None
@@ -68,20 +68,20 @@ class CommittedRequests:
         self._coordinator = coordinator
         self._backoff = backoff
         self._who = who
-        self._questions: list[_Question] = []
+        self._queries: list[_Query] = []
         self._in_flight: UnsentRequest | None = None
 
-    def ask(self, partitions: Partitions, deliver: Deliver, call_id: int | None = None) -> None:
+    def query(self, partitions: Partitions, deliver: Deliver, call_id: int | None = None) -> None:
         """Look up the committed offsets of these partitions. `deliver` is called once."""
-        self._questions.append(_Question(set(partitions), deliver, call_id))
+        self._queries.append(_Query(set(partitions), deliver, call_id))
 
     def give_up(self, call_id: int) -> None:
         """Drop a lookup for an application call that has timed out."""
-        self._questions = [each for each in self._questions if each.call_id != call_id]
+        self._queries = [each for each in self._queries if each.call_id != call_id]
 
     def poll(self, now: float) -> Wanted:
         """Return one OffsetFetch for all partitions that pending lookups are missing."""
-        wanted = {each for question in self._questions for each in question.missing}
+        wanted = {each for query in self._queries for each in query.missing}
         if self._in_flight is not None or not wanted:
             return Wanted()
         if not self._backoff.is_ready(now):
@@ -112,8 +112,8 @@ class CommittedRequests:
             self._coordinator.note(outcome, now)
             self._backoff.failed(now)
             return []
-        answer: Any = outcome
-        (group,) = answer.groups
+        response: Any = outcome
+        (group,) = response.groups
         code = ErrorCode.of(group.error_code)
         if code:
             return self._refused(code, now)
@@ -160,13 +160,13 @@ class CommittedRequests:
 
     def _hand_out(self, found: Committed) -> list[BackgroundEvent]:
         events: list[BackgroundEvent] = []
-        for question in list(self._questions):
-            answered = question.missing & found.keys()
-            question.missing -= answered
-            question.found.update({each: found[each] for each in answered})
-            if not question.missing:
-                self._questions.remove(question)
-                events += question.deliver(question.found)
+        for query in list(self._queries):
+            responded = query.missing & found.keys()
+            query.missing -= responded
+            query.found.update({each: found[each] for each in responded})
+            if not query.missing:
+                self._queries.remove(query)
+                events += query.deliver(query.found)
         return events
 
     def _refused(self, code: ErrorCode, now: float) -> list[BackgroundEvent]:
@@ -183,5 +183,5 @@ class CommittedRequests:
 
     def fail(self, error: ConsumerError) -> list[BackgroundEvent]:
         """Fail all pending lookups with this error."""
-        questions, self._questions = self._questions, []
-        return [event for question in questions for event in question.deliver(error)]
+        queries, self._queries = self._queries, []
+        return [event for query in queries for event in query.deliver(error)]

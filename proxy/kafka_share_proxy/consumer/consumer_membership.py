@@ -75,7 +75,7 @@ class ConsumerMembership(GroupMembership):
         super().__init__(options, flow, coordinator, backoff, is_settled)
         self._names = topics
         self.who = MemberIdentity(member_id, JOIN_EPOCH, options.group_instance_id)
-        self._topics_told: frozenset[str] | None = None
+        self._reported_topics: frozenset[str] | None = None
         self._told: dict[bytes, list[int]] | None = None
         """Assignment that was received and not yet acted on."""
         self._ack_due = False
@@ -151,11 +151,11 @@ class ConsumerMembership(GroupMembership):
             self._coordinator.note(outcome, now)
             self._say_again(epoch, now)
             return []
-        answer: Any = outcome
-        code = ErrorCode.of(answer.error_code)
+        response: Any = outcome
+        code = ErrorCode.of(response.error_code)
         if code:
-            return self._refused(code, answer.error_message, epoch, now)
-        self._take(answer, sent_at, now)
+            return self._refused(code, response.error_message, epoch, now)
+        self._take(response, sent_at, now)
         return []
 
     # Time
@@ -237,7 +237,7 @@ class ConsumerMembership(GroupMembership):
         return self._send(self._message(joining), node_id, now, self.who.generation)
 
     def _is_due(self, now: float) -> bool:
-        return self._acknowledges() or self._topics != self._topics_told or now >= self._next_heartbeat
+        return self._acknowledges() or self._topics != self._reported_topics or now >= self._next_heartbeat
 
     def _acknowledges(self) -> bool:
         return self._ack_due and self._flow.state in (
@@ -293,22 +293,24 @@ class ConsumerMembership(GroupMembership):
                 for topic, numbers in by_topic(self._flow.owned).items()
             ]
             self._ack_due = False
-        if joining or self._topics != self._topics_told:
+        if joining or self._topics != self._reported_topics:
             made.subscribed_topic_names = sorted(self._topics)
-            self._topics_told = self._topics
+            self._reported_topics = self._topics
         return made
 
     # Responses
 
-    def _take(self, answer: Any, sent_at: float, now: float) -> None:
+    def _take(self, response: Any, sent_at: float, now: float) -> None:
         self._backoff.succeeded()
-        self.who = self.who._replace(member_id=answer.member_id or self.who.member_id, generation=answer.member_epoch)
+        self.who = self.who._replace(
+            member_id=response.member_id or self.who.member_id, generation=response.member_epoch
+        )
         self._session_deadline = sent_at + self._options.session_timeout_s
-        self._next_heartbeat = sent_at + answer.heartbeat_interval_ms / 1000
+        self._next_heartbeat = sent_at + response.heartbeat_interval_ms / 1000
         if self._flow.state is State.PREPARING_REBALANCE:
-            self._flow.trace.to(State.COMPLETING_REBALANCE, now, f"epoch {answer.member_epoch}")
-        if answer.assignment is not None:
-            self._told = {bytes(each.topic_id): list(each.partitions) for each in answer.assignment.topic_partitions}
+            self._flow.trace.to(State.COMPLETING_REBALANCE, now, f"epoch {response.member_epoch}")
+        if response.assignment is not None:
+            self._told = {bytes(each.topic_id): list(each.partitions) for each in response.assignment.topic_partitions}
 
     def _refused(self, code: ErrorCode, detail: str | None, epoch: int, now: float) -> list[BackgroundEvent]:
         self._coordinator.note(code, now)
@@ -324,7 +326,7 @@ class ConsumerMembership(GroupMembership):
         """Send everything again: without a response it is unknown whether the coordinator received the last request."""
         self._backoff.failed(now)
         self._next_heartbeat = now
-        self._topics_told = None
+        self._reported_topics = None
         if epoch > JOIN_EPOCH and self._flow.state in (State.ASSIGNING_PARTITIONS, State.STABLE):
             self._ack_due = True
 
@@ -340,7 +342,7 @@ class ConsumerMembership(GroupMembership):
     def _forget(self) -> None:
         """Forget the epoch and drop responses that belong to it. The member id stays."""
         self.who = self.who._replace(generation=JOIN_EPOCH)
-        self._in_flight = self._told = self._topics_told = None
+        self._in_flight = self._told = self._reported_topics = None
         self._ack_due = False
         self._next_heartbeat = -math.inf
         self._session_deadline = self._settle_by = math.inf

@@ -105,9 +105,9 @@ class CoordinatorRequests:
                 self._backoff.failed(now)
                 return []
             return self._fail(ConsumerError(f"FindCoordinator: {outcome.reason}"), now)
-        return self._answered(outcome, now)
+        return self._responded(outcome, now)
 
-    def _answered(self, response: Any, now: float) -> list[BackgroundEvent]:
+    def _responded(self, response: Any, now: float) -> list[BackgroundEvent]:
         (found,) = response.coordinators[:1] or [None]
         if found is None or found.error_code in RETRIABLE:
             self._backoff.failed(now)

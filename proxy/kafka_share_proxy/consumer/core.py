@@ -130,7 +130,7 @@ class ConsumerCore:
             options, self.coordinator, backoff(), self._who, self._holds, self._fenced, self.troubles
         )
         self.committed = CommittedRequests(options, self.coordinator, backoff(), self._who, self.troubles)
-        self.commits.look_up = self.committed.ask
+        self.commits.look_up = self.committed.query
         self._slots = SlotCommits(options.key_filter, self.commits, self.committed)
         self.membership = self._membership(backoff(), member_id)
         self.catch_up = CatchUp(options, self.metadata, self.positions, self.offsets, backoff, self._tell)
@@ -280,9 +280,9 @@ class ConsumerCore:
             case told.Commit(call_id, offsets):
                 self._absorb(self._slots.commit(offsets, call_id), now)
             case told.FetchCommitted(call_id, partitions):
-                self._slots.ask(partitions, lambda found: [_done(call_id, found)], call_id)
+                self._slots.query(partitions, lambda found: [_done(call_id, found)], call_id)
             case told.ListOffsets(call_id, timestamps):
-                self.offsets.ask(timestamps, lambda found: [_done(call_id, found)], call_id)
+                self.offsets.query(timestamps, lambda found: [_done(call_id, found)], call_id)
             case told.AckPartitionsRevoked(_, partitions):
                 self.ledger.regained(partitions)
                 self._release(partitions, now)

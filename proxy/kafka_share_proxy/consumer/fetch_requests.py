@@ -226,12 +226,12 @@ class FetchRequests:
             if outcome.is_retriable:
                 return []
             return [BackgroundError(error=ConsumerError(f"Fetch: {outcome.reason}"))]
-        answer: Any = outcome
-        if answer.error_code:
+        response: Any = outcome
+        if response.error_code:
             self._node_failed(request, now)
             return []
         self._backoffs.pop(request.node_id, None)
-        return self._take_partitions(request, answer, now)
+        return self._take_partitions(request, response, now)
 
     # Private methods
 
@@ -301,10 +301,10 @@ class FetchRequests:
             unknown_tags=() if wanted is None else ((TAG, wanted.content),),
         )
 
-    def _take_partitions(self, request: UnsentRequest, answer: Any, now: float) -> list[BackgroundEvent]:
+    def _take_partitions(self, request: UnsentRequest, response: Any, now: float) -> list[BackgroundEvent]:
         arrived: set[TopicPartition] = set()
         events: list[BackgroundEvent] = []
-        for topic in answer.responses:
+        for topic in response.responses:
             name = topic.topic or self._metadata.topic_name(bytes(topic.topic_id))
             for each in topic.partitions if name is not None else ():
                 partition = TopicPartition(name or "", each.partition_index)

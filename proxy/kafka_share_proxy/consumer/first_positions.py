@@ -50,7 +50,7 @@ class FirstPositions:
         if self._options.group_id is None:
             return self._offsets.reset(missing)
         moves = {each: self._positions[each].moves for each in missing}
-        self._committed.ask(frozenset(missing), lambda found: self._answered(found, moves))
+        self._committed.query(frozenset(missing), lambda found: self._responded(found, moves))
         return []
 
     def _unmoved(self, moves: Moves) -> list[TopicPartition]:
@@ -60,7 +60,7 @@ class FirstPositions:
             if (now := self._positions.get(each)) is not None and now.moves == before and now.asking
         ]
 
-    def _answered(self, found: Committed | ConsumerError, moves: Moves) -> list[BackgroundEvent]:
+    def _responded(self, found: Committed | ConsumerError, moves: Moves) -> list[BackgroundEvent]:
         still = self._unmoved(moves)
         if isinstance(found, ConsumerError):
             return self._not_found(still, found)
@@ -70,7 +70,7 @@ class FirstPositions:
             return [*events, *self._begin(known)]
         if known:
             latest = dict.fromkeys(known, LATEST_TIMESTAMP)
-            self._offsets.ask(latest, lambda ends: self._begin_at_end(known, ends, moves))
+            self._offsets.query(latest, lambda ends: self._begin_at_end(known, ends, moves))
         return events
 
     def _not_found(self, partitions: Iterable[TopicPartition], error: ConsumerError) -> list[BackgroundEvent]:

@@ -229,16 +229,16 @@ class MetadataRequests:
         self._in_flight = None
         if isinstance(outcome, RequestFailure):
             return self._failed(outcome, now)
-        answer: Any = outcome
-        if answer.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
+        response: Any = outcome
+        if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
             self._forget_nodes()
             return []
         self._failing_since = None
-        self.nodes = {each.node_id: NodeAddress(each.host, each.port, each.rack) for each in answer.brokers}
+        self.nodes = {each.node_id: NodeAddress(each.host, each.port, each.rack) for each in response.brokers}
         self.version += 1
         self._fresh_until = now + self._options.metadata_max_age_s
         self._not_before = now + self._options.retry_backoff_s
-        return self._take_topics(answer, now)
+        return self._take_topics(response, now)
 
     def _wants_anything(self) -> bool:
         return bool(self._watched or self._others or self._pattern)
@@ -249,14 +249,14 @@ class MetadataRequests:
         topics = None if wanted is None else [message.MetadataRequestTopic(name=name) for name in wanted]
         return message(topics=topics, allow_auto_topic_creation=self._makes_topics, unknown_tags=self._tags)
 
-    def _take_topics(self, answer: Any, now: float) -> list[BackgroundEvent]:
+    def _take_topics(self, response: Any, now: float) -> list[BackgroundEvent]:
         asked = self._watched | self._others
         self._missing = set(asked)
         known: dict[str, KnownTopic] = {}
         events: list[BackgroundEvent] = []
         codes: dict[str, ErrorCode] = {}
         passing = False
-        for each in answer.topics:
+        for each in response.topics:
             code = ErrorCode.of(each.error_code)
             if each.name is not None:
                 codes[each.name] = code

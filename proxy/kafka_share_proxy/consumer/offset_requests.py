@@ -73,7 +73,7 @@ class LogTruncated(ConsumerError):
 
 
 @dataclass(slots=True, eq=False)
-class _Question:
+class _Query:
     missing: dict[TopicPartition, int]
     deliver: Deliver
     call_id: int | None = None
@@ -97,28 +97,28 @@ class OffsetRequests:
         self._metadata = metadata
         self._positions = positions
         self._backoff = backoff
-        self._questions: list[_Question] = []
+        self._queries: list[_Query] = []
         self._asked: dict[TopicPartition, int] = {}
         """Timestamp of the ListOffsets in flight, by partition. A request may contain a partition only once."""
 
     # Requests of other components
 
-    def ask(self, timestamps: Mapping[TopicPartition, int], deliver: Deliver, call_id: int | None = None) -> None:
+    def query(self, timestamps: Mapping[TopicPartition, int], deliver: Deliver, call_id: int | None = None) -> None:
         """Look up the offsets of these timestamps. `deliver` is called once."""
-        self._questions.append(_Question(dict(timestamps), deliver, call_id))
+        self._queries.append(_Query(dict(timestamps), deliver, call_id))
 
     def give_up(self, call_id: int) -> set[str]:
         """Forget a call of the application. Returns: topics that no other query needs."""
-        dropped = [each for each in self._questions if each.call_id == call_id]
-        self._questions = [each for each in self._questions if each.call_id != call_id]
-        wanted = {partition.topic for each in self._questions for partition in each.missing}
+        dropped = [each for each in self._queries if each.call_id == call_id]
+        self._queries = [each for each in self._queries if each.call_id != call_id]
+        wanted = {partition.topic for each in self._queries for partition in each.missing}
         return {partition.topic for each in dropped for partition in each.missing} - wanted
 
     def fail(self, error: ConsumerError, about: TopicPartition | None = None) -> list[BackgroundEvent]:
         """End the queries of a partition with an error; None ends all queries."""
-        failed = [each for each in self._questions if about is None or about in each.missing]
-        self._questions = [each for each in self._questions if each not in failed]
-        return [event for question in failed for event in question.deliver(error)]
+        failed = [each for each in self._queries if about is None or about in each.missing]
+        self._queries = [each for each in self._queries if each not in failed]
+        return [event for query in failed for event in query.deliver(error)]
 
     def reset(
         self, partitions: Iterable[TopicPartition], reason: str = "nothing is committed"
@@ -140,7 +140,7 @@ class OffsetRequests:
 
     def poll(self, now: float) -> Wanted:
         """Return requests to the leaders of all partitions with a pending query or validation."""
-        self._ask_for_resets()
+        self._request_for_resets()
         self._notice_new_leaders()
         if not self._backoff.is_ready(now):
             return Wanted(wake_at=self._backoff.ready_at)
@@ -151,7 +151,7 @@ class OffsetRequests:
         if request.api == "ListOffsets":
             asked = {each: self._asked.pop(each) for each in request.context}
         else:
-            self._unask(request.context)
+            self._cancel_query(request.context)
         if isinstance(outcome, RequestFailure):
             self._backoff.failed(now)
             self._metadata.request_update()
@@ -164,7 +164,7 @@ class OffsetRequests:
 
     # ListOffsets
 
-    def _ask_for_resets(self) -> None:
+    def _request_for_resets(self) -> None:
         missing = self._positions.missing(PositionState.RESETTING)
         if missing:
             earliest = self._options.auto_offset_reset == "earliest"
@@ -172,7 +172,7 @@ class OffsetRequests:
             for each in missing:
                 self._positions[each].asking = True
             timestamp = EARLIEST_TIMESTAMP if earliest else LATEST_TIMESTAMP
-            self.ask(dict.fromkeys(missing, timestamp), lambda found: self._reset_to(found, moves))
+            self.query(dict.fromkeys(missing, timestamp), lambda found: self._reset_to(found, moves))
 
     def _reset_to(self, found: Found | ConsumerError, moves: Mapping[TopicPartition, int]) -> list[BackgroundEvent]:
         still = [each for each in moves if each in self._positions and self._positions[each].moves == moves[each]]
@@ -187,8 +187,8 @@ class OffsetRequests:
 
     def _listing(self, _: float) -> list[UnsentRequest]:
         wanted: dict[TopicPartition, int] = {}
-        for question in self._questions:
-            for each, timestamp in question.missing.items():
+        for query in self._queries:
+            for each, timestamp in query.missing.items():
                 if each not in self._asked:
                     wanted.setdefault(each, timestamp)
         return [
@@ -215,10 +215,10 @@ class OffsetRequests:
         ]
         return message(replica_id=CONSUMER_REPLICA, isolation_level=int(self._options.read_committed), topics=topics)
 
-    def _listed(self, answer: Any, asked: Mapping[TopicPartition, int], now: float) -> list[BackgroundEvent]:
+    def _listed(self, response: Any, asked: Mapping[TopicPartition, int], now: float) -> list[BackgroundEvent]:
         events: list[BackgroundEvent] = []
-        again = any(each.error_code for topic in answer.topics for each in topic.partitions)
-        for topic in answer.topics:
+        again = any(each.error_code for topic in response.topics for each in topic.partitions)
+        for topic in response.topics:
             for each in topic.partitions:
                 partition, code = TopicPartition(topic.name, each.partition_index), ErrorCode.of(each.error_code)
                 if code in STALE_LEADER:
@@ -237,13 +237,13 @@ class OffsetRequests:
 
     def _found(self, partition: TopicPartition, timestamp: int, found: FoundOffset) -> list[BackgroundEvent]:
         events: list[BackgroundEvent] = []
-        for question in list(self._questions):
-            if question.missing.get(partition) == timestamp:
-                del question.missing[partition]
-                question.found[partition] = found
-            if not question.missing:
-                self._questions.remove(question)
-                events += question.deliver(question.found)
+        for query in list(self._queries):
+            if query.missing.get(partition) == timestamp:
+                del query.missing[partition]
+                query.found[partition] = found
+            if not query.missing:
+                self._queries.remove(query)
+                events += query.deliver(query.found)
         return events
 
     # OffsetForLeaderEpoch
@@ -288,18 +288,18 @@ class OffsetRequests:
         ]
         return message(replica_id=CONSUMER_REPLICA, topics=topics)
 
-    def _unask(self, moves: Mapping[TopicPartition, int]) -> None:
+    def _cancel_query(self, moves: Mapping[TopicPartition, int]) -> None:
         for each in self._unmoved(moves):
             self._positions[each].asking = False
 
     def _unmoved(self, moves: Mapping[TopicPartition, int]) -> list[TopicPartition]:
         return [each for each in moves if each in self._positions and self._positions[each].moves == moves[each]]
 
-    def _validated(self, request: UnsentRequest, answer: Any, now: float) -> list[BackgroundEvent]:
+    def _validated(self, request: UnsentRequest, response: Any, now: float) -> list[BackgroundEvent]:
         events: list[BackgroundEvent] = []
         unmoved = self._unmoved(request.context)
         again = False
-        for topic in answer.topics:
+        for topic in response.topics:
             for each in topic.partitions:
                 partition, code = TopicPartition(topic.topic, each.partition), ErrorCode.of(each.error_code)
                 if partition not in unmoved:

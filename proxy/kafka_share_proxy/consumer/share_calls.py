@@ -40,7 +40,7 @@ class ShareCalls:
         """Forget a call whose caller has stopped waiting. Its acknowledgements are sent all the same."""
         self._calls = [call for call in self._calls if call.call_id != call_id]
 
-    def answered(self, result: AcknowledgementResult) -> None:
+    def responded(self, result: AcknowledgementResult) -> None:
         """Apply the result of acknowledgements to the calls that wait for it."""
         for call in self._calls:
             waiting = call.waiting.get(result.partition)

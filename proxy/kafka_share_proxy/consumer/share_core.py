@@ -115,7 +115,7 @@ class ShareCore:
             options.group, self.coordinator_trace, backoff(), options.request_timeout_s, self.troubles
         )
         self.metadata = MetadataRequests(options, backoff(), troubles=self.troubles)
-        self.held = ShareHolds(self._answered)
+        self.held = ShareHolds(self._responded)
         self.membership = ShareMembership(
             options, self.coordinator, self.metadata, backoff(), member_id, on_member_state
         )
@@ -163,7 +163,7 @@ class ShareCore:
         room, opened_bytes = self.options.max_poll_records, 0
         while room > 0 and opened_bytes < OPENED_BYTES_MAX and (opened := self._next_opened(now)) is not None:
             chunk, part = opened
-            opened_bytes += part.records.bytes_beside(memoryview(chunk.records).obj)
+            opened_bytes += part.records.extra_bytes(memoryview(chunk.records).obj)
             if self.options.limits_records and len(part.records) > room:
                 self._opened.appendleft(_Opened(chunk, part._replace(records=part.records[room:])))
                 part = part._replace(records=part.records[:room])
@@ -237,11 +237,9 @@ class ShareCore:
     def begin_work(
         self, partition: TopicPartition, offset: int, delivery: int, on_lost: Callable[[], None], now: float
     ) -> ShareJob:
-        """See ShareRenewals.begin."""
         return self._renewals.begin(partition, offset, delivery, on_lost, now)
 
     def end_work(self, job: ShareJob, kind: AcknowledgeType, now: float) -> bool:
-        """See ShareRenewals.end."""
         return self._renewals.end(job, kind, now)
 
     # Events
@@ -308,8 +306,8 @@ class ShareCore:
 
     # Internal
 
-    def _answered(self, result: AcknowledgementResult) -> None:
-        self._calls.answered(result)
+    def _responded(self, result: AcknowledgementResult) -> None:
+        self._calls.responded(result)
         if self._on_result is not None:
             self._on_result(result)
 

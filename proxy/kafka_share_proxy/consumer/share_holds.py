@@ -174,10 +174,10 @@ class ShareHolds:
             held = self._of.get(partition, {})
             if held.get(offset) is hold:
                 del held[offset]
-            self._answered(partition, {offset: kind}, hold.lost)
+            self._responded(partition, {offset: kind}, hold.lost)
             return False
         if kind is AcknowledgeType.RENEW and not hold.session.can_renew:
-            self._answered(partition, {offset: kind}, renewals_unsupported(hold.session))
+            self._responded(partition, {offset: kind}, renewals_unsupported(hold.session))
             return True
         self._again.pop((partition, offset), None)
         hold.said, hold.again = kind, again
@@ -235,9 +235,9 @@ class ShareHolds:
                 hold.said = None
                 del said[offset]
             if renewing:
-                self._answered(partition, renewing, error)
+                self._responded(partition, renewing, error)
 
-    def answered(
+    def responded(
         self, session: ShareSession, partition: TopicPartition, code: ErrorCode, lock_from: float, now: float
     ) -> None:
         """Process the result of the acknowledgements in flight for one partition.
@@ -268,8 +268,8 @@ class ShareHolds:
                 renewed.add(offset)
         late = {each for each, kind in said.items() if kind is AcknowledgeType.RENEW and each not in renewed}
         if error is None and late:
-            self._answered(partition, {each: said.pop(each) for each in late}, _too_late(partition))
-        self._answered(partition, said, error, renewals)
+            self._responded(partition, {each: said.pop(each) for each in late}, _too_late(partition))
+        self._responded(partition, said, error, renewals)
 
     def lose(self, session: ShareSession, error: ConsumerError, partition: TopicPartition | None = None) -> None:
         """Lose the locks of a session, or only those of one partition. Acknowledgements that are due get the error.
@@ -283,7 +283,7 @@ class ShareHolds:
                     hold.said = hold.sent = None
                     if said[offset] is not AcknowledgeType.RENEW:
                         self._drop(each, offset, hold)
-                self._answered(each, said, error)
+                self._responded(each, said, error)
         for each in [found for found in self._of if partition in (None, found)]:
             for offset, hold in self._holds(session, each, list(self._of[each])):
                 self._lose(each, offset, hold, LockLostError(f"{each} at offset {offset}: {error}"))
@@ -342,7 +342,7 @@ class ShareHolds:
         self._again.pop((partition, offset), None)
         said = hold.session.due.get(partition, {})
         if hold.said is not None and offset in said:
-            self._answered(partition, {offset: said.pop(offset)}, error)
+            self._responded(partition, {offset: said.pop(offset)}, error)
             if not said:
                 del hold.session.due[partition]
         self._lost.append((partition, offset, hold))
@@ -355,7 +355,7 @@ class ShareHolds:
         if self._of.get(partition, {}).get(offset) is hold:
             self._drop(partition, offset, hold)
 
-    def _answered(self, partition: TopicPartition, said: Said, error: ConsumerError | None, renewals: int = 0) -> None:
+    def _responded(self, partition: TopicPartition, said: Said, error: ConsumerError | None, renewals: int = 0) -> None:
         told = {offset: kind for offset, kind in said.items() if kind is not AcknowledgeType.GAP}
         if told:
             self._on_result(AcknowledgementResult(partition, told, error, renewals))

@@ -93,12 +93,12 @@ class ShareMembership:
         self._backoff = backoff
         self._member_id = member_id
         self._topics: frozenset[str] = frozenset()
-        self._topics_told: frozenset[str] | None = None
+        self._reported_topics: frozenset[str] | None = None
         self._told: dict[bytes, list[int]] | None = None
         """Assignment with at least one topic id whose name is not known yet."""
         self._in_flight: UnsentRequest | None = None
         self._next_heartbeat = -math.inf
-        self._ask_again_s = FIRST_AGAIN_S
+        self._query_again_s = FIRST_AGAIN_S
         self._poll_deadline = math.inf
         self._must_leave = False
 
@@ -158,10 +158,10 @@ class ShareMembership:
             self._coordinator.note(outcome, now)
             self._say_again(now)
             return []
-        answer: Any = outcome
-        if code := ErrorCode.of(answer.error_code):
-            return self._refused(code, answer.error_message, epoch, now)
-        self._take(answer, sent_at, now)
+        response: Any = outcome
+        if code := ErrorCode.of(response.error_code):
+            return self._refused(code, response.error_message, epoch, now)
+        self._take(response, sent_at, now)
         return []
 
     # Requests
@@ -170,7 +170,7 @@ class ShareMembership:
         if self._in_flight is not None or not self._topics or self._poll_deadline == math.inf:
             return None
         joining = self.epoch == JOIN_EPOCH
-        if not (joining or self._topics != self._topics_told or now >= self._next_heartbeat):
+        if not (joining or self._topics != self._reported_topics or now >= self._next_heartbeat):
             return None
         node_id = self._coordinator.need(now, "ShareGroupHeartbeat") if self._backoff.is_ready(now) else None
         if node_id is None:
@@ -182,9 +182,9 @@ class ShareMembership:
         )
         if joining:
             message.rack_id = self._options.rack
-        if joining or self._topics != self._topics_told:
+        if joining or self._topics != self._reported_topics:
             message.subscribed_topic_names = sorted(self._topics)
-            self._topics_told = self._topics
+            self._reported_topics = self._topics
         return self._send(message, node_id, now)
 
     def _leaving(self, now: float) -> UnsentRequest | None:
@@ -216,16 +216,16 @@ class ShareMembership:
 
     # Responses
 
-    def _take(self, answer: Any, sent_at: float, now: float) -> None:
+    def _take(self, response: Any, sent_at: float, now: float) -> None:
         self._backoff.succeeded()
-        self.epoch = answer.member_epoch
-        interval_s = answer.heartbeat_interval_ms / 1000
+        self.epoch = response.member_epoch
+        interval_s = response.heartbeat_interval_ms / 1000
         if self.trace.state is ShareMemberState.JOINING:
             self.trace.to(ShareMemberState.STABLE, now, f"epoch {self.epoch}")
-        if answer.assignment is not None:
-            self._told = {bytes(each.topic_id): list(each.partitions) for each in answer.assignment.topic_partitions}
+        if response.assignment is not None:
+            self._told = {bytes(each.topic_id): list(each.partitions) for each in response.assignment.topic_partitions}
         if not (self._told or self.assigned):
-            interval_s, self._ask_again_s = min(interval_s, self._ask_again_s), self._ask_again_s * 2
+            interval_s, self._query_again_s = min(interval_s, self._query_again_s), self._query_again_s * 2
         self._next_heartbeat = sent_at + interval_s
 
     def _resolve(self) -> None:
@@ -248,7 +248,7 @@ class ShareMembership:
         self._coordinator.note(code, now)
         error = BrokerRefused("ShareGroupHeartbeat", code, f"group {self._options.group}", detail)
         if code in UNKNOWN and epoch > JOIN_EPOCH:
-            self.epoch, self._topics_told = JOIN_EPOCH, None
+            self.epoch, self._reported_topics = JOIN_EPOCH, None
             self.trace.to(ShareMemberState.JOINING, now, code.name)
             return []
         self._say_again(now)
@@ -262,7 +262,7 @@ class ShareMembership:
         """Send the full heartbeat again, because it is unknown whether the coordinator processed the last one."""
         self._backoff.failed(now)
         self._next_heartbeat = now
-        self._topics_told = None
+        self._reported_topics = None
 
     def _give_in(self, error: ConsumerError, now: float) -> list[BackgroundEvent]:
         self.fatal = error
@@ -281,7 +281,7 @@ class ShareMembership:
 
     def _forget(self) -> None:
         self.epoch = JOIN_EPOCH
-        self._in_flight = self._told = self._topics_told = None
+        self._in_flight = self._told = self._reported_topics = None
         self.assigned = NOTHING
         self._next_heartbeat = -math.inf
-        self._ask_again_s = FIRST_AGAIN_S
+        self._query_again_s = FIRST_AGAIN_S

@@ -97,7 +97,7 @@ class ShareRenewals:
                     session.is_urgent = True
             self._plan(session)
 
-    def answered(self, session: ShareSession) -> None:
+    def responded(self, session: ShareSession) -> None:
         """Compute the next renewal of a session after a response."""
         self._plan(session)
 

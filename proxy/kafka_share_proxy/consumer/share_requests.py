@@ -199,16 +199,16 @@ class ShareRequests:
             return []
         if isinstance(outcome, RequestFailure):
             return self._failed(request, asked.session, outcome, now)
-        answer: Any = outcome
-        code = ErrorCode.of(answer.error_code)
+        response: Any = outcome
+        code = ErrorCode.of(response.error_code)
         if code:
-            return self._refused(request, asked.session, code, answer.error_message, now)
+            return self._refused(request, asked.session, code, response.error_message, now)
         self._backoffs.pop(request.node_id, None)
-        asked.session.answered(asked.reads)
-        if answer.acquisition_lock_timeout_ms > 0:
-            self._held.lock_s = answer.acquisition_lock_timeout_ms / 1000
-        events = self._take_partitions(request, answer, now)
-        self._renewals.answered(asked.session)
+        asked.session.responded(asked.reads)
+        if response.acquisition_lock_timeout_ms > 0:
+            self._held.lock_s = response.acquisition_lock_timeout_ms / 1000
+        events = self._take_partitions(request, response, now)
+        self._renewals.responded(asked.session)
         return events
 
     # Building requests
@@ -293,12 +293,12 @@ class ShareRequests:
         if isinstance(outcome, RequestFailure):
             self._held.lose(asked.session, ConsumerError(f"{request.api}: {outcome.reason}"))
             return
-        answer: Any = outcome
-        if answer.error_code:
-            error = BrokerRefused(request.api, answer.error_code, f"node {request.node_id}", answer.error_message)
+        response: Any = outcome
+        if response.error_code:
+            error = BrokerRefused(request.api, response.error_code, f"node {request.node_id}", response.error_message)
             self._held.lose(asked.session, error)
             return
-        self._take_partitions(request, answer, now)
+        self._take_partitions(request, response, now)
         self._held.lose(asked.session, ConsumerError("the consumer is closed"))
 
     def _failed(
@@ -307,7 +307,7 @@ class ShareRequests:
         if failure.kind is FailureKind.UNSUPPORTED_VERSION and has_renewals(session.under_way):
             self._held.not_sent(session)
             self._held.refuse_renewals(session)
-            self._renewals.answered(session)
+            self._renewals.responded(session)
             return []
         error = ConsumerError(f"{request.api}: {failure.reason}")
         self._end(session, error, now)
@@ -327,7 +327,7 @@ class ShareRequests:
             self._held.not_sent(session)
             return []
         for partition in list(session.under_way):
-            self._held.answered(session, partition, code, now, now)
+            self._held.responded(session, partition, code, now, now)
         return [BackgroundError(error=error)]
 
     def _end(self, session: ShareSession, error: ConsumerError, now: float) -> None:
@@ -335,21 +335,21 @@ class ShareRequests:
         del self._sessions[session.node_id]
         self._buffer = deque(chunk for chunk in self._buffer if chunk.session is not session)
         self._held.lose(session, error)
-        self._renewals.answered(session)
+        self._renewals.responded(session)
         self._backoff(session.node_id).failed(now)
         self._metadata.request_update()
 
-    def _take_partitions(self, request: UnsentRequest, answer: Any, now: float) -> list[BackgroundEvent]:
+    def _take_partitions(self, request: UnsentRequest, response: Any, now: float) -> list[BackgroundEvent]:
         session: ShareSession = request.context.session
         names = {(bytes(topic_id), each.partition): each for each, topic_id in session.ids.items()}
         events: list[BackgroundEvent] = []
-        for topic in answer.responses:
+        for topic in response.responses:
             for data in topic.partitions:
                 partition = names.get((bytes(topic.topic_id), data.partition_index))
                 if partition is not None:
                     events += self._take_partition(request, partition, data, now)
         for partition in list(session.under_way):  # not in the response
-            self._held.answered(session, partition, ErrorCode.INVALID_RECORD_STATE, request.context.at, now)
+            self._held.responded(session, partition, ErrorCode.INVALID_RECORD_STATE, request.context.at, now)
         return events
 
     def _take_partition(
@@ -359,7 +359,7 @@ class ShareRequests:
         code = ErrorCode.of(data.error_code)
         said = ErrorCode.of(data.acknowledge_error_code) if is_fetch else code
         if partition in session.under_way:
-            self._held.answered(session, partition, said, request.context.at, now)
+            self._held.responded(session, partition, said, request.context.at, now)
             if said in RETRIABLE:
                 self._backoff(session.node_id).failed(now)
         if code in LED_ELSEWHERE or said in LOCKS_GONE:

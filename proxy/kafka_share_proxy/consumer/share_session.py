@@ -52,7 +52,7 @@ class ShareSession:
         self.epoch = OPEN_EPOCH
         self.partitions = {}
 
-    def answered(self, partitions: dict[TopicPartition, bytes] | None = None) -> None:
+    def responded(self, partitions: dict[TopicPartition, bytes] | None = None) -> None:
         """Advance the epoch after a successful request.
 
         Args:

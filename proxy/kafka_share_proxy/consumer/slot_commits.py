@@ -27,16 +27,14 @@ class SlotCommits:
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], call_id: int | None = None
     ) -> list[BackgroundEvent]:
-        """See CommitRequests.commit."""
         named = {name: offset for each, offset in offsets.items() for name in self.names(each)}
         return self._commits.commit(named, call_id)
 
     def is_settled(self, partitions: Iterable[TopicPartition]) -> bool:
-        """See CommitRequests.is_settled."""
         return self._commits.is_settled(name for each in partitions for name in self.names(each))
 
-    def ask(self, partitions: Partitions, deliver: Deliver, call_id: int | None = None) -> None:
-        """See CommittedRequests.ask. Of several slots the lowest offset is delivered, and None if one of them has no
+    def query(self, partitions: Partitions, deliver: Deliver, call_id: int | None = None) -> None:
+        """See CommittedRequests.query. Of several slots the lowest offset is delivered, and None if one of them has no
         offset.
         """
         names = {each: self.names(each) for each in partitions}
@@ -46,7 +44,7 @@ class SlotCommits:
                 return deliver(found)
             return deliver({each: _lowest([found[name] for name in listed]) for each, listed in names.items()})
 
-        self._committed.ask(frozenset(name for listed in names.values() for name in listed), lowest, call_id)
+        self._committed.query(frozenset(name for listed in names.values() for name in listed), lowest, call_id)
 
 
 def _lowest(found: list[OffsetAndMetadata | None]) -> OffsetAndMetadata | None:

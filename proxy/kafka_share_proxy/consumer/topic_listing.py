@@ -49,7 +49,7 @@ class TopicListing:
         self._backoff = backoff
         self._queries: list[_Query] = []
 
-    def ask(self, call_id: int, topic: str | None) -> None:
+    def query(self, call_id: int, topic: str | None) -> None:
         """Begin to list the partitions of a topic, or with None of all topics."""
         self._queries.append(_Query(call_id, topic))
 

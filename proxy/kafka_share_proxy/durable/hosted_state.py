@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from kafka_share_proxy.brokers.interfaces import OwnQuestions
+from kafka_share_proxy.brokers.interfaces import OwnQueries
 from kafka_share_proxy.brokers.internal_topics import TopicLeaders, TopicRefused
 from kafka_share_proxy.brokers.own_client import OwnClient
 from kafka_share_proxy.brokers.own_connection import AuthenticationFailed, OwnSettings
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 RETRY_MIN_S, RETRY_MAX_S = 0.1, 5.0
 """Shortest and longest delay in seconds after a failed step of a takeover."""
-GONE_LOOKS = 5
+ABSENT_CHECKS = 5
 """Consecutive looks that must miss a topic before it counts as deleted: a broker that has just started may not know it.
 """
 LOOK_S = 10.0
@@ -60,7 +60,7 @@ class BrokerAccess:
     client: Callable[[], OwnClient]
     """Create another client, for one task."""
     settings: OwnSettings
-    own: OwnQuestions | None
+    own: OwnQueries | None
     """None: the brokers' expiration times of producers are not requested."""
     notes: Notes
 
@@ -94,7 +94,7 @@ class HostedState:
         self._leaders = LeaderWatch(state.topic, state.partitions, access.settings, access.notes, look_s=LOOK_S)
         self._leaders.on_seen = self._seen
         self._leaders.on_trouble = self._no_leaders
-        self._leaders.on_looked = journal.look_soon
+        self._leaders.on_looked = journal.check_soon
         self._leaders.on_missing = partial(self._miss, "the topic was deleted")
         self._wanted: set[int] = set()
         self._topic_id = b""
@@ -109,7 +109,7 @@ class HostedState:
         self.guard.on_unsafe = self._hold_back
         self.guard.on_corrected = lambda: self._open(self.served)
         self.guard.on_deleted = partial(self._lose_topic, restores=True)
-        journal.need_view = self._leaders.look_soon
+        journal.need_view = self._leaders.check_soon
         journal.on_taken_over = self._taken_over
         journal.on_checking = self._checking
         journal.on_lost = self._lost
@@ -143,7 +143,7 @@ class HostedState:
         try:
             if await topic.leaders() is None:
                 await self._create(topic)
-            self._leaders.look_soon()  # the request for coordinators makes the brokers create the topic of transactions
+            self._leaders.check_soon()  # FindCoordinator makes the brokers create __transaction_state
         except ProxyError:
             return
         finally:
@@ -233,10 +233,10 @@ class HostedState:
         if not self._topic_id or not self.owned:
             return
         self._missed += 1
-        if self._missed >= GONE_LOOKS:
+        if self._missed >= ABSENT_CHECKS:
             self._lose_topic(reason)
         else:
-            self._leaders.look_soon()
+            self._leaders.check_soon()
 
     def _went_back(self, partition: int) -> None:
         self._lose_topic(f"the log of partition {partition} is another one, or its end is lost")
@@ -331,7 +331,7 @@ class HostedState:
                     settings = await self.guard.require_safe(topic, view)
                     self._topic_id = self._topic_id or view.topic_id
                     self._leaders.learn(view)
-                    self._leaders.look_soon()
+                    self._leaders.check_soon()
                     return settings
             except ProxyError as error:
                 self.complain(error, takeover.partitions)

@@ -13,7 +13,7 @@ K_contra = TypeVar("K_contra", contravariant=True)
 """Key of one piece of the state, of which only the latest value counts (durable/README.md rule 3)."""
 
 
-ANSWER_MAX_S = 25.0
+RESPONSE_MAX_S = 25.0
 """Maximum seconds that a client waits for a write. Then it gets a retriable error, while the append continues: its
 outcome may be unknown for as long as the leader of the state partition, or an in-sync replica, is away. After a crash
 that is 9 s until the controller notices (broker.session.timeout.ms); 14 s were seen when the controller itself crashed.

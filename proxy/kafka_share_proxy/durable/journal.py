@@ -227,11 +227,11 @@ class TopicJournal(Generic[K]):
         """Forget the leaders and coordinators on a broker that cannot be reached, so that they are looked up again."""
         self.leaders = {partition: node for partition, node in self.leaders.items() if node != node_id}
         self.coordinators = {partition: node for partition, node in self.coordinators.items() if node != node_id}
-        self.look_soon()
+        self.check_soon()
 
     # The loop
 
-    def look_soon(self) -> None:
+    def check_soon(self) -> None:
         """Check all waiting appends at the end of this loop iteration, because leaders or channels may have changed."""
         for behind in self._busy.values():
             self._eager |= behind
@@ -245,7 +245,6 @@ class TopicJournal(Generic[K]):
             self._reactor.call_on_behalf_of(self, self._look)
 
     def call_soon(self, callback: Callback) -> None:
-        """See CallbackOwner."""
         self._reactor.call_on_behalf_of(self, callback)
 
     def failed(self, error: Exception) -> None:
@@ -271,7 +270,7 @@ class TopicJournal(Generic[K]):
             refused = producer.overdue(now)
             if refused:
                 self._tell(partition, refused)
-            if not self._ask_for(partition, producer, appends, now):
+            if not self._request_for(partition, producer, appends, now):
                 self._eager.discard(partition)
         if appends:
             self._asked_at = None
@@ -299,7 +298,7 @@ class TopicJournal(Generic[K]):
             self._reactor.call_at(until, self._plan)
         return True
 
-    def _ask_for(
+    def _request_for(
         self, partition: int, producer: StateProducer, appends: dict[int, dict[int, Append]], now: float
     ) -> bool:
         """Send or collect the partition's next request. False if it has none now, or its leader is busy."""
@@ -339,11 +338,11 @@ class TopicJournal(Generic[K]):
         waiting = self._eager.union(*self._busy.values())
         idle = [self._producers.get(partition) for partition in looked_at if partition not in waiting]
         deadline = min([producer.next_deadline() for producer in idle if producer is not None], default=inf)
-        deadline = max(deadline, now + LOOK_MIN_S)
+        deadline = max(deadline, now + CHECK_MIN_S)
         if waiting:  # channels, leaders and responses notify the journal; this check is a safeguard
-            deadline = min(deadline, now + LOOK_MAX_S)
+            deadline = min(deadline, now + CHECK_MAX_S)
         if self._busy or self._under_way.identifies:
-            deadline = min(deadline, now + (LOOK_MAX_S if self._doubts else SILENT_S))
+            deadline = min(deadline, now + (CHECK_MAX_S if self._doubts else SILENT_S))
         if deadline >= self._alarm_at:
             return
         if self._alarm is not None:
@@ -359,9 +358,9 @@ class TopicJournal(Generic[K]):
 
     # Requests
 
-    def _mine(self, answered: Callable[[R | None], None]) -> Callable[[R | None], None]:
+    def _mine(self, responded: Callable[[R | None], None]) -> Callable[[R | None], None]:
         """Return a callback that runs on behalf of the journal, so that an internal error does not end the channel."""
-        return lambda answer: on_behalf_of(self, partial(answered, answer))
+        return lambda response: on_behalf_of(self, partial(responded, response))
 
     def _identify(
         self, channel: Channel, node_id: int, partition: int, producer: StateProducer, wanted: Identify
@@ -373,7 +372,7 @@ class TopicJournal(Generic[K]):
             producer_epoch=wanted.producer_epoch,
         )
         version = channel.highest(ApiKey.INIT_PRODUCER_ID, INIT_PRODUCER_ID_VERSION_MAX)
-        channel.ask(
+        channel.send_request(
             ApiKey.INIT_PRODUCER_ID,
             version,
             request,
@@ -381,24 +380,24 @@ class TopicJournal(Generic[K]):
         )
 
     def _identified(
-        self, node_id: int, partition: int, producer: StateProducer, answer: messages.InitProducerIdResponse | None
+        self, node_id: int, partition: int, producer: StateProducer, response: messages.InitProducerIdResponse | None
     ) -> None:
         if self._producers.get(partition) is not producer:
             return
         self._under_way.identifies.pop(partition, None)
         now = self._reactor.now()
-        if answer is None:
+        if response is None:
             forget(self.coordinators, partition, node_id)
-            self._tell(partition, producer.unanswered(now))
+            self._tell(partition, producer.in_flight(now))
         else:
-            code = ErrorCode.of(answer.error_code)
+            code = ErrorCode.of(response.error_code)
             if code in MOVED:
                 forget(self.coordinators, partition, node_id)
             elif code in DENIED:
                 self.on_denied(partition, code)
             elif code != ErrorCode.NONE:
                 self._notes("state-identity-refused", topic=self.state.topic, partition=partition, reason=code.name)
-            self._tell(partition, producer.identified(code, answer.producer_id, answer.producer_epoch, now))
+            self._tell(partition, producer.identified(code, response.producer_id, response.producer_epoch, now))
             if producer.stage is WriterStage.CHECKING:
                 self.on_checking(partition)
         self._eager.add(partition)
@@ -422,20 +421,20 @@ class TopicJournal(Generic[K]):
         self._under_way.appends[node_id] = sent
         self.appends += 1
         version = channel.highest(ApiKey.PRODUCE, PRODUCE_VERSION_MAX)
-        channel.ask(ApiKey.PRODUCE, version, message, self._mine(partial(self._produced, node_id, sent)))
+        channel.send_request(ApiKey.PRODUCE, version, message, self._mine(partial(self._produced, node_id, sent)))
 
     def _produced(
         self,
         node_id: int,
         sent: Mapping[int, StateProducer],
-        answer: messages.ProduceResponse | None,
+        response: messages.ProduceResponse | None,
         *,
         was_sent: bool = True,
     ) -> None:
         self._eager |= self._busy.pop(node_id, set())
         self._under_way.appends.pop(node_id, None)
         now = self._reactor.now()
-        told = _by_partition(answer)
+        told = _by_partition(response)
         for partition, producer in sent.items():
             if self._producers.get(partition) is not producer:
                 continue
@@ -447,7 +446,7 @@ class TopicJournal(Generic[K]):
                 outcomes = producer.appended(code, entry.base_offset, now)
             else:
                 forget(self.leaders, partition, node_id)
-                outcomes = producer.unanswered(now) if was_sent else producer.unsent(now)
+                outcomes = producer.in_flight(now) if was_sent else producer.unsent(now)
             self._tell(partition, outcomes)
         self._go_on(sent, now)
 
@@ -459,15 +458,15 @@ class TopicJournal(Generic[K]):
         else:
             self._notes("state-append-failed", topic=self.state.topic, partition=partition, reason=code.name)
 
-    def _go_on(self, answered: Iterable[int], now: float) -> None:
+    def _go_on(self, responded: Iterable[int], now: float) -> None:
         """Continue if there is more to send, to these partitions or to others that waited for their leader."""
-        for partition in answered:
+        for partition in responded:
             producer = self._producers.get(partition)
             if producer is not None and producer.wants(now) is not None:
                 self._eager.add(partition)
         if self._eager:
             self._plan()
-        self._set_alarm(answered, now)
+        self._set_alarm(responded, now)
 
     def _tell(self, partition: int, outcomes: Iterable[Outcome]) -> None:
         for outcome in outcomes:
@@ -484,7 +483,7 @@ class TopicJournal(Generic[K]):
                 self.on_went_back(partition)
 
 
-LOOK_MIN_S, LOOK_MAX_S = 0.01, 0.25
+CHECK_MIN_S, CHECK_MAX_S = 0.01, 0.25
 """Minimum and maximum seconds until the next check that no event triggers."""
 
 
@@ -494,7 +493,7 @@ def _refuse(token: object, code: ErrorCode, reason: str) -> None:
 
 
 def _by_partition(
-    answer: messages.ProduceResponse | None,
+    response: messages.ProduceResponse | None,
 ) -> dict[int, messages.ProduceResponse.PartitionProduceResponse]:
-    topics = [] if answer is None else answer.responses
+    topics = [] if response is None else response.responses
     return {entry.index: entry for topic in topics for entry in topic.partition_responses}

@@ -54,7 +54,7 @@ class LeaderWatch:
         """Use a view that another component has fetched."""
         self.view = view
 
-    def look_soon(self) -> None:
+    def check_soon(self) -> None:
         """Request a look, because a leader is missing or may have changed."""
         self._wanted.set()
 

@@ -16,19 +16,19 @@ from typing import Any, Protocol
 
 from kafka_share_proxy.durable.gate import HOLD_MAX_S, StateGate
 from kafka_share_proxy.fleet.group_owners import Fleet, Peer, PeerLost
-from kafka_share_proxy.forwarding.ask_and_reply import decoded, framed
 from kafka_share_proxy.forwarding.declared_api import DeclaredApi
 from kafka_share_proxy.forwarding.interfaces import Call
 from kafka_share_proxy.forwarding.routes import Handler
 from kafka_share_proxy.forwarding.split_requests import Splits
+from kafka_share_proxy.forwarding.upstream_requests import decoded, framed
 from kafka_share_proxy.loop.interfaces import Timers
 from kafka_share_proxy.loop.promise import Promise, Task, all_of
 from kafka_share_proxy.loop.waiting import first_until
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.frames import Answer
+from kafka_share_proxy.wire.frames import ResponseFrame
 from kafka_share_proxy.wire.messages import Message
 
-LOOK_AGAIN_S = 0.1
+CHECK_AGAIN_S = 0.1
 """Seconds before a request is sent again to a proxy that is not the owner although the table says so."""
 
 
@@ -64,7 +64,7 @@ class OwnedApi:
     handler: Handler
     services: OwnedServices
 
-    async def handle(self, call: Call[Any]) -> Answer | Message | None:
+    async def handle(self, call: Call[Any]) -> ResponseFrame | Message | None:
         """Run the handler through the gate, or forward the request to the owner."""
         services = self.services
         partitions = await self.partitions_of(call)
@@ -73,11 +73,11 @@ class OwnedApi:
             return await self._refused(call, ErrorCode.INVALID_REQUEST, text)
         if services.gate.lets_in(partitions) and not services.gate.refused:
             return await self._inside(call, partitions)
-        if not self.api.asks_again and services.gate.standby:
+        if not self.api.is_repeated and services.gate.standby:
             return await self._refused(call, ErrorCode.POLICY_VIOLATION, services.gate.standby)
         return await self._dispatch(call, services.timers.now())
 
-    async def handle_peers(self, call: Call[Any]) -> Answer | None:
+    async def handle_peers(self, call: Call[Any]) -> ResponseFrame | None:
         """Serve a request that another proxy forwarded. None if this proxy is not the owner."""
         gate = self.services.gate
         partitions = await self.partitions_of(call)
@@ -102,7 +102,7 @@ class OwnedApi:
             await call.work.pause()
         return tuple(found)
 
-    async def _dispatch(self, call: Call[Any], began: float) -> Answer | Message | None:
+    async def _dispatch(self, call: Call[Any], began: float) -> ResponseFrame | Message | None:
         """Try the owners until one responds or the time is over. `began`: when the wait began."""
         services = self.services
         while True:
@@ -111,39 +111,39 @@ class OwnedApi:
             if len(set(map(id, places.values()))) > 1:
                 parts = await self._cut(call, places)
                 return await self._joined(call, await all_of(self._dispatch(part, began) for part in parts))
-            answer = await self._attempt(call, partitions, next(iter(places.values()), None))
-            if answer is not None:
-                return answer
+            response = await self._attempt(call, partitions, next(iter(places.values()), None))
+            if response is not None:
+                return response
             now = services.timers.now()
             deadline = began + self._wait_s(partitions)
             if now >= deadline:
                 return await self._refusal(call, partitions)
             is_elsewhere = places[partitions[0]] is not None
-            await gate_change(services, min(deadline, now + LOOK_AGAIN_S) if is_elsewhere else deadline)
+            await gate_change(services, min(deadline, now + CHECK_AGAIN_S) if is_elsewhere else deadline)
 
     def _wait_s(self, partitions: Collection[int]) -> float:
         """Return the maximum seconds that the request may wait for an owner."""
         services = self.services
         is_loading = any(partition in services.gate.loading for partition in partitions)
-        return services.state_wait_s if is_loading and not self.api.asks_again else HOLD_MAX_S
+        return services.state_wait_s if is_loading and not self.api.is_repeated else HOLD_MAX_S
 
     async def _attempt(
         self, call: Call[Any], partitions: Sequence[int], place: Peer | str | None
-    ) -> Answer | Message | None:
+    ) -> ResponseFrame | Message | None:
         """Return the response, or None if the request should be tried again."""
         if isinstance(place, str):
             return await self._refusal(call, partitions)
         if place is None:
             return await self._inside(call, partitions) if self.services.gate.lets_in(partitions) else None
-        answer = place.serve(call, self.services.feature)
+        response = place.serve(call, self.services.feature)
         try:
-            return await answer
+            return await response
         except PeerLost as error:
             return await self._interrupted(call, str(error))
         finally:
-            place.give_up(answer)
+            place.give_up(response)
 
-    async def _inside(self, call: Call[Any], partitions: Sequence[int]) -> Answer | Message | None:
+    async def _inside(self, call: Call[Any], partitions: Sequence[int]) -> ResponseFrame | Message | None:
         """Run the handler. Its response counts only if no door was closed meanwhile and the lease holds.
 
         If the lease has ended, wait for its renewal: the group of proxies may have been unreachable as long as the
@@ -152,7 +152,7 @@ class OwnedApi:
         """
         services, gate, ended = self.services, self.services.gate, False
         done: Promise[None] = Promise()
-        task: Task[Answer | Message | None] = Task(self.handler(call), lambda _: done.set(None))
+        task: Task[ResponseFrame | Message | None] = Task(self.handler(call), lambda _: done.set(None))
 
         def end() -> None:
             nonlocal ended
@@ -198,10 +198,10 @@ class OwnedApi:
             await call.work.step(len(name or ""))
         return [splits.about(call, part) for part in parts.values()]
 
-    async def _joined(self, call: Call[Any], parts: Sequence[Answer | Message | None]) -> Message:
+    async def _joined(self, call: Call[Any], parts: Sequence[ResponseFrame | Message | None]) -> Message:
         """Join the responses in the order of the request."""
-        answers: list[Message] = [await decoded(call, part or b"") for part in parts]
-        return await self._splits.joined(call, answers)
+        responses: list[Message] = [await decoded(call, part or b"") for part in parts]
+        return await self._splits.joined(call, responses)
 
     @property
     def _splits(self) -> Splits:

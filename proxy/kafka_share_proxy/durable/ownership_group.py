@@ -153,7 +153,6 @@ class Membership:
         self._unreached = LastingTrouble(notes, "proxy-group-trouble", "proxy-group-answers", patience_s=NEW_GROUP_S)
 
     def is_valid(self) -> bool:
-        """See ownership.Ownership."""
         return bool(self.assigned) and self._lease.is_valid(self._clock())
 
     @property
@@ -162,7 +161,6 @@ class Membership:
         return self.generation >= 0 and self._lease.is_valid(self._clock())
 
     def stopped(self, partitions: Iterable[int]) -> None:
-        """See ownership.Ownership."""
         before = self._holding - self.assigned
         self._holding.difference_update(partitions)
         if before and not self._holding - self.assigned:
@@ -225,8 +223,8 @@ class Membership:
 
     async def _coordinator(self) -> Address:
         request = messages.FindCoordinatorRequest(key_type=GROUP_KEY, coordinator_keys=[GROUP])
-        answer, _ = await self._client.ask(ApiKey.FIND_COORDINATOR, request)
-        (found,) = answer.coordinators
+        response, _ = await self._client.send_request(ApiKey.FIND_COORDINATOR, request)
+        (found,) = response.coordinators
         if found.error_code != ErrorCode.NONE:
             kind = NotReadyYet if found.error_code in _ELSEWHERE else UpstreamLost
             raise kind(f"the coordinator of group {GROUP}: {error_name(found.error_code)}")
@@ -257,8 +255,8 @@ class Membership:
         )
         generation, sent = self.generation, self._clock()
         with trio.move_on_after(self._session_s):
-            answer = await self._unless_moved(partial(beating.ask, ApiKey.HEARTBEAT, request))
-            code = ErrorCode.of(answer.error_code)
+            response = await self._unless_moved(partial(beating.send_request, ApiKey.HEARTBEAT, request))
+            code = ErrorCode.of(response.error_code)
             if generation != self.generation or (joining and code == ErrorCode.ILLEGAL_GENERATION):
                 return ErrorCode.NONE  # the response belongs to an earlier generation and is void for this one
             if code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
@@ -299,25 +297,25 @@ class Membership:
         async with AsyncExitStack() as stack:
             joining = await self._dial(address, stack)
             while True:
-                answer = await self._ask_to_join(joining)
-                if answer is None:
+                response = await self._request_to_join(joining)
+                if response is None:
                     continue
                 sent = self._clock()
-                table = await self._sync(joining, answer)
+                table = await self._sync(joining, response)
                 if table is not None:
                     break
-        self.generation = answer.generation_id
+        self.generation = response.generation_id
         self._lease.joined(sent)
         self._heard_table(table)
         self._was_renewed()
 
-    async def _ask_to_join(self, joining: OwnConnection) -> messages.JoinGroupResponse | None:
+    async def _request_to_join(self, joining: OwnConnection) -> messages.JoinGroupResponse | None:
         self._join_anew = trio.Event()
         owned = tuple(sorted(self._holding)) if self.is_valid() or self._peer else ()
         metadata = ownership_rules.encode_member(ProxyMember(self._address, owned, self._instance or "", self._peer))
         request = messages.JoinGroupRequest
         timeout_ms = round(self._session_s * 1000)
-        answer = await joining.ask(
+        response = await joining.send_request(
             ApiKey.JOIN_GROUP,
             request(
                 group_id=GROUP,
@@ -329,16 +327,16 @@ class Membership:
                 protocols=[request.JoinGroupRequestProtocol(name=self._protocol, metadata=metadata)],
             ),
         )
-        code = ErrorCode.of(answer.error_code)
+        code = ErrorCode.of(response.error_code)
         if code == ErrorCode.MEMBER_ID_REQUIRED:
-            self._member_id = answer.member_id
+            self._member_id = response.member_id
             return None
         if code in _ELSEWHERE:
             raise NotReadyYet(f"the coordinator of group {GROUP}: {code.name}")
         if code != ErrorCode.NONE:
             raise self._expelled(code)
-        self._member_id = answer.member_id
-        return answer
+        self._member_id = response.member_id
+        return response
 
     async def _sync(self, joining: OwnConnection, joined: messages.JoinGroupResponse) -> dict[str, OwnerInTable] | None:
         """Return the table of the generation. None if the next generation has begun already."""
@@ -350,7 +348,7 @@ class Membership:
             table = ownership_rules.encode_table(give(members, range(PARTITIONS)))
             entry = request.SyncGroupRequestAssignment
             assignments = [entry(member_id=member_id, assignment=table) for member_id in sorted(members)]
-        answer = await joining.ask(
+        response = await joining.send_request(
             ApiKey.SYNC_GROUP,
             request(
                 group_id=GROUP,
@@ -362,14 +360,14 @@ class Membership:
                 assignments=assignments,
             ),
         )
-        code = ErrorCode.of(answer.error_code)
+        code = ErrorCode.of(response.error_code)
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
             return None
         if code in _ELSEWHERE:
             raise NotReadyYet(f"the coordinator of group {GROUP}: {code.name}")
         if code != ErrorCode.NONE:
             raise self._expelled(code)
-        return ownership_rules.decode_table(bytes(answer.assignment))
+        return ownership_rules.decode_table(bytes(response.assignment))
 
     @property
     def _protocol(self) -> str:
@@ -454,7 +452,7 @@ class Membership:
             try:
                 address = await self._coordinator()
                 async with connection(address, self._client.settings) as opened:
-                    await opened.ask(ApiKey.LEAVE_GROUP, request(group_id=GROUP, members=[member]))
+                    await opened.send_request(ApiKey.LEAVE_GROUP, request(group_id=GROUP, members=[member]))
             except ProxyError as error:
                 self._notes("proxy-group-trouble", reason=f"leaving: {error}")
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import trio
 
-from kafka_share_proxy.brokers.interfaces import OwnQuestions
+from kafka_share_proxy.brokers.interfaces import OwnQueries
 from kafka_share_proxy.durable.state_producer import IDENTITY_S, KEEP_ALIVE_S
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.wire import messages
@@ -18,7 +18,7 @@ BROKER = 4
 PRODUCER, TRANSACTIONAL = "producer.id.expiration.ms", "transactional.id.expiration.ms"
 SHARE = 0.25
 """Fraction of the expiration time. Leaves room for a few failed attempts."""
-ANSWER_S = 5.0
+RESPONSE_S = 5.0
 
 
 class Periods(NamedTuple):
@@ -30,30 +30,30 @@ class Periods(NamedTuple):
     """Seconds between two InitProducerId requests."""
 
 
-async def periods(own: OwnQuestions, node_id: int, notes: Notes) -> Periods:
+async def periods(own: OwnQueries, node_id: int, notes: Notes) -> Periods:
     """Request the intervals for this broker's settings. Kafka's defaults if it refuses (DESCRIBE_CONFIGS)."""
     request = messages.DescribeConfigsRequest
     resource = request.DescribeConfigsResource(
         resource_type=BROKER, resource_name=str(node_id), configuration_keys=[PRODUCER, TRANSACTIONAL]
     )
-    answer = own.ask(node_id, ApiKey.DESCRIBE_CONFIGS, request(resources=[resource]))
+    response = own.send_request(node_id, ApiKey.DESCRIBE_CONFIGS, request(resources=[resource]))
     came = trio.Event()
-    answer.on_settled(came.set)
+    response.on_settled(came.set)
     try:
-        with trio.fail_after(ANSWER_S):
+        with trio.fail_after(RESPONSE_S):
             await came.wait()
-        return told(answer.result())
+        return told(response.result())
     except (ProxyError, trio.TooSlowError) as error:
         notes("state-expiration-not-known", reason=str(error) or "no answer in time")
         return Periods()
     finally:
-        answer.forget(came.set)
+        response.forget(came.set)
 
 
-def told(answer: messages.DescribeConfigsResponse) -> Periods:
+def told(response: messages.DescribeConfigsResponse) -> Periods:
     """Return the intervals for a DescribeConfigs response. Refused and missing settings count as Kafka's defaults."""
     values: dict[str, float] = {}
-    for result in answer.results or ():
+    for result in response.results or ():
         for entry in (result.configs or ()) if result.error_code == ErrorCode.NONE else ():
             text = entry.value or ""
             if text.isascii() and text.isdigit() and int(text):

@@ -152,7 +152,7 @@ async def fetch(
 async def offsets(opened: OwnConnection, topic: str, partitions: Iterable[int], timestamp: int) -> dict[int, int]:
     """Return the start (EARLIEST) or end (LATEST) offsets. Raises UpstreamLost, also if it is not the leader."""
     found = {}
-    for entry in await own_log.ask_offsets(opened, topic, partitions, timestamp):
+    for entry in await own_log.request_offsets(opened, topic, partitions, timestamp):
         check(topic, entry.partition_index, entry.error_code)
         found[entry.partition_index] = entry.offset
     return found

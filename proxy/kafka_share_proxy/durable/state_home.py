@@ -28,7 +28,7 @@ AGAIN_S = 1.0
 """Delay in seconds before lost ownership is sought again, so that two proxies that compete for it do so slowly."""
 DRAIN_S = 0.5
 """Maximum seconds to wait for appends in flight when a partition moves."""
-DRAIN_LOOK_S = 0.005
+DRAIN_CHECK_S = 0.005
 
 
 class StateHome:
@@ -57,7 +57,7 @@ class StateHome:
         self._is_retiring = False
         owner.on_renewed = self._renewed
         owner.on_refused = self._refused_ownership
-        owner.on_changed = self._look_soon
+        owner.on_changed = self._check_soon
         for hosted in self.states:
             hosted.gate.lease = owner.is_valid
             hosted.lease_s = owner.lease_s
@@ -143,7 +143,7 @@ class StateHome:
 
     def _send(self) -> None:
         for hosted in self.states:
-            hosted.journal.look_soon()
+            hosted.journal.check_soon()
 
     def _unreachable(self, node_id: int) -> None:
         for hosted in self.states:
@@ -151,10 +151,10 @@ class StateHome:
 
     # Ownership
 
-    def _look_soon(self) -> None:
+    def _check_soon(self) -> None:
         self._changed.set()
         if self.links is not None:
-            self.links.look_soon()
+            self.links.check_soon()
 
     async def _follow_assignment(self, nursery: trio.Nursery) -> None:
         while True:
@@ -192,7 +192,7 @@ class StateHome:
             hosted.close_doors(hosted.served.intersection(numbers), "the group moves to another proxy")
         with trio.move_on_after(DRAIN_S):
             while not all(hosted.is_idle(numbers) for hosted in self.states):  # noqa: ASYNC110 - changed by the loop
-                await trio.sleep(DRAIN_LOOK_S)
+                await trio.sleep(DRAIN_CHECK_S)
             await trio.lowlevel.checkpoint()  # results of appends in this loop iteration are reported at its end
 
     async def _give_up(self, gone: Collection[int]) -> None:
@@ -223,7 +223,7 @@ class StateHome:
             reason = f"{hosted.state.name} was taken over by another proxy"
             hosted.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason, hosted.of(lost))
         self._lost |= lost
-        self._look_soon()
+        self._check_soon()
 
 
 def _owned_elsewhere(hosted: HostedState) -> str:

@@ -261,7 +261,7 @@ class StateProducer:
         return Append
 
     def next_request(self, now: float) -> Identify | Append | None:
-        """Return the request to send now. The caller must report its result (`identified`, `appended`, `unanswered` or
+        """Return the request to send now. The caller must report its result (`identified`, `appended`, `in_flight` or
         `unsent`).
         """
         wanted = self.wants(now)
@@ -332,7 +332,7 @@ class StateProducer:
             case Follows.UNKNOWN:
                 return self._unknown(batch, now)
 
-    def unanswered(self, now: float) -> list[Outcome]:
+    def in_flight(self, now: float) -> list[Outcome]:
         """Process a lost connection or a timeout: the request was sent at least in part, its outcome is unknown."""
         self._take_back()
         if self.stage is WriterStage.IDENTIFYING or self._batch is None:

@@ -72,14 +72,14 @@ class StateTopic:
         """
         keys = list(transactional_ids)
         request = messages.FindCoordinatorRequest(key_type=TRANSACTION, coordinator_keys=keys)
-        answer, _ = await self._client.ask(ApiKey.FIND_COORDINATOR, request)
-        refused = [entry for entry in answer.coordinators if _is_refusal(entry.error_code)]
+        response, _ = await self._client.send_request(ApiKey.FIND_COORDINATOR, request)
+        refused = [entry for entry in response.coordinators if _is_refusal(entry.error_code)]
         if refused:
             raise TopicRefused(
                 f"the proxy's own identity may not use transactional id {refused[0].key}: it needs WRITE and DESCRIBE "
                 f"on transactional ids {keys[0].rstrip('0123456789')}*"
             )
-        return {entry.key: entry.node_id for entry in answer.coordinators if entry.error_code == ErrorCode.NONE}
+        return {entry.key: entry.node_id for entry in response.coordinators if entry.error_code == ErrorCode.NONE}
 
 
 def _is_refusal(code: int) -> bool:

@@ -37,7 +37,7 @@ class EdgeOfLink(Protocol):
     def completed(self, call: Call[Message], frame: Buffer) -> bytes | None:
         """Insert the parts kept here into the owner's response. None if they are no longer here."""
 
-    def told(self, key: int, version: int, answer: memoryview) -> bytes | memoryview:
+    def told(self, key: int, version: int, response: memoryview) -> bytes | memoryview:
         """Return a broker's response to a request of the owner, as it is sent to the owner. Raises ProxyError."""
 
     def forget(self, chunks: Iterable[int]) -> None:
@@ -83,16 +83,13 @@ class NothingKept:
     """Edge that forwards requests and responses unchanged. See EdgeOfLink."""
 
     def prepared(self, call: Call[Message]) -> Prepared:
-        """See EdgeOfLink."""
         return Prepared(call.message, -inf)
 
     def completed(self, call: Call[Message], frame: Any) -> bytes:  # noqa: ARG002 - as edges are called
-        """See EdgeOfLink."""
         return bytes(frame)
 
-    def told(self, key: int, version: int, answer: memoryview) -> memoryview:  # noqa: ARG002 - as edges are called
-        """See EdgeOfLink."""
-        return answer
+    def told(self, key: int, version: int, response: memoryview) -> memoryview:  # noqa: ARG002 - as edges are called
+        return response
 
     def forget(self, chunks: Iterable[int]) -> None:
         """See EdgeOfLink."""
@@ -104,7 +101,6 @@ class NoGroups:
     groups: AbstractSet[str] = frozenset()
 
     def holdings(self) -> Holdings:
-        """See HoldsGroups."""
         return Holdings((), ())
 
 
@@ -131,11 +127,9 @@ class CarriedFeatures:
         return {name: each.edge() for name, each in self._features.items()}
 
     def link_ended(self, number: int) -> None:
-        """See CarriedRequests."""
         for each in self._features.values():
             each.link_ended(number)
 
     def links_changed(self) -> None:
-        """See CarriedRequests."""
         for each in self._features.values():
             each.links_changed()

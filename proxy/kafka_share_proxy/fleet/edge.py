@@ -25,7 +25,7 @@ from kafka_share_proxy.wire.errors import ProxyError, UpstreamLost
 from kafka_share_proxy.wire.messages import Message
 from kafka_share_proxy.wire.primitives import Buffer
 
-ANSWERED, NOT_OWNER, FAILED = range(3)
+RESPONDED, NOT_OWNER, FAILED = range(3)
 """Outcomes of a request."""
 REQUESTS_MAX = 10_000
 """Maximum number of requests that wait for one owner. Further ones are refused immediately."""
@@ -77,7 +77,6 @@ class PeerEdge:
         return len(self._requests)
 
     def serve(self, call: Call[Message], feature: str) -> Promise[bytes | None]:
-        """See group_owners.Peer."""
         promise: Promise[bytes | None] = Promise()
         if self._lost or len(self._requests) >= REQUESTS_MAX:
             promise.fail(PeerLost(self._lost or "too many requests wait for the proxy that owns the group"))
@@ -104,16 +103,14 @@ class PeerEdge:
         )
         return promise
 
-    def give_up(self, answer: Promise[bytes | None]) -> None:
-        """See group_owners.Peer."""
-        if answer.done:
+    def give_up(self, response: Promise[bytes | None]) -> None:
+        if response.done:
             return
-        for number in [number for number, asked in self._requests.items() if asked.promise is answer]:
+        for number in [number for number, asked in self._requests.items() if asked.promise is response]:
             del self._requests[number]
             self._send(messages.PeerCancel(id=number))
 
     def holdings(self) -> Promise[Holdings]:
-        """See group_owners.Peer."""
         promise: Promise[Holdings] = Promise()
         if self._lost:
             promise.fail(PeerLost(self._lost))
@@ -124,7 +121,6 @@ class PeerEdge:
         return promise
 
     def knows(self, feature: str, group_id: str) -> Promise[bool]:
-        """See group_owners.Peer."""
         promise: Promise[bool] = Promise()
         if self._lost:
             promise.fail(PeerLost(self._lost))
@@ -153,8 +149,8 @@ class PeerEdge:
         known, self._known = self._known, {}
         for promise in holdings.values():
             promise.fail(PeerLost(self._lost))
-        for answer in known.values():
-            answer.fail(PeerLost(self._lost))
+        for response in known.values():
+            response.fail(PeerLost(self._lost))
 
     # Connections
 
@@ -185,7 +181,7 @@ class PeerEdge:
             return
         if message.outcome == NOT_OWNER:
             asked.promise.set(None)
-        elif message.outcome != ANSWERED or message.frame is None:
+        elif message.outcome != RESPONDED or message.frame is None:
             asked.promise.fail(UpstreamLost("while the owner of the group served"))
         else:
             self._complete(asked, message.frame)
@@ -193,49 +189,49 @@ class PeerEdge:
     def _complete(self, asked: _Asked, frame: Buffer) -> None:
         """Settle a request with the owner's response. Raises RemoteProtocolError if it is invalid."""
         try:
-            answer = asked.edge.completed(asked.call, frame)
+            response = asked.edge.completed(asked.call, frame)
         except ProxyError as error:
             asked.promise.fail(PeerLost(str(error)))
             raise
         except Exception as error:
             asked.promise.fail(error)  # an internal error ends the client's connection, not the link
             return
-        if answer is None:
+        if response is None:
             self.connection_closed(asked.call.connection.id)
             asked.promise.fail(PeerLost("records were dropped before they could be sent"))
         elif asked.not_before > self._timers.now():
-            self._timers.call_at(asked.not_before, partial(asked.promise.set, answer))
+            self._timers.call_at(asked.not_before, partial(asked.promise.set, response))
         else:
-            asked.promise.set(answer)
+            asked.promise.set(response)
 
     # Requests of the owner
 
-    def _asked(self, message: messages.PeerQuestion) -> None:
+    def _asked(self, message: messages.PeerQuery) -> None:
         connection = self._connections.get(message.connection_id)
         if connection is None:
-            self._send(messages.PeerAnswer(id=message.id, reason="the client has gone"))
+            self._send(messages.PeerQueryResponse(id=message.id, reason="the client has gone"))
             return
-        answer = connection.ask(message.api_key, message.api_version, bytes(message.body))
-        answer.on_settled(partial(self._told, message, answer), self._link)
+        response = connection.send_request(message.api_key, message.api_version, bytes(message.body))
+        response.on_settled(partial(self._told, message, response), self._link)
 
-    def _told(self, question: messages.PeerQuestion, answer: Promise[memoryview]) -> None:
+    def _told(self, query: messages.PeerQuery, response: Promise[memoryview]) -> None:
         if self._lost:
             return
-        reply = messages.PeerAnswer(id=question.id, reason=None)
+        reply = messages.PeerQueryResponse(id=query.id, reason=None)
         try:
-            reply.body = self._kept(question.api_key, question.api_version, answer.result())
+            reply.body = self._kept(query.api_key, query.api_version, response.result())
         except ProxyError as error:
             reply.reason = str(error) or type(error).__name__
         except Exception as error:
             reply.reason = "a fault of the client's proxy"
-            self._fail(question.connection_id, error)
+            self._fail(query.connection_id, error)
         self._send(reply)
 
-    def _kept(self, key: int, version: int, answer: bytes | memoryview) -> bytes | memoryview:
+    def _kept(self, key: int, version: int, response: bytes | memoryview) -> bytes | memoryview:
         """Return a broker's response without the parts that features keep here. Raises ProxyError."""
         for edge in self.edges.values():
-            answer = edge.told(key, version, memoryview(answer))
-        return answer
+            response = edge.told(key, version, memoryview(response))
+        return response
 
     def _fail(self, connection_id: int, error: Exception) -> None:
         """Fail the requests of one client after an internal error. That ends its connection, not the link."""
@@ -289,7 +285,7 @@ def _closed(edges: dict[PeerEdge, None], connection_id: int) -> None:
 
 _RECEIVERS: dict[str, Callable[[PeerEdge, Any], None]] = {
     "PeerResponse": PeerEdge._responded,
-    "PeerQuestion": PeerEdge._asked,
+    "PeerQuery": PeerEdge._asked,
     "PeerForget": PeerEdge._forgotten,
     "PeerHoldings": PeerEdge._held,
     "PeerGroupKnown": PeerEdge._told_known,

@@ -51,7 +51,7 @@ class Peer(Protocol):
         Fails with PeerLost.
         """
 
-    def give_up(self, answer: Promise[bytes | None]) -> None:
+    def give_up(self, response: Promise[bytes | None]) -> None:
         """Cancel a request of `serve`. No effect after the response."""
 
     def holdings(self) -> Promise[Holdings]:

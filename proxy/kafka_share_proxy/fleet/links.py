@@ -42,7 +42,7 @@ RETRY_MIN_S, RETRY_MAX_S = 0.05, 1.0
 LINKS_MAX = 200
 """Maximum number of links from members of the fleet. A further one is closed. For others see `strangers.UNPROVEN_MAX`.
 """
-TELL_GROUPS_S = 0.5
+SEND_GROUPS_S = 0.5
 """Seconds between two notifications of other proxies about added and removed groups."""
 FIRST_NUMBER = 1 << 40
 """First id for remote connections, far above the id of any connection of this process."""
@@ -112,22 +112,18 @@ class FleetLinks:
 
     @property
     def groups(self) -> Mapping[str, None]:
-        """See group_owners.Fleet."""
         return self._groups
 
     @property
     def members(self) -> Mapping[str, Peer | None]:
-        """See group_owners.Fleet."""
         linked: dict[str, Peer] = {address: edge for address, (_, edge) in self._edges.items()}
         return {address: linked.get(address) for address in self._table.peers}
 
     def owner(self, partition: int) -> Peer | None:
-        """See group_owners.Fleet."""
         found = self._edges.get(self._table.elsewhere.get(partition, ""))
         return None if found is None else found[1]
 
     def owners(self, partitions: Iterable[int]) -> list[Peer] | None:
-        """See group_owners.Fleet."""
         found: dict[int, Peer] = {}
         for partition in partitions:
             owner = self.owner(partition)
@@ -166,7 +162,7 @@ class FleetLinks:
         self._listeners = tuple(Listener(self._reactor, sock, self._accept, self._trouble) for sock in sockets)
         return self._listeners[0].port
 
-    def look_soon(self) -> None:
+    def check_soon(self) -> None:
         """Follow a new table."""
         self._table_changed.set()
 
@@ -174,7 +170,7 @@ class FleetLinks:
         """Dial the members in the table, until cancelled."""
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._tell_groups)
+                nursery.start_soon(self._send_groups)
                 while True:
                     self._table_changed = trio.Event()
                     self._follow(nursery)
@@ -183,7 +179,6 @@ class FleetLinks:
             self.close()
 
     def close(self) -> None:
-        """Close all links."""
         for listener in self._listeners:
             listener.close()
         if self._handshakes is not None:
@@ -272,7 +267,7 @@ class FleetLinks:
                 self._services, self._carried, link.send, lambda: self._table.generation, self._numbers, link
             )
             self._accepted[link] = owner
-            owner.tell_groups()
+            owner.send_groups()
             return owner
 
         link = self._link(transport, dials=False, established=established, ended=self._forget)
@@ -329,11 +324,11 @@ class FleetLinks:
         self._groups.clear()
         self._groups.update(dict.fromkeys(found))
 
-    async def _tell_groups(self) -> None:
+    async def _send_groups(self) -> None:
         while True:
-            await trio.sleep(TELL_GROUPS_S)
+            await trio.sleep(SEND_GROUPS_S)
             for owner in list(self._accepted.values()):
-                owner.tell_groups()
+                owner.send_groups()
 
 
 def _parsed(text: str) -> Address:

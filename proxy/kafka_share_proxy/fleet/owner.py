@@ -14,7 +14,7 @@ from typing import Any
 
 from kafka_share_proxy.brokers.connection_slots import SlotValues
 from kafka_share_proxy.fleet.carried import CarriedFeatures
-from kafka_share_proxy.fleet.edge import ANSWERED, FAILED, NOT_OWNER, REQUESTS_MAX, Send
+from kafka_share_proxy.fleet.edge import FAILED, NOT_OWNER, REQUESTS_MAX, RESPONDED, Send
 from kafka_share_proxy.fleet.peer_protocol import MESSAGES
 from kafka_share_proxy.forwarding.interfaces import Call
 from kafka_share_proxy.forwarding.services import Services
@@ -23,7 +23,7 @@ from kafka_share_proxy.loop.slices import Work
 from kafka_share_proxy.reading.far_records import ELSEWHERE, Elsewhere
 from kafka_share_proxy.wire import messages, registry
 from kafka_share_proxy.wire.errors import ProxyError, UpstreamLost
-from kafka_share_proxy.wire.frames import Answer
+from kafka_share_proxy.wire.frames import ResponseFrame
 from kafka_share_proxy.wire.messages import Message
 from kafka_share_proxy.wire.values import UNKNOWN_NODE
 
@@ -37,9 +37,9 @@ class FarConnection:
         self.id, self.node_id, self.client_host = connection_id, node_id, client_host
         self.slot_values: SlotValues = {}
         ELSEWHERE.put(self, Elsewhere(owner.number, owner.forget))
-        self.tasks: dict[int, Task[Answer | None]] = {}
+        self.tasks: dict[int, Task[ResponseFrame | None]] = {}
         """Handler tasks by number of the request."""
-        self.questions: dict[int, Promise[memoryview]] = {}
+        self.queries: dict[int, Promise[memoryview]] = {}
         self._owner = owner
         self._far_id = far_id
         self._callbacks: list[Callable[[], None]] = []
@@ -50,21 +50,18 @@ class FarConnection:
         """True if the broker is unknown. Not used here: the client's own proxy handles the difference."""
         return self.node_id == UNKNOWN_NODE
 
-    def ask(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
-        """See interfaces.Connection."""
+    def send_request(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
         promise: Promise[memoryview] = Promise()
         if self._is_closed:
             promise.fail(UpstreamLost("the client has gone"))
         else:
-            self._owner.ask(self, self._far_id, promise, key, version, body)
+            self._owner.send_request(self, self._far_id, promise, key, version, body)
         return promise
 
     def on_close(self, callback: Callable[[], None]) -> None:
-        """See interfaces.Connection."""
         self._callbacks.append(callback)
 
     def call_soon(self, callback: Callback) -> None:
-        """See CallbackOwner."""
         self._owner.link.call_soon(partial(on_behalf_of, self, callback))
 
     def failed(self, error: Exception) -> None:
@@ -80,8 +77,8 @@ class FarConnection:
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             on_behalf_of(self, callback)
-        questions, self.questions = self.questions, {}
-        for promise in questions.values():
+        queries, self.queries = self.queries, {}
+        for promise in queries.values():
             on_behalf_of(self, partial(promise.fail, UpstreamLost("the client has gone")))
 
 
@@ -107,7 +104,7 @@ class PeerOwner:
         self._numbers = numbers
         self._connections: dict[int, FarConnection] = {}
         self._asked: dict[int, FarConnection] = {}
-        self._questions = count(1)
+        self._queries = count(1)
         self._forgotten: list[int] = []
         self._told: set[str] | None = None
         """Groups that the other side was notified of. None before the first notification."""
@@ -136,7 +133,7 @@ class PeerOwner:
             connection.close()
         self._carried.link_ended(self.number)
 
-    def tell_groups(self) -> None:
+    def send_groups(self) -> None:
         """Notify the other side of groups added and removed since the last time."""
         held = self._carried.held.groups
         if self._told is not None and held == self._told:
@@ -148,14 +145,14 @@ class PeerOwner:
 
     # Services for remote connections
 
-    def ask(
+    def send_request(
         self, connection: FarConnection, far_id: int, promise: Promise[memoryview], key: int, version: int, body: bytes
     ) -> None:
         """Send a request to the broker of a client."""
-        number = next(self._questions)
-        connection.questions[number] = promise
+        number = next(self._queries)
+        connection.queries[number] = promise
         self._asked[number] = connection
-        self._send(messages.PeerQuestion(id=number, connection_id=far_id, api_key=key, api_version=version, body=body))
+        self._send(messages.PeerQuery(id=number, connection_id=far_id, api_key=key, api_version=version, body=body))
 
     def forget(self, chunk: int) -> None:
         """Let the edge drop records, after the responses of this loop iteration have been sent."""
@@ -191,7 +188,7 @@ class PeerOwner:
             connection,
             Work(self._services.slices),
         )
-        task: Task[Answer | None] = Task(handler(call), partial(self._done, message.id, connection), connection)
+        task: Task[ResponseFrame | None] = Task(handler(call), partial(self._done, message.id, connection), connection)
         connection.tasks[message.id] = task
         self._requests[message.id] = connection
         task.start()
@@ -206,7 +203,7 @@ class PeerOwner:
         connection.node_id = message.node_id  # for a bootstrap listener, known only after the dial
         return connection
 
-    def _done(self, number: int, connection: FarConnection, task: Task[Answer | None]) -> None:
+    def _done(self, number: int, connection: FarConnection, task: Task[ResponseFrame | None]) -> None:
         connection.tasks.pop(number, None)
         self._requests.pop(number, None)
         if self._is_lost:
@@ -218,14 +215,14 @@ class PeerOwner:
         elif task.value is None:
             self._respond(number, NOT_OWNER)
         else:
-            self._respond(number, ANSWERED, bytes(task.value))
+            self._respond(number, RESPONDED, bytes(task.value))
 
     def _respond(self, number: int, outcome: int, frame: bytes | None = None) -> None:
         self._send(messages.PeerResponse(id=number, outcome=outcome, frame=frame))
 
-    def _answered(self, message: messages.PeerAnswer) -> None:
+    def _responded(self, message: messages.PeerQueryResponse) -> None:
         connection = self._asked.pop(message.id, None)
-        promise = None if connection is None else connection.questions.pop(message.id, None)
+        promise = None if connection is None else connection.queries.pop(message.id, None)
         if connection is None or promise is None:
             return
         if message.reason is None:
@@ -235,8 +232,10 @@ class PeerOwner:
 
     def _not_known(self, message: messages.PeerUnknown) -> None:
         """Fail a request that the other proxy has skipped because its version is earlier."""
-        if 0 <= message.kind < len(MESSAGES) and MESSAGES[message.kind] == "PeerQuestion":
-            self._answered(messages.PeerAnswer(id=message.id, reason="the client's proxy is of an earlier version"))
+        if 0 <= message.kind < len(MESSAGES) and MESSAGES[message.kind] == "PeerQuery":
+            self._responded(
+                messages.PeerQueryResponse(id=message.id, reason="the client's proxy is of an earlier version")
+            )
 
     def failed(self, far_id: int, connection: FarConnection, error: Exception) -> None:
         """Handle an error in a client's callback: fail its requests, so that the other proxy closes its connection."""
@@ -255,7 +254,7 @@ class PeerOwner:
         if connection is not None:
             for number in connection.tasks:
                 self._requests.pop(number, None)
-            for number in connection.questions:
+            for number in connection.queries:
                 self._asked.pop(number, None)
             connection.close()
 
@@ -266,22 +265,22 @@ class PeerOwner:
             task.cancel()
 
     def _holdings(self, message: messages.PeerHoldingsRequest) -> None:
-        answer = messages.PeerHoldings
+        response = messages.PeerHoldings
         held = self._carried.held.holdings()
-        groups = [answer.HeldGroup(group_id=group.group_id, state=group.state) for group in held.groups]
-        self._send(answer(id=message.id, groups=groups, with_settings=list(held.with_settings)))
+        groups = [response.HeldGroup(group_id=group.group_id, state=group.state) for group in held.groups]
+        self._send(response(id=message.id, groups=groups, with_settings=list(held.with_settings)))
 
-    def _group_asked(self, message: messages.PeerGroupKnownRequest) -> None:
+    def _on_group_query(self, message: messages.PeerGroupKnownRequest) -> None:
         is_known = self._carried.knows(message.feature, message.group_id)
         self._send(messages.PeerGroupKnown(id=message.id, is_known=is_known))
 
 
 _RECEIVERS: dict[str, Callable[[PeerOwner, Any], None]] = {
     "PeerRequest": PeerOwner._requested,
-    "PeerAnswer": PeerOwner._answered,
+    "PeerQueryResponse": PeerOwner._responded,
     "PeerClosed": PeerOwner._closed,
     "PeerCancel": PeerOwner._cancelled,
     "PeerHoldingsRequest": PeerOwner._holdings,
-    "PeerGroupKnownRequest": PeerOwner._group_asked,
+    "PeerGroupKnownRequest": PeerOwner._on_group_query,
     "PeerUnknown": PeerOwner._not_known,
 }

@@ -106,11 +106,9 @@ class PeerLink:
         self._ended(self)
 
     def call_soon(self, callback: Callback) -> None:
-        """See CallbackOwner."""
         self._reactor.call_on_behalf_of(self, callback)
 
     def failed(self, error: Exception) -> None:
-        """See CallbackOwner."""
         if not isinstance(error, ProxyError | OSError):
             self._notes("callback-failed", error=error)
         self.close(str(error) or type(error).__name__)

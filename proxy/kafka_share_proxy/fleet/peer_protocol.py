@@ -37,8 +37,8 @@ MESSAGES = (
     "PeerWelcome",
     "PeerRequest",
     "PeerResponse",
-    "PeerQuestion",
-    "PeerAnswer",
+    "PeerQuery",
+    "PeerQueryResponse",
     "PeerClosed",
     "PeerForget",
     "PeerPing",
@@ -102,7 +102,6 @@ class PeerProtocol:
         return b"".join(said)
 
     def kind_of(self, message: Message) -> int:
-        """Return the kind of a message."""
         return _kinds()[type(message)]
 
     def send(self, message: Message) -> bytes:

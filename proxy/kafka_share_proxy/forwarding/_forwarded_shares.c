@@ -14,7 +14,7 @@
 
 enum { VERSION = 2 }; /* forwarded_shares.BUILT_VERSION */
 enum { SHARE_FETCH = 78, SHARE_ACKNOWLEDGE = 79, LOWEST = 1, HIGHEST = 2 };
-enum { REQUEST_BODY = 8, ANSWER_BODY = 4, UUID = 16, SHARE_KEY = UUID + 4, STRING_MAX = 0x7FFF };
+enum { REQUEST_BODY = 8, RESPONSE_BODY = 4, UUID = 16, SHARE_KEY = UUID + 4, STRING_MAX = 0x7FFF };
 enum { RENEW = 4, OUTCOMES = 4 };
 enum { ROW = 52, ROW_BASE = 0, ROW_LAST = 8, ROW_POSITION = 32, ROW_SIZE = 36, ROW_COUNT = 44 }; /* of batches.ROW */
 enum { TOUCHED_MAX = 10000, PIECES = 8, RANGE_MAX = 0x7FFFFFFF }; /* forwarded_shares.RANGE_MAX */
@@ -344,7 +344,7 @@ static int offer(Telling *to, PyObject *kind, const Share *share, PyObject *valu
     return done ? 0 : -1;
 }
 
-static int tell_settle(Telling *to, Share *share, int64_t first, int64_t last, int64_t kind, const Delivery *of) {
+static int report_settle(Telling *to, Share *share, int64_t first, int64_t last, int64_t kind, const Delivery *of) {
     PyObject *outcome = to->of->outcomes[kind], *brokers = to->of->brokers;
     if (!of)
         return offer(to, to->of->settle, share,
@@ -366,13 +366,13 @@ static int settle(Telling *to, Share *share, int64_t first, int64_t last, int64_
     for (size_t i = 0; i < found.count && !result; i++) {
         const Delivery *each = &found.all[i];
         if (!is_same(each->member, to->member)) continue;
-        if (first < each->first) result = tell_settle(to, share, first, each->first - 1, kind, NULL);
-        if (!result) result = tell_settle(to, share, each->first, each->last, kind, each);
+        if (first < each->first) result = report_settle(to, share, first, each->first - 1, kind, NULL);
+        if (!result) result = report_settle(to, share, each->first, each->last, kind, each);
         is_over = each->last == last;
         if (!is_over) first = each->last + 1; /* `last` may be the largest number there is */
     }
     let_go(&found);
-    return result || is_over ? result : tell_settle(to, share, first, last, kind, NULL);
+    return result || is_over ? result : report_settle(to, share, first, last, kind, NULL);
 }
 
 static int renew(Telling *to, Share *share, int64_t first, int64_t last) {
@@ -391,19 +391,19 @@ static int renew(Telling *to, Share *share, int64_t first, int64_t last) {
 
 /* ---- acknowledgements of a request ---- */
 
-static int tell_run(Telling *to, Share *share, int64_t first, int64_t last, int64_t kind) {
+static int report_run(Telling *to, Share *share, int64_t first, int64_t last, int64_t kind) {
     if (first > last) return 0;
     if (kind == RENEW) return renew(to, share, first, last);
     return kind >= 0 && kind < OUTCOMES ? settle(to, share, first, last, kind) : 0;
 }
 
 /* Runs of one type; one type stands for all offsets of its batch. More types than offsets up to the largest: left out. */
-static int tell_batch(Telling *to, Share *share, int64_t first, int64_t last, const uint8_t *types, int64_t count) {
-    if (count == 1) return tell_run(to, share, first, last, (int8_t)types[0]);
+static int report_batch(Telling *to, Share *share, int64_t first, int64_t last, const uint8_t *types, int64_t count) {
+    if (count == 1) return report_run(to, share, first, last, (int8_t)types[0]);
     if (first > INT64_MAX - count) return 0;
     for (int64_t at = 0, next; at < count; at = next) {
         for (next = at + 1; next < count && types[next] == types[at];) next++;
-        if (tell_run(to, share, first + at, first + next - 1, (int8_t)types[at]) < 0) return -1;
+        if (report_run(to, share, first + at, first + next - 1, (int8_t)types[at]) < 0) return -1;
     }
     return 0;
 }
@@ -429,7 +429,7 @@ static int64_t acknowledged(Reader *from, Telling *to, const uint8_t *topic_id) 
         int64_t first = number(from, 8), last = number(from, 8), types = array(from, 1);
         const uint8_t *kinds = take(from, types);
         skip_tags(from);
-        if (share && !from->is_wrong && tell_batch(to, share, first, last, kinds, types) < 0) return -1;
+        if (share && !from->is_wrong && report_batch(to, share, first, last, kinds, types) < 0) return -1;
     }
     skip_tags(from);
     return count;
@@ -503,14 +503,14 @@ typedef struct {
     int64_t partition, error, acknowledge_error, acquired;
     Py_ssize_t records_at, records_size;
     Reader ranges; /* where the acquired ones begin */
-} Answered;
+} ResponseReceiver;
 
 static void skip_leader(Reader *from) {
     take(from, 8);
     skip_tags(from);
 }
 
-static void read_fetched(Reader *from, Answered *to) {
+static void read_fetched(Reader *from, ResponseReceiver *to) {
     to->error = number(from, 2);
     skip_text(from);
     to->acknowledge_error = number(from, 2);
@@ -530,7 +530,7 @@ static void read_fetched(Reader *from, Answered *to) {
     }
 }
 
-static void read_partition(Reader *from, Answered *to, int key) {
+static void read_partition(Reader *from, ResponseReceiver *to, int key) {
     to->partition = number(from, 4);
     to->acquired = 0;
     if (key == SHARE_FETCH) {
@@ -543,12 +543,12 @@ static void read_partition(Reader *from, Answered *to, int key) {
     skip_tags(from);
 }
 
-typedef int (*Visit)(Telling *, const Answered *);
+typedef int (*Visit)(Telling *, const ResponseReceiver *);
 
 /* Every partition of an answer; -1: exception. */
-static int topics_answered(Reader *from, int key, Telling *to, Visit visit) {
+static int topics_responded(Reader *from, int key, Telling *to, Visit visit) {
     for (int64_t topics = array(from, UUID + 2); topics > 0 && !from->is_wrong; topics--) {
-        Answered answered = {0};
+        ResponseReceiver answered = {0};
         answered.topic_id = take(from, UUID);
         for (int64_t count = array(from, 15); count > 0 && !from->is_wrong; count--) {
             read_partition(from, &answered, key);
@@ -569,7 +569,7 @@ static void skip_endpoints(Reader *from) {
     }
 }
 
-static int note_refused(Telling *to, const Answered *partition) {
+static int note_refused(Telling *to, const ResponseReceiver *partition) {
     uint8_t bytes[SHARE_KEY];
     if (!partition->acknowledge_error) return 0;
     if (!to->refused && !(to->refused = PySet_New(NULL))) return -1;
@@ -615,7 +615,7 @@ static int look(const Telling *to, Share *share, PyObject *rows, PyObject *recor
 }
 
 /* The batches that a partition brought; what is none is left alone. */
-static int tell_fetched(Telling *to, Share *share, const Answered *partition) {
+static int report_fetched(Telling *to, Share *share, const ResponseReceiver *partition) {
     PyObject *records = PySequence_GetSlice(to->frame, partition->records_at, partition->records_at + partition->records_size);
     PyObject *walked = records ? PyObject_CallFunction(to->of->walk, "Oi", records, -1) : NULL;
     int result = walked ? 0 : -1;
@@ -636,7 +636,7 @@ static int tell_fetched(Telling *to, Share *share, const Answered *partition) {
     return result;
 }
 
-static int tell_range(Telling *to, Share *share, Reader *from, int64_t bytes) {
+static int report_range(Telling *to, Share *share, Reader *from, int64_t bytes) {
     int64_t first = number(from, 8), last = number(from, 8), attempt = number(from, 2);
     skip_tags(from);
     PyObject *values = Py_BuildValue("(LLiLLO)", (long long)first, (long long)last, (int)attempt, (long long)bytes,
@@ -647,15 +647,15 @@ static int tell_range(Telling *to, Share *share, Reader *from, int64_t bytes) {
     return hold(to->of, share, &put);
 }
 
-static int tell_acquired(Telling *to, const Answered *partition) {
+static int report_acquired(Telling *to, const ResponseReceiver *partition) {
     if (partition->error || !partition->acquired) return 0;
     Share *share = share_of(to, partition->topic_id, partition->partition);
     if (!share) return -1;
     Reader from = partition->ranges;
     share->bytes += partition->records_size;
     for (int64_t i = 0; i < partition->acquired; i++)
-        if (tell_range(to, share, &from, i ? 0 : partition->records_size) < 0) return -1;
-    return partition->records_size ? tell_fetched(to, share, partition) : 0;
+        if (report_range(to, share, &from, i ? 0 : partition->records_size) < 0) return -1;
+    return partition->records_size ? report_fetched(to, share, partition) : 0;
 }
 
 /* Who asked, out of the request; 0, or -1: exception. */
@@ -679,20 +679,20 @@ static int tell(const Asked *asked, Telling *to, Reader partitions) {
         skip_settings(&body, asked->key, asked->version);
         if (topics_asked(&body, to) < 0) return -1;
     }
-    if (asked->key == SHARE_FETCH && topics_answered(&partitions, asked->key, to, tell_acquired) < 0) return -1;
+    if (asked->key == SHARE_FETCH && topics_responded(&partitions, asked->key, to, report_acquired) < 0) return -1;
     return PyList_Size(to->of->touched) > TOUCHED_MAX ? flush(to->of) : 0;
 }
 
-static int read_answer(const Asked *asked, PyObject *frame, const uint8_t *bytes, Py_ssize_t size) {
+static int read_response(const Asked *asked, PyObject *frame, const uint8_t *bytes, Py_ssize_t size) {
     Telling to = {.of = asked->shares, .frame = frame};
-    Reader from = {bytes, ANSWER_BODY, size, size < ANSWER_BODY, 1};
+    Reader from = {bytes, RESPONSE_BODY, size, size < RESPONSE_BODY, 1};
     skip_tags(&from);
     take(&from, 4); /* throttle time */
     int64_t error = number(&from, 2);
     skip_text(&from);
     if (asked->key == SHARE_FETCH || asked->version >= 2) to.lock_ms = number(&from, 4);
     Reader partitions = from;
-    int result = topics_answered(&from, asked->key, &to, note_refused);
+    int result = topics_responded(&from, asked->key, &to, note_refused);
     skip_endpoints(&from);
     skip_tags(&from);
     if (!result && !from.is_wrong && from.at == size && !error) result = tell(asked, &to, partitions);
@@ -707,7 +707,7 @@ static PyObject *asked_call(PyObject *self, PyObject *args, PyObject *names) {
     Py_buffer buffer;
     (void)names;
     if (!PyArg_ParseTuple(args, "OO", &frame, &context) || PyObject_GetBuffer(frame, &buffer, PyBUF_SIMPLE) < 0) return NULL;
-    int result = read_answer(asked, frame, buffer.buf, buffer.len);
+    int result = read_response(asked, frame, buffer.buf, buffer.len);
     PyBuffer_Release(&buffer);
     if (result < 0) return NULL;
     return asked->rewrite == Py_None ? Py_NewRef(Py_None) : PyObject_Call(asked->rewrite, args, NULL);

@@ -4,7 +4,7 @@
  * and data have left the caches by the time the next request comes. This fits into a few lines of them.
  *
  * `receive` judges nothing: whatever does not simply pass, an impossible size included, ends the walk, and the caller
- * asks in Python (ClientRequests.peek, BrokerAnswers.peek) what stands there. */
+ * asks in Python (ClientRequests.peek, BrokerResponses.peek) what stands there. */
 
 #define _GNU_SOURCE /* memmem */
 #define PY_SSIZE_T_CLEAN
@@ -22,7 +22,7 @@
 #define PENDING_MIN 4 /* a ring begins so small, for most connections have one request in flight */
 
 #define WORDS 4
-#define GROUPS 4 /* dicts of group ids, and what has to be empty, see GroupLook */
+#define GROUPS 4 /* dicts of group ids, and what has to be empty, see GroupMatch */
 
 enum treatment {
     STOPS,
@@ -39,7 +39,7 @@ enum treatment {
 struct treated {
     enum treatment how;
     int gathers;
-    int absent;              /* ACKS...: the byte that stands for "no transactional id", see AcksLook */
+    int absent;              /* ACKS...: the byte that stands for "no transactional id", see AcksMatch */
     int topics_at;           /* WITH_KNOWN_IDS: from the tags of the header to the topics */
     PyObject *expected;      /* strong; what the answer is for; NULL where only `look` knows */
     PyObject *known;         /* strong; of `expected`, see struct entry */
@@ -330,7 +330,7 @@ static int fill_plain(Table *self, PyObject *plain)
     return 0;
 }
 
-/* AcksLook, TopicLook: absent (None: always asked in Python). */
+/* AcksMatch, TopicMatch: absent (None: always asked in Python). */
 static int fill_acks(struct treated *to, PyObject *absent, enum treatment how)
 {
     if (absent == Py_None)
@@ -340,7 +340,7 @@ static int fill_acks(struct treated *to, PyObject *absent, enum treatment how)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* WordLook: words, a tuple of bytes. */
+/* WordMatch: words, a tuple of bytes. */
 static int fill_words(struct treated *to, PyObject *words, enum treatment how)
 {
     Py_ssize_t count = PyTuple_Size(words);
@@ -360,7 +360,7 @@ static int fill_words(struct treated *to, PyObject *words, enum treatment how)
     return 0;
 }
 
-/* TopicLook: prefix. */
+/* TopicMatch: prefix. */
 static int fill_topic(struct treated *to, PyObject *look, PyObject *absent)
 {
     PyObject *prefix = PyObject_GetAttr(look, word_prefix);
@@ -410,7 +410,7 @@ static int fill_tuple(PyObject **to, PyObject *tuple, int are_dicts)
     return 1;
 }
 
-/* GroupLook: groups, unless, words, and place, a tuple. */
+/* GroupMatch: groups, unless, words, and place, a tuple. */
 static int fill_groups(struct treated *to, PyObject *look, PyObject *groups)
 {
     PyObject *place = PyObject_GetAttr(look, word_place), *unless = PyObject_GetAttr(look, word_unless),
@@ -455,7 +455,7 @@ static int fill_settled(struct treated *to, PyObject *look, long kind)
     return result;
 }
 
-/* A look says by its `kind` what is settled here (request_inspection.LookKind); one without a kind is called. */
+/* A look says by its `kind` what is settled here (request_inspection.MatchKind); one without a kind is called. */
 static int fill_look(struct treated *to, PyObject *look)
 {
     PyObject *number, *expected = NULL;
@@ -573,7 +573,7 @@ static PyType_Spec table_spec = {
 /* Walks */
 
 /* What the request at `at` is expected to bring, as a new reference; NULL without an exception: the walk stops here. */
-static PyObject *ask_look(PyObject *look, PyObject *view, Py_ssize_t at, Py_ssize_t end, Py_ssize_t frame_end)
+static PyObject *request_look(PyObject *look, PyObject *view, Py_ssize_t at, Py_ssize_t end, Py_ssize_t frame_end)
 {
     PyObject *expected = PyObject_CallFunction(look, "Onnn", view, at, end < frame_end ? end : frame_end, frame_end);
     if (expected == Py_None)
@@ -860,7 +860,7 @@ static int admit(Walk *self, const unsigned char *buffer, PyObject *view, Py_ssi
         return settled == STAYS ? 0 : settled;
     if (++self->looks > LOOKS_MAX)
         return 0;
-    PyObject *expected = ask_look(to->look, view, at, end, frame_end);
+    PyObject *expected = request_look(to->look, view, at, end, frame_end);
     if (!expected)
         return PyErr_Occurred() ? -1 : 0;
     int result = expected == self->table->silent || push_new(self->pending, correlation_id, expected) == 0 ? 1 : -1;
@@ -871,8 +871,8 @@ static int admit(Walk *self, const unsigned char *buffer, PyObject *view, Py_ssi
 /* Whether an answer to Produce names no broker and has nothing else out of the common: it passes then. */
 static int is_plain_produce(const unsigned char *frame, Py_ssize_t end, int version)
 {
-    Py_ssize_t at = ANSWER_HEAD + 1;
-    if (end <= at || frame[ANSWER_HEAD])
+    Py_ssize_t at = RESPONSE_HEAD + 1;
+    if (end <= at || frame[RESPONSE_HEAD])
         return 0; /* tags in the header */
     long topics = array_at(frame, end, &at);
     for (long i = 0; i < topics; i++) {
@@ -926,14 +926,14 @@ static Py_ssize_t receive_requests(
     return rest(self, at, end);
 }
 
-static Py_ssize_t receive_answers(Walk *self, const unsigned char *buffer, Py_ssize_t start, Py_ssize_t end)
+static Py_ssize_t receive_responses(Walk *self, const unsigned char *buffer, Py_ssize_t start, Py_ssize_t end)
 {
     Py_ssize_t at = start + (Py_ssize_t)self->left;
     Pending *pending = self->pending;
-    while (at + ANSWER_HEAD <= end && pending->count) {
+    while (at + RESPONSE_HEAD <= end && pending->count) {
         int size = int32_at(buffer + at);
         struct entry *next = &pending->ring[pending->first];
-        if (next->correlation_id != int32_at(buffer + at + 4) || size < ANSWER_MIN || size > self->frame_max ||
+        if (next->correlation_id != int32_at(buffer + at + 4) || size < RESPONSE_MIN || size > self->frame_max ||
             stops(next, buffer, at, end, size))
             break;
         drop_first(pending);
@@ -944,18 +944,18 @@ static Py_ssize_t receive_answers(Walk *self, const unsigned char *buffer, Py_ss
 
 static Py_ssize_t receive(Walk *self, const unsigned char *buffer, PyObject *view, Py_ssize_t start, Py_ssize_t end)
 {
-    return self->table ? receive_requests(self, buffer, view, start, end) : receive_answers(self, buffer, start, end);
+    return self->table ? receive_requests(self, buffer, view, start, end) : receive_responses(self, buffer, start, end);
 }
 
 static int recall(Walk *self, const unsigned char *buffer, Py_ssize_t end, Py_ssize_t most, struct rewritten *found)
 {
     Pending *pending = self->pending;
-    if (self->table || self->left || end < ANSWER_HEAD || !pending->count || int32_at(buffer) != end - 4)
+    if (self->table || self->left || end < RESPONSE_HEAD || !pending->count || int32_at(buffer) != end - 4)
         return 0;
     struct entry *next = &pending->ring[pending->first];
     if (!next->known || next->correlation_id != int32_at(buffer + 4))
         return 0;
-    PyObject *body = PyBytes_FromStringAndSize((const char *)buffer + ANSWER_HEAD, end - ANSWER_HEAD);
+    PyObject *body = PyBytes_FromStringAndSize((const char *)buffer + RESPONSE_HEAD, end - RESPONSE_HEAD);
     PyObject *kept = body ? PyDict_GetItemWithError(next->known, body) : NULL;
     Py_XDECREF(body);
     if (!kept)
@@ -966,7 +966,7 @@ static int recall(Walk *self, const unsigned char *buffer, Py_ssize_t end, Py_ss
         PyBytes_AsStringAndSize(PyTuple_GetItem(kept, 0), &size, &size_bytes) < 0 ||
         PyBytes_AsStringAndSize(PyTuple_GetItem(kept, 1), &rest, &found->rest_bytes) < 0)
         return PyErr_Occurred() ? -1 : 0;
-    if (found->rest_bytes + ANSWER_HEAD > most)
+    if (found->rest_bytes + RESPONSE_HEAD > most)
         return 0;
     found->kept = Py_NewRef(kept);
     found->size = size_bytes == 4 ? size : NULL;
@@ -1026,7 +1026,7 @@ static int requests_init(PyObject *self, PyObject *args, PyObject *names)
     return begin((Walk *)self, pending, table, frame_max);
 }
 
-static int answers_init(PyObject *self, PyObject *args, PyObject *names)
+static int responses_init(PyObject *self, PyObject *args, PyObject *names)
 {
     PyObject *pending;
     int frame_max;
@@ -1076,8 +1076,8 @@ static PyMethodDef requests_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyMethodDef answers_methods[] = {
-    {"receive", walk_receive, METH_VARARGS, "receive(buffer, start, end): see walk.AnswerWalk."},
+static PyMethodDef responses_methods[] = {
+    {"receive", walk_receive, METH_VARARGS, "receive(buffer, start, end): see walk.ResponseWalk."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -1089,13 +1089,13 @@ static PyMethodDef answers_methods[] = {
 
 static PyType_Slot requests_slots[] =
     WALK_SLOTS(requests_init, requests_methods, "RequestWalk(pending, table, frame_max). See walk.RequestWalk.");
-static PyType_Slot answers_slots[] =
-    WALK_SLOTS(answers_init, answers_methods, "AnswerWalk(pending, frame_max). See walk.AnswerWalk.");
+static PyType_Slot responses_slots[] =
+    WALK_SLOTS(responses_init, responses_methods, "ResponseWalk(pending, frame_max). See walk.ResponseWalk.");
 
 #define WALK_FLAGS (Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE)
 
 static PyType_Spec requests_spec = {"kafka_share_proxy.forwarding._walk.RequestWalk", sizeof(Walk), 0, WALK_FLAGS, requests_slots};
-static PyType_Spec answers_spec = {"kafka_share_proxy.forwarding._walk.AnswerWalk", sizeof(Walk), 0, WALK_FLAGS, answers_slots};
+static PyType_Spec responses_spec = {"kafka_share_proxy.forwarding._walk.ResponseWalk", sizeof(Walk), 0, WALK_FLAGS, responses_slots};
 
 static struct walk_functions functions = {NULL, NULL, receive, recall};
 
@@ -1229,7 +1229,7 @@ PyMODINIT_FUNC PyInit__walk(void)
     pending_type = add_type(module, &pending_spec, "Pending");
     table_type = add_type(module, &table_spec, "Table");
     functions.requests = add_type(module, &requests_spec, "RequestWalk");
-    functions.answers = add_type(module, &answers_spec, "AnswerWalk");
+    functions.answers = add_type(module, &responses_spec, "ResponseWalk");
     room_type = add_type(module, &room_spec, "Room");
     PyObject *capsule = PyCapsule_New(&functions, WALK_CAPSULE, NULL);
     if (!pending_type || !table_type || !functions.requests || !functions.answers || !room_type || !capsule ||

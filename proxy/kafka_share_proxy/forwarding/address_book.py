@@ -23,11 +23,11 @@ PORT_MAX = 65535
 UNBOUND_MAX = PORT_MAX
 """Maximum number of remembered brokers without a listener. Binding for others is retried with every response."""
 
-ANSWERS_MAX = 4096
+RESPONSES_MAX = 4096
 """Maximum number of rewritten responses in the cache."""
-ANSWERS_BYTES_MAX = 16 << 20
+RESPONSES_BYTES_MAX = 16 << 20
 """Maximum bytes of all cached responses, counting both the original and the rewritten form."""
-ANSWER_BYTES_MAX = 256 << 10
+RESPONSE_BYTES_MAX = 256 << 10
 """Maximum bytes of a cached response.
 
 Hashing a larger one (0.1 ms) costs more than rewriting it, unless it names dozens of brokers.
@@ -182,7 +182,7 @@ class Remembered:
 
     __slots__ = ("_cache", "_rewrite", "known")
 
-    def __init__(self, cache: AnswerCache, rewrite: Rewrite) -> None:
+    def __init__(self, cache: ResponseCache, rewrite: Rewrite) -> None:
         self._cache, self._rewrite = cache, rewrite
         self.known: dict[bytes, tuple[bytes, bytes]] = {}
         """Cached rewrites: bytes after the correlation id -> (new size prefix, new bytes after the correlation id).
@@ -192,8 +192,7 @@ class Remembered:
         """
 
     def __call__(self, frame: memoryview, context: Context) -> bytes | None:
-        """See `routes.Rewrite`."""
-        if len(frame) > ANSWER_BYTES_MAX:
+        if len(frame) > RESPONSE_BYTES_MAX:
             return self._rewrite(frame, context)
         body = bytes(frame[4:])
         kept = self.known.get(body)
@@ -205,14 +204,16 @@ class Remembered:
         return b"".join((size, frame[:4], rest)) if size else None
 
 
-class AnswerCache:
+class ResponseCache:
     """Cache of rewritten responses by the bytes of the broker's response. The oldest entries are evicted first.
 
     It is cleared when the address book changes.
     """
 
-    def __init__(self, book: AddressBook, answers_max: int = ANSWERS_MAX, bytes_max: int = ANSWERS_BYTES_MAX) -> None:
-        self._answers_max, self._bytes_max = answers_max, bytes_max
+    def __init__(
+        self, book: AddressBook, responses_max: int = RESPONSES_MAX, bytes_max: int = RESPONSES_BYTES_MAX
+    ) -> None:
+        self._responses_max, self._bytes_max = responses_max, bytes_max
         self._bytes = 0
         self._kept: deque[tuple[Remembered, bytes]] = deque()
         book.on_change(self._forget_all)
@@ -226,7 +227,7 @@ class AnswerCache:
         return self._bytes
 
     def through(self, rewrite: Rewrite) -> Remembered:
-        """Return the same rewriter with a cache. All rewriters of one AnswerCache share its limits."""
+        """Return the same rewriter with a cache. All rewriters of one ResponseCache share its limits."""
         return Remembered(self, rewrite)
 
     def keep(self, asked: Remembered, body: bytes, rewritten: bytes | None) -> None:
@@ -236,7 +237,7 @@ class AnswerCache:
             asked.known[body] = kept
             self._kept.append((asked, body))
             self._bytes += len(body) + len(kept[1])
-        while len(self._kept) > self._answers_max or self._bytes > self._bytes_max:
+        while len(self._kept) > self._responses_max or self._bytes > self._bytes_max:
             oldest, gone = self._kept.popleft()
             self._bytes -= len(gone) + len(oldest.known.pop(gone)[1])
 

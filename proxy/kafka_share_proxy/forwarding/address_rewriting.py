@@ -15,13 +15,13 @@ from typing import Any, Protocol, TypeVar
 from kafka_share_proxy.forwarding.address_book import AddressBook, placed
 from kafka_share_proxy.forwarding.routes import Context, Rewrite
 from kafka_share_proxy.wire import endpoints, headers, registry
-from kafka_share_proxy.wire.errors import AnswerUnusable, LocalProtocolError
+from kafka_share_proxy.wire.errors import LocalProtocolError, UnusableResponse
 from kafka_share_proxy.wire.values import Address
 
 Repair = Callable[[Any, AddressBook], None]
 """Function that changes a decoded response in place: it replaces every address and removes brokers without one.
 
-Raises AnswerUnusable if that would leave a client without any broker.
+Raises UnusableResponse if that would leave a client without any broker.
 """
 
 Special = Callable[[memoryview, Sequence[endpoints.Endpoint]], bool]
@@ -82,7 +82,6 @@ class ProduceRewriter:
         self.produce_version = version
 
     def __call__(self, frame: memoryview, context: Context) -> bytes | None:
-        """See `routes.Rewrite`."""
         return self._rewrite(frame, context)
 
 
@@ -93,10 +92,10 @@ def repaired(frame: memoryview, key: int, version: int, book: AddressBook, repai
     """
     body = headers.response_body_offset(key, version, frame)
     codec = registry.response(key, version)
-    answer = codec.decode(frame, body)
-    repair(answer, book)
+    response = codec.decode(frame, body)
+    repair(response, book)
     parts: list[Any] = [frame[:body]]
-    codec.encode_into(answer, parts)
+    codec.encode_into(response, parts)
     return sized(*parts)
 
 
@@ -124,18 +123,18 @@ def has_place(entry: HasAddress, book: AddressBook, node_id: str = "node_id") ->
     return True
 
 
-def unusable(api: str) -> AnswerUnusable:
+def unusable(api: str) -> UnusableResponse:
     """Return the error for a response in which no broker has a listener here: it must not be sent without brokers.
 
     librdkafka does not recover from a response with topics and no brokers (its issue 5301). Closing the connection
     makes every client retry.
     """
-    return AnswerUnusable(f"{api}: no broker that upstream names can have a listener here")
+    return UnusableResponse(f"{api}: no broker that upstream names can have a listener here")
 
 
-def drop_node_endpoints(answer: HasNodeEndpoints[E], book: AddressBook) -> None:
+def drop_node_endpoints(response: HasNodeEndpoints[E], book: AddressBook) -> None:
     """Remove unreachable brokers from NodeEndpoints (KIP-951) of Produce v10+, ShareFetch and ShareAcknowledge.
 
     The client then sends a Metadata request, as it does when the broker does not know the new leader.
     """
-    answer.node_endpoints = ours(answer.node_endpoints, book)
+    response.node_endpoints = ours(response.node_endpoints, book)

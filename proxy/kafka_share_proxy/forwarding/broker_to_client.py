@@ -6,26 +6,26 @@ from errno import EIO
 from os import strerror
 from typing import Any, Protocol
 
-from kafka_share_proxy.forwarding import answer_dispatch
-from kafka_share_proxy.forwarding.broker_answers import TOKEN, BrokerAnswers, Due
+from kafka_share_proxy.forwarding import response_dispatch
+from kafka_share_proxy.forwarding.broker_responses import TOKEN, BrokerResponses, Due
 from kafka_share_proxy.forwarding.gathering import Gathering
-from kafka_share_proxy.forwarding.interfaces import AwaitedAnswer
+from kafka_share_proxy.forwarding.interfaces import ExpectedResponse
 from kafka_share_proxy.forwarding.kept_bytes import NOTHING, READ_AFTER_PAUSE, keep, memory_of, must_read_little
 from kafka_share_proxy.forwarding.walking import Pending
 from kafka_share_proxy.loop.polling import READ, WRITE
 from kafka_share_proxy.loop.transports import Data, Transport
-from kafka_share_proxy.wire.errors import AnswerUnusable, RemoteProtocolError, RequestRefused
-from kafka_share_proxy.wire.frame_sizes import ANSWER_HEAD
+from kafka_share_proxy.wire.errors import RemoteProtocolError, RequestRefused, UnusableResponse
+from kafka_share_proxy.wire.frame_sizes import RESPONSE_HEAD
 
 READ_AT_ONCE = 1 << 20
 """Maximum bytes of a gathered response to await before one read, because each wake-up costs more than the bytes. A
 response of 4 MiB is read in 4 or 5 pieces instead of 18.
 """
 
-_head = ANSWER_HEAD.unpack_from
+_head = RESPONSE_HEAD.unpack_from
 
 
-class Answered(answer_dispatch.TakesAnswers, Protocol):
+class ResponseReceiver(response_dispatch.ResponseSink, Protocol):
     """Connection that forwards the responses."""
 
     @property
@@ -38,7 +38,7 @@ class Answered(answer_dispatch.TakesAnswers, Protocol):
     def flush_broker(self) -> None:
         """Send kept bytes, because the broker's socket is writable again."""
 
-    def own_answer_begins(self) -> None:
+    def own_response_begins(self) -> None:
         """Note that the response to a request of the proxy has left the queue of pending responses."""
 
     def client_left(self, error: OSError | None) -> None:
@@ -51,7 +51,7 @@ class Answered(answer_dispatch.TakesAnswers, Protocol):
         """Close the client's connection and the broker's."""
 
 
-class BrokerToClient(BrokerAnswers):
+class BrokerToClient(BrokerResponses):
     """Reader of the broker's responses, which go to the client. See `connection` for how the parts interact."""
 
     __slots__ = (
@@ -68,7 +68,7 @@ class BrokerToClient(BrokerAnswers):
         "reads_little",
     )
 
-    def __init__(self, connection: Answered, transport: Transport, pending: Pending) -> None:
+    def __init__(self, connection: ResponseReceiver, transport: Transport, pending: Pending) -> None:
         super().__init__(pending, connection.plane.limits.frame_bytes)
         self._connection = connection
         self._buffer = connection.plane.reactor.buffer
@@ -119,16 +119,13 @@ class BrokerToClient(BrokerAnswers):
             self.sent(sent, count)
 
     def ended(self, code: int, _: int) -> None:
-        """See pump.FedWalk."""
         self._connection.broker_left(OSError(code, strerror(code)) if code else None)
 
     def walked(self, upto: int, count: int) -> None:
-        """See pump.FedWalk."""
         if upto or not self._rewrites_one(count):
             self._walk(self._buffer, upto, count)
 
     def sent(self, sent: int, count: int) -> None:
-        """See pump.FedWalk."""
         if sent < 0:
             self._connection.client_left(OSError(-sent, strerror(-sent)))
             return
@@ -136,14 +133,13 @@ class BrokerToClient(BrokerAnswers):
         self._connection.update()
 
     def describe(self) -> dict[str, object]:
-        """See connection_parts.PartOwner."""
         return self._connection.describe()
 
     def failed(self, error: Exception) -> None:
         """See faults.FaultOwner. Errors of the TLS handshake arrive here too."""
         if isinstance(error, RequestRefused):
             self._connection.failed(error)
-        elif isinstance(error, RemoteProtocolError | AnswerUnusable):
+        elif isinstance(error, RemoteProtocolError | UnusableResponse):
             self._connection.end("upstream-protocol-error", reason=str(error))
         elif isinstance(error, OSError):
             self._connection.end("upstream-unreachable", reason=str(error))
@@ -173,7 +169,9 @@ class BrokerToClient(BrokerAnswers):
     def owes_client(self) -> bool:
         """True if a response to the client has arrived only in part."""
         gathering = self.gathering
-        return self.left > 0 or (gathering is not None and not isinstance(gathering.subject, answer_dispatch.OwnAnswer))
+        return self.left > 0 or (
+            gathering is not None and not isinstance(gathering.subject, response_dispatch.OwnResponse)
+        )
 
     def _event(self, mask: int) -> None:
         connection = self._connection
@@ -238,15 +236,15 @@ class BrokerToClient(BrokerAnswers):
     def _rewrites_one(self, count: int) -> bool:
         """Handle one whole response, alone in the buffer, rewritten or awaited: the commonest special case."""
         pending, buffer = self.pending, self._buffer
-        if not pending or count < ANSWER_HEAD.size:
+        if not pending or count < RESPONSE_HEAD.size:
             return False
         size, correlation_id = _head(buffer, 0)
         asked, expected = pending[0]
-        if isinstance(expected, AwaitedAnswer) and correlation_id == asked and size + 4 == count:
+        if isinstance(expected, ExpectedResponse) and correlation_id == asked and size + 4 == count:
             pending.popleft()
             expected.came(buffer[:count])
             return True
-        if not answer_dispatch.is_treatment(expected) or correlation_id != asked or size + 4 != count:
+        if not response_dispatch.is_treatment(expected) or correlation_id != asked or size + 4 != count:
             return False
         pending.popleft()
         self._connection.plane.reactor.turns.doing = self._connection, expected
@@ -274,7 +272,7 @@ class BrokerToClient(BrokerAnswers):
         trouble = None
         try:
             at = self._collect(buffer, pieces, at, end, until)
-        except (RemoteProtocolError, AnswerUnusable) as error:
+        except (RemoteProtocolError, UnusableResponse) as error:
             trouble = error
         if pieces and not self._connection.closed:
             data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -325,8 +323,8 @@ class BrokerToClient(BrokerAnswers):
         if due.size > limit:
             raise RemoteProtocolError(f"an answer of {due.size} bytes is larger than limits.collected_bytes ({limit})")
         self.pending.popleft()
-        if isinstance(due.expected, answer_dispatch.OwnAnswer):
-            self._connection.own_answer_begins()
+        if isinstance(due.expected, response_dispatch.OwnResponse):
+            self._connection.own_response_begins()
         if behind > end:
             self.gathering = Gathering(due.size, due.expected, presized=True)
             self._connection.held.update()
@@ -344,6 +342,6 @@ class BrokerToClient(BrokerAnswers):
         return upto
 
     def _deliver(self, expected: object, frame: memoryview, pieces: list[Data]) -> None:
-        piece = answer_dispatch.deliver(self._connection, expected, frame)
+        piece = response_dispatch.deliver(self._connection, expected, frame)
         if piece is not None:
             pieces.append(piece)

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from typing import TypeVar
 
 from kafka_share_proxy.forwarding.offered_versions import CAPS
-from kafka_share_proxy.forwarding.request_inspection import REMEMBERED_BYTES_MAX, LookKind
+from kafka_share_proxy.forwarding.request_inspection import REMEMBERED_BYTES_MAX, MatchKind
 from kafka_share_proxy.wire import endpoints, prefixes, registry
 from kafka_share_proxy.wire.api_key import ApiKey
 from kafka_share_proxy.wire.errors import LocalProtocolError
-from kafka_share_proxy.wire.frame_sizes import ANSWER_HEAD, ANSWER_MIN, REQUEST_HEAD, REQUEST_MIN, SIZE
+from kafka_share_proxy.wire.frame_sizes import REQUEST_HEAD, REQUEST_MIN, RESPONSE_HEAD, RESPONSE_MIN, SIZE
 from kafka_share_proxy.wire.headers import CLIENT_ID_AT
 from kafka_share_proxy.wire.source import Source
 from kafka_share_proxy.wire.specs import FIXED_SIZES
@@ -50,10 +50,10 @@ def constants() -> Iterator[tuple[str, object, str]]:
     yield "REQUEST_HEAD", REQUEST_HEAD.size, "size, API key, version, correlation id"
     yield "REQUEST_MIN", REQUEST_MIN, ""
     yield "CLIENT_ID", SIZE.size + CLIENT_ID_AT, "where its bytes begin, behind its length"
-    yield "ANSWER_HEAD", ANSWER_HEAD.size, "size, correlation id"
-    yield "ANSWER_MIN", ANSWER_MIN, ""
+    yield "RESPONSE_HEAD", RESPONSE_HEAD.size, "size, correlation id"
+    yield "RESPONSE_MIN", RESPONSE_MIN, ""
     yield "UUID", len(ZERO_UUID), ""
-    for kind in LookKind:
+    for kind in MatchKind:
         yield f"LOOK_{kind.name}", int(kind), ""
     yield "REMEMBERED_MAX", REMEMBERED_BYTES_MAX, "bytes of a request behind its correlation id"
     yield "FETCH_PARTITION", _fetch_partition(), "of one partition of a Fetch by ids, its empty tag section included"
@@ -78,7 +78,7 @@ def _produced() -> Iterator[tuple[str, object, str]]:
     size, nothing = _only({_bare(source, "PartitionProduceResponse") for source in sources})
     (by_id, *_) = (each.version for each in sources if _has(each, "TopicProduceResponse", "TopicId"))
     end = _only({_bare(source, spec.name)[0] for source in sources})
-    yield "BEHIND_ACKS", _behind_acks(), "from the acks of a Produce to its topics: the time-out"
+    yield "BEHIND_ACKS", _after_acks(), "from the acks of a Produce to its topics: the time-out"
     yield "PRODUCE_MIN", carrying[0], "from here on answers may carry addresses, in a tag"
     yield "PRODUCE_MAX", highest, "the last version whose layout is known"
     yield "PRODUCED_IDS_SINCE", by_id, "topics go by id"
@@ -89,10 +89,10 @@ def _produced() -> Iterator[tuple[str, object, str]]:
     yield "PRODUCED_END", end + 1, "behind the topics: throttle time, no tags"
 
 
-def _behind_acks() -> int:
+def _after_acks() -> int:
     lowest, highest = registry.versions(ApiKey.PRODUCE)
     places = [
-        [len(prefixes.behind_client_id(ApiKey.PRODUCE, version, field)) for field in ("Acks", "TopicData")]
+        [len(prefixes.after_client_id(ApiKey.PRODUCE, version, field)) for field in ("Acks", "TopicData")]
         for version in range(lowest, highest + 1)
     ]
     return _only({topics - acks - FIXED_SIZES["int16"] for acks, topics in places})

@@ -2,7 +2,7 @@
 
 Each feature checks whether it wants the request. The first one that returns a response ends the chain. A feature that
 returns None leaves the request unchanged to the next one. A handler that wants to change the response of the rest of
-the chain calls `answer_behind`: it returns the decoded response of the next feature that wants the request, or of the
+the chain calls `next_response`: it returns the decoded response of the next feature that wants the request, or of the
 broker, to the message in its current form.
 """
 
@@ -14,14 +14,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from kafka_share_proxy.forwarding.ask_and_reply import ask_upstream, decoded
 from kafka_share_proxy.forwarding.declared_api import Served
-from kafka_share_proxy.forwarding.early_looks import ByKnownGroup, Look, any_of
+from kafka_share_proxy.forwarding.early_matches import ByKnownGroup, Look, any_of
 from kafka_share_proxy.forwarding.interfaces import AtOnce, AtOnceConnection, Call, nobody
+from kafka_share_proxy.forwarding.upstream_requests import decoded, send_upstream
 from kafka_share_proxy.loop.interfaces import Request
 from kafka_share_proxy.wire import frames
 from kafka_share_proxy.wire.frame_sizes import SIZE
-from kafka_share_proxy.wire.frames import Answer
+from kafka_share_proxy.wire.frames import ResponseFrame
 from kafka_share_proxy.wire.messages import Message, RequestMessage
 
 R = TypeVar("R", bound=Message)
@@ -37,17 +37,17 @@ def in_order(features: Iterable[Mapping[int, Served]]) -> dict[int, Served]:
     return {key: _chained(links) for key, links in found.items()}
 
 
-async def answer_behind(call: Call[RequestMessage[R]]) -> R:
+async def next_response(call: Call[RequestMessage[R]]) -> R:
     """Return the decoded response of the rest of the chain to the current `call.message`. Raises UpstreamLost."""
-    answer = None if call.behind is None else await call.behind(replace(call, frame=None, behind=None))
-    return await ask_upstream(call, call.message) if answer is None else await decoded(call, answer)
+    response = None if call.behind is None else await call.behind(replace(call, frame=None, behind=None))
+    return await send_upstream(call, call.message) if response is None else await decoded(call, response)
 
 
 def _chained(links: Sequence[Served]) -> Served:
     if len(links) == 1:
         return links[0]
     looks = tuple(link.wants for link in links if link.wants is not None)
-    handler = partial(_first_answer, tuple(links))
+    handler = partial(_first_response, tuple(links))
     if len(looks) < len(links):
         return Served(handler)
     return Served(handler, any_of(looks), at_once=_at_once(links))
@@ -116,15 +116,15 @@ def _unless_worded(looks: tuple[ByKnownGroup, ...], at_once: AtOnce) -> AtOnce:
     return take
 
 
-async def _first_answer(links: tuple[Served, ...], call: Call[Message]) -> Answer | Message | None:
+async def _first_response(links: tuple[Served, ...], call: Call[Message]) -> ResponseFrame | Message | None:
     for place, link in enumerate(links):
         if not await _wants(link, call):
             continue
         behind = links[place + 1 :]
-        call.behind = partial(_first_answer, behind) if behind else None
-        answer = await link.handler(call)
-        if answer is not None:
-            return answer
+        call.behind = partial(_first_response, behind) if behind else None
+        response = await link.handler(call)
+        if response is not None:
+            return response
     return None
 
 

@@ -11,7 +11,7 @@ from kafka_share_proxy.forwarding.client_requests import ClientRequests
 from kafka_share_proxy.forwarding.connection_state import ClientState
 from kafka_share_proxy.forwarding.gathering import Gathering
 from kafka_share_proxy.forwarding.kept_bytes import NOTHING, READ_AFTER_PAUSE, keep, memory_of, must_read_little
-from kafka_share_proxy.forwarding.taken_at_once import TakenAtOnce, TakesAtOnce
+from kafka_share_proxy.forwarding.synchronous_fast_path import SynchronousFastPath, TakesAtOnce
 from kafka_share_proxy.forwarding.walking import Pending
 from kafka_share_proxy.loop.polling import ERROR, HANGUP, PEER_LEFT, READ, WRITE
 from kafka_share_proxy.loop.promise import Task
@@ -21,7 +21,7 @@ from kafka_share_proxy.wire.frame_sizes import REQUEST_HEAD, SIZE
 _head = REQUEST_HEAD.unpack_from
 
 
-class Forwarder(request_dispatch.TakesRequests, injected_requests.Asks, TakesAtOnce, Protocol):
+class Forwarder(request_dispatch.TakesRequests, injected_requests.SendsRequests, TakesAtOnce, Protocol):
     """Connection that forwards the requests."""
 
     @property
@@ -73,7 +73,7 @@ class ClientToBroker(ClientRequests):
         """Data forwarded by the current walk, sent with one write at its end. None between walks."""
         self.reads_little = False
         """True if a walk left much of the last received bytes unprocessed. Later reads are then smaller."""
-        self._at_once: TakenAtOnce | None = None
+        self._at_once: SynchronousFastPath | None = None
         self.gathering: Gathering | None = None
         """Request that is being gathered."""
         self.gathering_since = 0.0
@@ -113,15 +113,13 @@ class ClientToBroker(ClientRequests):
             self.sent(sent, count)
 
     def ended(self, code: int, _: int) -> None:
-        """See pump.FedWalk."""
         self._connection.client_left(OSError(code, strerror(code)) if code else None)
 
     def walked(self, upto: int, count: int) -> None:
-        """See pump.FedWalk."""
-        if upto or not self._taken_at_once(count):
+        if upto or not self._on_fast_path(count):
             self._walk(self._buffer, upto, count)
 
-    def _taken_at_once(self, count: int) -> bool:
+    def _on_fast_path(self, count: int) -> bool:
         """Serve the commonest local request synchronously: one whole request, alone in the buffer and in flight."""
         buffer = self._buffer
         if count < REQUEST_HEAD.size:
@@ -132,7 +130,7 @@ class ClientToBroker(ClientRequests):
         if size + SIZE.size != count or route is None or route.at_once is None:
             return False
         if self._at_once is None:
-            self._at_once = TakenAtOnce(connection, self)
+            self._at_once = SynchronousFastPath(connection, self)
         if not self._at_once.may_take:
             return False
         connection.plane.reactor.turns.doing = connection, route
@@ -140,7 +138,6 @@ class ClientToBroker(ClientRequests):
         return route.at_once(self._at_once, buffer[:count], route)
 
     def sent(self, sent: int, count: int) -> None:
-        """See pump.FedWalk."""
         if sent < 0:
             self._connection.broker_refuses()
             return
@@ -149,11 +146,9 @@ class ClientToBroker(ClientRequests):
         self._connection.update()
 
     def describe(self) -> dict[str, object]:
-        """See connection_parts.PartOwner."""
         return self._connection.describe()
 
     def failed(self, error: Exception) -> None:
-        """See faults.FaultOwner."""
         self._connection.failed(error)
 
     def connected(self, transport: Transport) -> None:

@@ -22,7 +22,6 @@ CommitEntry: TypeAlias = (
     "messages.OffsetCommitRequest.OffsetCommitRequestPartition"
     " | messages.TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition"
 )
-"""Partition entry of a request."""
 
 
 def refused(call: Call[RequestMessage[R]], topics: Iterable[CommitTopic], code: ErrorCode) -> R:
@@ -38,7 +37,7 @@ def commit_response(
 ) -> R:
     """Return a response with an error code for each partition, in the order of the request."""
     response, topic_class, partition_class = _classes(call.key)
-    answered = [
+    responded = [
         topic_class(
             name=topic.name,
             topic_id=topic.topic_id,
@@ -49,7 +48,7 @@ def commit_response(
         )
         for topic in topics or ()
     ]
-    message: R = response(topics=answered, throttle_time_ms=throttle_time_ms)
+    message: R = response(topics=responded, throttle_time_ms=throttle_time_ms)
     return message
 
 

@@ -31,7 +31,7 @@ from kafka_share_proxy.forwarding.connection_state import ClientState, Progress,
 from kafka_share_proxy.forwarding.connection_timeouts import Timeouts
 from kafka_share_proxy.forwarding.held_bytes import HeldBytes
 from kafka_share_proxy.forwarding.injected_requests import InjectedRequests
-from kafka_share_proxy.forwarding.interfaces import AwaitedAnswer
+from kafka_share_proxy.forwarding.interfaces import ExpectedResponse
 from kafka_share_proxy.forwarding.local_requests import LocalRequests
 from kafka_share_proxy.forwarding.peer_socket import PeerSocket
 from kafka_share_proxy.forwarding.sasl import Sasl
@@ -41,7 +41,7 @@ from kafka_share_proxy.loop.polling import PEER_LEFT, READ, WRITE
 from kafka_share_proxy.loop.promise import Promise, on_behalf_of
 from kafka_share_proxy.loop.transports import Data, PlainTransport, Transport
 from kafka_share_proxy.wire.errors import RemoteProtocolError, RequestRefused, UpstreamLost
-from kafka_share_proxy.wire.frames import Answer, Pieces
+from kafka_share_proxy.wire.frames import Pieces, ResponseFrame
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address
 
 NOT_AUTHENTICATED = "a request after the lifetime of the client's SASL session, or before the end of its authentication"
@@ -59,7 +59,6 @@ class ForwardedConnection:
         "_on_close",
         "_reached",
         "_timeouts",
-        "answers",
         "broker",
         "client",
         "client_host",
@@ -72,6 +71,7 @@ class ForwardedConnection:
         "plane",
         "port",
         "requests",
+        "responses",
         "sasl",
         "slot_values",
         "state",
@@ -92,7 +92,7 @@ class ForwardedConnection:
         """None until the client sends its first bytes."""
         self.pending = Pending()
         self.requests = ClientToBroker(self, transport, self.pending)
-        self.answers = BrokerToClient(self, transport, self.pending)
+        self.responses = BrokerToClient(self, transport, self.pending)
         self.sasl = Sasl()
         self.is_known = plane.introduction is None
         """True once the broker has responded to a request that it serves for known clients only."""
@@ -113,23 +113,20 @@ class ForwardedConnection:
 
     @property
     def node_id(self) -> int:
-        """See brokers.interfaces.Connection."""
         return self.plane.node_at(self._reached) if self.is_bootstrap else self.port.node_id
 
-    def ask(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
-        """See brokers.interfaces.Connection."""
+    def send_request(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
         if self.closed or self.upstream.now is UpstreamState.REFUSING:
             return injected_requests.failed()
         if self._injected is None:
             self._injected = InjectedRequests(self)
-        promise = self._injected.ask(key, version, body, self._local.client_id if self._local else None)
+        promise = self._injected.send_request(key, version, body, self._local.client_id if self._local else None)
         self.requests.flows = False
         self._injected.send()
         self._watch()
         return promise
 
     def on_close(self, callback: Callable[[], None]) -> None:
-        """See brokers.interfaces.Connection."""
         if self.closed:
             callback()
             return
@@ -188,13 +185,12 @@ class ForwardedConnection:
     @property
     def holds(self) -> int:
         """Bytes kept of requests and responses. Unsent ones count beyond a receive buffer, local responses never."""
-        held = self.requests.held + self.answers.held + (self._local.held if self._local is not None else 0)
-        answers_here = self.state.now is ClientState.ANSWERING
-        return held if answers_here else held + max(self.unsent - len(self.plane.reactor.buffer), 0)
+        held = self.requests.held + self.responses.held + (self._local.held if self._local is not None else 0)
+        is_responding = self.state.now is ClientState.RESPONDING
+        return held if is_responding else held + max(self.unsent - len(self.plane.reactor.buffer), 0)
 
     @property
     def unfinished(self) -> int:
-        """See held_bytes.Holder."""
         gathering = self.requests.gathering
         return 0 if gathering is None else gathering.come
 
@@ -207,10 +203,10 @@ class ForwardedConnection:
         self._local.mute(asked, frame)
         self.held.update()
 
-    def answer(self, data: Answer) -> None:
+    def response(self, data: ResponseFrame) -> None:
         """Send the response to the local request. The client is unmuted once the kernel has accepted it."""
-        self.plane.count_local_answer()
-        self.answers.bytes += len(data)
+        self.plane.count_local_response()
+        self.responses.bytes += len(data)
         self.to_client(data)
         self.update()
 
@@ -219,16 +215,16 @@ class ForwardedConnection:
         """Number of client requests that wait for a response."""
         return self._client_pending + self.state.now.is_muted
 
-    def answered(self, promise: Promise[memoryview], body: memoryview) -> None:
+    def responded(self, promise: Promise[memoryview], body: memoryview) -> None:
         """Resolve the promise of a request of the proxy. Its waiter is almost always the local request."""
         if self._local is not None:
             self._local.goes_on()
         promise.set(body)
 
-    def own_answer_begins(self) -> None:
+    def own_response_begins(self) -> None:
         """Note that the response to a request of the proxy has left the pending queue, complete or not."""
         if self._injected is not None:
-            self._injected.unanswered -= 1
+            self._injected.in_flight -= 1
 
     def call_soon(self, callback: Callable[[], object]) -> None:
         """Call at the end of this loop iteration, on behalf of this connection (see CallbackOwner)."""
@@ -258,9 +254,9 @@ class ForwardedConnection:
         self.sasl.handshake_sent(version)
         rights.forget(self)
 
-    def sasl_handshake_answered(self, version: int, error_code: int) -> None:
+    def sasl_handshake_responded(self, version: int, error_code: int) -> None:
         """Handle the response to SaslHandshake."""
-        self.sasl.handshake_answered(error_code)
+        self.sasl.handshake_responded(error_code)
         if version == 0:
             self.state.move(ClientState.PASSING)
             if not error_code:
@@ -268,15 +264,15 @@ class ForwardedConnection:
                 self.requests.go_by(NOTHING_PASSES)
             self.requests.resume_soon()
 
-    def sasl_authenticate_answered(self, error_code: int, session_lifetime_ms: int, sent_at: float) -> None:
+    def sasl_authenticate_responded(self, error_code: int, session_lifetime_ms: int, sent_at: float) -> None:
         """Handle the response to SaslAuthenticate."""
-        self.sasl.authenticate_answered(error_code, session_lifetime_ms, sent_at)
+        self.sasl.authenticate_responded(error_code, session_lifetime_ms, sent_at)
 
-    def may_ask(self, now: float) -> bool:
+    def may_send_request(self, now: float) -> bool:
         """Return True if a request of the proxy can be sent now and the broker would process it."""
         if self.closed or self.upstream.now is not UpstreamState.OPEN or self.state.now is ClientState.HANDSHAKING:
             return False
-        return self.requests.at_boundary and self.sasl.may_ask(now)
+        return self.requests.at_boundary and self.sasl.may_send_request(now)
 
     # what is waited for
 
@@ -296,7 +292,7 @@ class ForwardedConnection:
     @property
     def reads_broker(self) -> bool:
         """True if the broker's socket may be read now."""
-        return not (self.client.has_unsent or self.answers.is_paused)
+        return not (self.client.has_unsent or self.responses.is_paused)
 
     @property
     def _broker_has_unsent(self) -> bool:
@@ -304,12 +300,12 @@ class ForwardedConnection:
 
     @property
     def _client_pending(self) -> int:
-        return len(self.pending) - (self._injected.unanswered if self._injected is not None else 0)
+        return len(self.pending) - (self._injected.in_flight if self._injected is not None else 0)
 
     @property
-    def _all_answered(self) -> bool:
+    def _all_responded(self) -> bool:
         """True if all responses are in the kernel. Requests with acks=0 only have to be forwarded."""
-        broker_owes = self._client_pending or self.answers.owes_client or self._broker_has_unsent
+        broker_owes = self._client_pending or self.responses.owes_client or self._broker_has_unsent
         return not (broker_owes or self.client.has_unsent)
 
     def update(self) -> None:
@@ -322,22 +318,22 @@ class ForwardedConnection:
             self._serve_on(self._local)
         if self.closed:
             return
-        if self.answers.is_paused and not self.client.has_unsent:
-            self.answers.resume_soon()
-        if self._draining and self.requests.at_boundary and not self.state.now.is_muted and self._all_answered:
+        if self.responses.is_paused and not self.client.has_unsent:
+            self.responses.resume_soon()
+        if self._draining and self.requests.at_boundary and not self.state.now.is_muted and self._all_responded:
             self._leave_client()
             self.end("connection-closed", reason="drained")
             return
         self._watch()
 
     def _serve_on(self, local: LocalRequests) -> None:
-        if self.state.now is ClientState.MUTED and self._all_answered:
+        if self.state.now is ClientState.MUTED and self._all_responded:
             self.sasl.ordinary_request()  # all requests before it have their responses by now
-            if self.sasl.may_ask(self.plane.reactor.now()):
+            if self.sasl.may_send_request(self.plane.reactor.now()):
                 local.start()
             else:
                 self.end("request-refused", reason=NOT_AUTHENTICATED)
-        elif self.state.now is ClientState.ANSWERING and not self.client.has_unsent:
+        elif self.state.now is ClientState.RESPONDING and not self.client.has_unsent:
             local.written()
 
     def _watch(self) -> None:
@@ -353,7 +349,7 @@ class ForwardedConnection:
         watched = self._draining or (self._injected is not None and self._injected.are_held)
         requests.flows = reads and not watched and requests.is_straight
         straight = not (stalls or watched or requests.is_full or state.is_muted or state is ClientState.HANDSHAKING)
-        self.answers.flows = straight and self.answers.is_straight
+        self.responses.flows = straight and self.responses.is_straight
 
     # the upstream connection
 
@@ -378,8 +374,8 @@ class ForwardedConnection:
             return
         self.upstream.move(UpstreamState.OPEN)
         self.requests.connected(transport)
-        self.answers.connected(transport)
-        transport.attach(self.answers.ready, READ)
+        self.responses.connected(transport)
+        transport.attach(self.responses.ready, READ)
         self._let_pass(transport)
         self.flush_broker()
 
@@ -389,7 +385,7 @@ class ForwardedConnection:
         if isinstance(client, PlainTransport) and isinstance(broker, PlainTransport):
             reactor = self.plane.reactor
             reactor.pass_on(client.fd, self.requests, broker.fd)
-            reactor.pass_on(broker.fd, self.answers, client.fd)
+            reactor.pass_on(broker.fd, self.responses, client.fd)
 
     def broker_refuses(self) -> None:
         """Handle a failed send to the broker. Bytes it sent before are still forwarded before `broker_left`."""
@@ -419,7 +415,6 @@ class ForwardedConnection:
         self.plane.linger(client, unsent)
 
     def failed(self, error: Exception) -> None:
-        """See CallbackOwner."""
         if isinstance(error, RequestRefused):
             self.end("request-refused", reason=str(error))
         elif isinstance(error, RemoteProtocolError):
@@ -436,7 +431,7 @@ class ForwardedConnection:
         if self.closed:
             return
         self.state.move(ClientState.CLOSED)
-        self.requests.flows = self.answers.flows = False
+        self.requests.flows = self.responses.flows = False
         if self._local is not None:
             self._local.cancel()
             self.plane.budget.sent(self._local.take_unsent())
@@ -445,13 +440,13 @@ class ForwardedConnection:
         self._end_broker()
         self._tell()
         self.requests.drop()
-        self.answers.drop()
+        self.responses.drop()
         self.slot_values = {}
         self.plane.forget(self, event, context)
 
     def release(self) -> None:
         """Drop the parts, which refer back to this closed connection, so that no reference cycle remains."""
-        del self.requests, self.answers, self.held
+        del self.requests, self.responses, self.held
         self._local = self._injected = None
 
     def _end_broker(self) -> None:
@@ -467,10 +462,12 @@ class ForwardedConnection:
             broker.close()
 
     def _tell(self) -> None:
-        gathering = self.answers.gathering
+        gathering = self.responses.gathering
         subject = None if gathering is None else gathering.subject
         promises = self._injected.lost(subject) if self._injected is not None else []
-        awaited = [each for each in (*(each for _, each in self.pending), subject) if isinstance(each, AwaitedAnswer)]
+        awaited = [
+            each for each in (*(each for _, each in self.pending), subject) if isinstance(each, ExpectedResponse)
+        ]
         self.pending.clear()
         for each in awaited:
             self.guarded(each.lost)
@@ -485,7 +482,7 @@ class ForwardedConnection:
     def sweep(self, now: float) -> None:
         """Check what no event reports: silence, a client that does not read, an upstream close to its idle limit."""
         self.requests.quiet_s += 1
-        self.answers.sweep()
+        self.responses.sweep()
         overdue = self._timeouts.overdue(self, now)
         if overdue is not None:
             event, reason = overdue

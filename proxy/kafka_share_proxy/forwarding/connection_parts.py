@@ -14,17 +14,17 @@ from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.forwarding.client_requests import Passing
 from kafka_share_proxy.forwarding.connection_state import ClientState, Progress
 from kafka_share_proxy.forwarding.held_bytes import HeldBytes
-from kafka_share_proxy.forwarding.memory_budget import AnswerBudget, GatherBudget
+from kafka_share_proxy.forwarding.memory_budget import GatherBudget, ResponseBudget
 from kafka_share_proxy.forwarding.peer_socket import PeerSocket
 from kafka_share_proxy.forwarding.routes import Context, Routes
-from kafka_share_proxy.forwarding.walking import AnswerWalk, RequestWalk
+from kafka_share_proxy.forwarding.walking import RequestWalk, ResponseWalk
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.loop.slices import Slices
 from kafka_share_proxy.loop.transports import Transport
 from kafka_share_proxy.wire.values import Address, Limits
 
-Question = tuple[int, int, bytes]
+Query = tuple[int, int, bytes]
 """API key, version and body of a request."""
 
 
@@ -64,7 +64,7 @@ class EndedConnection(Protocol):
         """Walk over the requests, with the bytes forwarded to the broker."""
 
     @property
-    def answers(self) -> AnswerWalk:
+    def responses(self) -> ResponseWalk:
         """Walk over the responses, with the bytes forwarded to the client."""
 
 
@@ -78,11 +78,11 @@ class SharedByConnections(Protocol):
     passing: Passing
     """Requests that are forwarded without further inspection, by `routes`."""
     slices: Slices
-    budget: AnswerBudget
+    budget: ResponseBudget
     gathered: GatherBudget
-    introduction: Question | None
+    introduction: Query | None
     """Request that brokers serve for known clients only. None: every client counts as known."""
-    keep_alive: Callable[[Connection], Question | None]
+    keep_alive: Callable[[Connection], Query | None]
     """Function that returns a request to keep an upstream connection from being closed as idle, or None."""
     node_at: Callable[[Address | None], int]
     """Function that returns the broker that advertises this address. UNKNOWN_NODE if none does or the address is None.
@@ -97,14 +97,14 @@ class SharedByConnections(Protocol):
     def upstream_transport(self, dialled: Dialled) -> Transport:
         """Return the transport of a new upstream connection."""
 
-    def count_local_answer(self) -> None:
+    def count_local_response(self) -> None:
         """Count a local response."""
 
     def hold(self, held: HeldBytes, change: int) -> None:
         """See held_bytes.Account."""
 
-    def linger(self, peer: PeerSocket, answer_bytes: int = 0) -> None:
-        """Send the peer's waiting bytes, let it disconnect, then close. `answer_bytes` then leave the budget."""
+    def linger(self, peer: PeerSocket, response_bytes: int = 0) -> None:
+        """Send the peer's waiting bytes, let it disconnect, then close. `response_bytes` then leave the budget."""
 
     def forget(self, connection: EndedConnection, event: str, context: Mapping[str, Any]) -> None:
         """Remove and log a connection that has ended."""

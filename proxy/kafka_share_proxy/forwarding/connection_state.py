@@ -6,7 +6,7 @@ The client's half follows the way a broker mutes the channel of a client whose r
     PASSING ─ a request has to be collected whole ─▶ GATHERING ─ it is complete and for the broker ─▶ PASSING
     GATHERING ─ it is complete and for the proxy ─▶ MUTED ─ all earlier responses are written ─▶ SERVING
     PASSING ─ a request that arrived alone takes the synchronous fast path ─▶ SERVING
-    SERVING ─ its handler returned a response ─▶ ANSWERING ─ the kernel has the response ─▶ PASSING
+    SERVING ─ its handler returned a response ─▶ RESPONDING ─ the kernel has the response ─▶ PASSING
     SERVING ─ the handler left it to the broker ─▶ PASSING
     PASSING ─ a large request of a client not yet known to the broker ─▶ INTRODUCING ─ it is known ─▶ PASSING
     PASSING ─ SaslHandshake v0 was forwarded ─▶ HANDSHAKING ─ the broker responded ─▶ PASSING
@@ -30,7 +30,7 @@ class ClientState(Enum):
     GATHERING = "a request is collected whole"
     MUTED = "a request that is answered here waits until all before it are answered"
     SERVING = "its handler runs"
-    ANSWERING = "the kernel takes its answer"
+    RESPONDING = "the kernel takes its answer"
     INTRODUCING = "the broker is asked whether it knows the client"
     HANDSHAKING = "the broker has not answered SaslHandshake v0: raw tokens may follow, or requests"
     RESUMING = "kept bytes are looked at when the turn ends"
@@ -69,8 +69,8 @@ CLIENT_STATES: dict[ClientState, tuple[ClientState, ...]] = {
     ),
     ClientState.GATHERING: (ClientState.PASSING, ClientState.MUTED, ClientState.CLOSED),
     ClientState.MUTED: (ClientState.SERVING, ClientState.CLOSED),
-    ClientState.SERVING: (ClientState.ANSWERING, ClientState.PASSING, ClientState.CLOSED),
-    ClientState.ANSWERING: (ClientState.PASSING, ClientState.CLOSED),
+    ClientState.SERVING: (ClientState.RESPONDING, ClientState.PASSING, ClientState.CLOSED),
+    ClientState.RESPONDING: (ClientState.PASSING, ClientState.CLOSED),
     ClientState.INTRODUCING: (ClientState.PASSING, ClientState.CLOSED),
     ClientState.HANDSHAKING: (ClientState.PASSING, ClientState.CLOSED),
     ClientState.RESUMING: (ClientState.PASSING, ClientState.CLOSED),
@@ -89,7 +89,7 @@ UPSTREAM_STATES: dict[UpstreamState, tuple[UpstreamState, ...]] = {
 for _state, _next in CLIENT_STATES.items():  # looked up for every gathered request: attributes are quicker than a dict
     _state.next = _next
     _state.looks_at_requests = _state in (ClientState.PASSING, ClientState.GATHERING)
-    _state.is_muted = _state in (ClientState.MUTED, ClientState.SERVING, ClientState.ANSWERING)
+    _state.is_muted = _state in (ClientState.MUTED, ClientState.SERVING, ClientState.RESPONDING)
 for _upstream, _upstream_next in UPSTREAM_STATES.items():
     _upstream.next = _upstream_next
 

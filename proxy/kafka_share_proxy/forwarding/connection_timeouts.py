@@ -54,7 +54,7 @@ class Timeouts:
     def overdue(self, connection: Timed, now: float) -> tuple[str, str] | None:
         """Return the event and the reason with which the connection has to end. None if no limit is exceeded."""
         limits, requests = self._limits, connection.requests
-        if connection.state.now is ClientState.ANSWERING and self._stalls(connection.client.progress):
+        if connection.state.now is ClientState.RESPONDING and self._stalls(connection.client.progress):
             return "client-stalled", f"took no byte for {limits.stalled_client_s:g} s"
         if requests.gathering is not None and now - requests.gathering_since > limits.gathering_s:
             text = f"a request had not come whole after limits.gathering_s ({limits.gathering_s:g})"

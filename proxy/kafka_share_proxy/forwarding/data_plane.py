@@ -17,18 +17,18 @@ from kafka_share_proxy.brokers.dialling import Dial, Dialled
 from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.forwarding.client_requests import NOTHING_PASSES, Passing
 from kafka_share_proxy.forwarding.connection import ForwardedConnection
-from kafka_share_proxy.forwarding.connection_parts import EndedConnection, Question
-from kafka_share_proxy.forwarding.early_looks import ByIdOrTag, ByKnownGroup, ByTopicPrefix, ContainsAny
+from kafka_share_proxy.forwarding.connection_parts import EndedConnection, Query
+from kafka_share_proxy.forwarding.early_matches import ByIdOrTag, ByKnownGroup, ByTopicPrefix, ContainsAny
 from kafka_share_proxy.forwarding.held_bytes import HeldBytes
-from kafka_share_proxy.forwarding.memory_budget import AnswerBudget, GatherBudget
+from kafka_share_proxy.forwarding.memory_budget import GatherBudget, ResponseBudget
 from kafka_share_proxy.forwarding.peer_socket import Linger, PeerSocket
 from kafka_share_proxy.forwarding.request_inspection import (
-    AcksLook,
-    GroupLook,
-    IdLook,
-    RememberedLook,
-    TopicLook,
-    WordLook,
+    AcksMatch,
+    GroupMatch,
+    IdMatch,
+    RememberedMatch,
+    TopicMatch,
+    WordMatch,
     look_at_beginning,
     look_to_amend,
     look_to_inspect,
@@ -116,9 +116,9 @@ class Plane:
         upstream_tls: ssl.SSLContext | None = None,
         *,
         upstream_server_name: str | None = None,
-        keep_alive: Callable[[Connection], Question | None] = lambda _connection: None,
-        introduction: Question | None = None,
-        budget: AnswerBudget | None = None,
+        keep_alive: Callable[[Connection], Query | None] = lambda _connection: None,
+        introduction: Query | None = None,
+        budget: ResponseBudget | None = None,
         slices: Slices | None = None,
         served: Callable[[int, float], None] = lambda _key, _seconds: None,
         node_at: Callable[[Address | None], int] = lambda _address: UNKNOWN_NODE,
@@ -146,7 +146,7 @@ class Plane:
         self.introduction = introduction
         self.served = served
         self.node_at = node_at
-        self.budget = budget or AnswerBudget(limits.local_answers_total_bytes)
+        self.budget = budget or ResponseBudget(limits.local_answers_total_bytes)
         self.gathered = GatherBudget(limits.gathered_total_bytes)
         self.slices = slices or Slices(reactor)
         self.routes = Routes()
@@ -249,7 +249,7 @@ class Plane:
             gathered_bytes=self.gathered.used,
             gathered_without_room=self.gathered.refusals,
             bytes_up=self._totals["bytes_up"] + sum(connection.requests.bytes for connection in alive),
-            bytes_down=self._totals["bytes_down"] + sum(connection.answers.bytes for connection in alive),
+            bytes_down=self._totals["bytes_down"] + sum(connection.responses.bytes for connection in alive),
             unsent_bytes=sum(connection.unsent for connection in alive),
             ended=dict(self._ended),
         )
@@ -284,8 +284,7 @@ class Plane:
             handshake_timeout_s=self.limits.dial_timeout_s,
         )
 
-    def count_local_answer(self) -> None:
-        """Count a local response."""
+    def count_local_response(self) -> None:
         self._totals["local_answers"] += 1
 
     def hold(self, held: HeldBytes, change: int) -> None:
@@ -307,11 +306,11 @@ class Plane:
                 raise RequestRefused(text)
             longest.write_off(text)
 
-    def linger(self, peer: PeerSocket, answer_bytes: int = 0) -> None:
-        """Send the peer's waiting bytes, let it disconnect, then close. `answer_bytes` then leave the budget."""
+    def linger(self, peer: PeerSocket, response_bytes: int = 0) -> None:
+        """Send the peer's waiting bytes, let it disconnect, then close. `response_bytes` then leave the budget."""
         deadline = self.reactor.now() + self.limits.stalled_client_s
         linger = Linger(peer, deadline, self.reactor.now, self._lingered)
-        self._lingering[linger] = answer_bytes
+        self._lingering[linger] = response_bytes
         if self._closed:
             linger.end()
         else:
@@ -326,7 +325,7 @@ class Plane:
             del self._by_address[connection.client_host]
         self._ended[event] += 1
         self._totals["bytes_up"] += connection.requests.bytes
-        self._totals["bytes_down"] += connection.answers.bytes
+        self._totals["bytes_down"] += connection.responses.bytes
         self.notes(
             event, connection=connection.id, client=connection.client_host, node_id=connection.node_id, **context
         )
@@ -435,11 +434,11 @@ def passing(routes: Routes, turns: Turns) -> Passing:
     produce = set()
     for name, route in routes.items():
         if route.kind is Kind.PRODUCE and route.serve_here is not None:
-            looked[name] = _shortened(route, look_at_beginning(route.serve_here, AcksLook(route.version, route)))
+            looked[name] = _shortened(route, look_at_beginning(route.serve_here, AcksMatch(route.version, route)))
         elif route.kind is Kind.PRODUCE and route.amend is None:
-            looked[name] = AcksLook(route.version, route)
+            looked[name] = AcksMatch(route.version, route)
             produce.add(name)
-        elif route.kind in (Kind.FORWARD, Kind.ANSWER):
+        elif route.kind in (Kind.FORWARD, Kind.RESPONSE):
             if route.amend is None:
                 plain[name] = route
             else:
@@ -466,17 +465,17 @@ def _noted(route: Route, serve_here: Callable[[memoryview], bool], turns: Turns)
 def _shortened(route: Route, look: Look) -> Look:
     """Wrap a look in a cheaper check that replaces it in the common case, if there is one."""
     if route.repeats:
-        return RememberedLook(look)
+        return RememberedMatch(look)
     if route.amend is not None:
         return look
     if isinstance(route.wants, ContainsAny):
-        return WordLook(route.wants.words, look, route)
+        return WordMatch(route.wants.words, look, route)
     if isinstance(route.wants, ByTopicPrefix) and route.kind is Kind.PRODUCE:
-        return TopicLook(route.version, route.wants.prefix.encode(), look, route)
+        return TopicMatch(route.version, route.wants.prefix.encode(), look, route)
     if isinstance(route.wants, ByIdOrTag):
-        return IdLook(route.wants.known, route.version, look, route)
+        return IdMatch(route.wants.known, route.version, look, route)
     if isinstance(route.wants, ByKnownGroup):
-        return GroupLook(route.wants, (route.key, route.version), look, route)
+        return GroupMatch(route.wants, (route.key, route.version), look, route)
     return look
 
 

@@ -12,12 +12,12 @@ from enum import Enum, auto
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from kafka_share_proxy.forwarding.early_looks import EarlyLook, EveryRequest
+from kafka_share_proxy.forwarding.early_matches import EarlyMatch, EveryRequest
 from kafka_share_proxy.forwarding.interfaces import AtOnce, Call
 from kafka_share_proxy.forwarding.routes import Handler, Picks
 from kafka_share_proxy.forwarding.split_requests import Splits
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.frames import Answer
+from kafka_share_proxy.wire.frames import ResponseFrame
 from kafka_share_proxy.wire.messages import Message
 
 S = TypeVar("S")
@@ -54,7 +54,7 @@ class Served:
     """Declaration bound to the services of its feature."""
 
     handler: Handler
-    wants: EarlyLook | None = None
+    wants: EarlyMatch | None = None
     """Early look that selects the handler's requests by their bytes. None: all requests."""
     picks: Picks | None = None
     """Predicate that selects, among those, the requests that the handler serves (`routes.Route.picks`)."""
@@ -67,11 +67,11 @@ class DeclaredApi(Generic[S]):
     """API that a feature serves or modifies."""
 
     key: int
-    handle: Callable[[Call[Any], S], Coroutine[Any, Any, Answer | Message | None]]
+    handle: Callable[[Call[Any], S], Coroutine[Any, Any, ResponseFrame | Message | None]]
     """Handler. It returns the response as a message or a whole frame, or None if the request is not the feature's.
 
     In the latter case it leaves the message unchanged. A handler may call the rest of the chain
-    (`chain.answer_behind`) with the message as received or altered.
+    (`chain.next_response`) with the message as received or altered.
     """
     versions: tuple[int, int] | None = None
     """Lowest and highest version offered to clients, independent of the brokers, which never receive these requests.
@@ -80,7 +80,7 @@ class DeclaredApi(Generic[S]):
     """
     raised_to: int | None = None
     """With `versions` None: offer up to this version where the brokers support the API in a lower one."""
-    wants: Callable[[S], EarlyLook] | None = None
+    wants: Callable[[S], EarlyMatch] | None = None
     """Function that returns the early look at the bytes of requests. None: the feature wants every request."""
     picks: Callable[[S], Picks] | None = None
     """Function that returns the predicate on decoded requests. None: requests for which `handle` returns a response."""
@@ -96,7 +96,7 @@ class DeclaredApi(Generic[S]):
     """List of groups in the request, which may have several owners. None: the request names one, as `group_id`."""
     groups_max: int | None = None
     """Maximum number of groups in one request. A request with more gets 42 (INVALID_REQUEST) for each."""
-    asks_again: bool = False
+    is_repeated: bool = False
     """True if every client retries the request on a retriable error.
 
     False for requests of tools, which do not retry: they wait longer here, and get an error immediately if no proxy
@@ -119,6 +119,6 @@ class DeclaredApi(Generic[S]):
 
 
 def _given(
-    handle: Callable[[Call[Any], S], Coroutine[Any, Any, Answer | Message | None]], services: S, call: Call[Any]
-) -> Coroutine[Any, Any, Answer | Message | None]:
+    handle: Callable[[Call[Any], S], Coroutine[Any, Any, ResponseFrame | Message | None]], services: S, call: Call[Any]
+) -> Coroutine[Any, Any, ResponseFrame | Message | None]:
     return handle(call, services)

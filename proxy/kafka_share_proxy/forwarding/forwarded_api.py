@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kafka_share_proxy.forwarding.address_book import AddressBook, AnswerCache
+from kafka_share_proxy.forwarding.address_book import AddressBook, ResponseCache
 from kafka_share_proxy.forwarding.address_rewriting import Repair, Special, rewriter
 from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions
 from kafka_share_proxy.forwarding.routes import Amend, Kind, Rewrite
@@ -25,7 +25,7 @@ class RewritingParts(NamedTuple):
     book: AddressBook
     versions: EffectiveVersions
     limits: Limits
-    cache: AnswerCache
+    cache: ResponseCache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class ForwardedApi:
     """Reason why the addresses in responses must stay as they are."""
     rewrite: Callable[[int, RewritingParts], Rewrite | None] | None = None
     """Function that returns, for a version, the rewriter to use instead of the one made from `repair`."""
-    answers_repeat: bool = False
+    responses_repeat: bool = False
     """True if responses repeat byte for byte, so that their rewritten form is cached."""
     amend: Callable[[int, RewritingParts], Amend] | None = None
     """Function that returns, for a version, what inspects requests before they are forwarded (`routes.Route.amend`)."""
@@ -57,7 +57,7 @@ class ForwardedApi:
             LocalProtocolError: they carry addresses that are neither rewritten nor waived.
         """
         rewrite = self._rewrite(version, parts)
-        return parts.cache.through(rewrite) if rewrite is not None and self.answers_repeat else rewrite
+        return parts.cache.through(rewrite) if rewrite is not None and self.responses_repeat else rewrite
 
     def _rewrite(self, version: int, parts: RewritingParts) -> Rewrite | None:
         if self.rewrite is not None:

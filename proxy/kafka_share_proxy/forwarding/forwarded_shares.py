@@ -53,7 +53,7 @@ OUTCOMES = {0: "gap", 1: "accept", 2: "release", 3: "reject"}
 """Outcomes by acknowledge type (KIP-932). RENEW (KIP-1222) is not an outcome."""
 
 _Request: TypeAlias = "messages.ShareFetchRequest | messages.ShareAcknowledgeRequest"
-_Answer: TypeAlias = "messages.ShareFetchResponse | messages.ShareAcknowledgeResponse"
+_Response: TypeAlias = "messages.ShareFetchResponse | messages.ShareAcknowledgeResponse"
 _Fetched: TypeAlias = "messages.ShareFetchResponse.PartitionData"
 _Batch: TypeAlias = (
     "messages.ShareFetchRequest.AcknowledgementBatch | messages.ShareAcknowledgeRequest.AcknowledgementBatch"
@@ -64,7 +64,7 @@ Watching = Callable[[Audit], Callable[[Route], Amend]]
 """Function that returns, for a route, the amendment that inspects its requests."""
 
 
-class AskingMember(NamedTuple):
+class HeartbeatSender(NamedTuple):
     """Group and member that sent a request."""
 
     group: str
@@ -166,24 +166,24 @@ class _ForwardedShares:
     ) -> bytes | None:
         """Report the events of a response, then treat it as the route would."""
         try:
-            answer = registry.response(key, version).decode(frame, headers.response_body_offset(key, version, frame))
+            response = registry.response(key, version).decode(frame, headers.response_body_offset(key, version, frame))
         except ProxyError:
-            answer = None
-        if answer is not None and answer.error_code == ErrorCode.NONE and _is_possible(answer):
-            who = AskingMember(request.group_id or "", request.member_id)
-            self._tell_acknowledged(who, request, answer)
-            if isinstance(answer, messages.ShareFetchResponse):
-                self._tell_acquired(who, answer)
+            response = None
+        if response is not None and response.error_code == ErrorCode.NONE and _is_possible(response):
+            who = HeartbeatSender(request.group_id or "", request.member_id)
+            self._report_acknowledged(who, request, response)
+            if isinstance(response, messages.ShareFetchResponse):
+                self._report_acquired(who, response)
         return None if rewrite is None else rewrite(frame, context)
 
-    def _tell_acquired(self, who: AskingMember, answer: messages.ShareFetchResponse) -> None:
-        for topic in answer.responses:
+    def _report_acquired(self, who: HeartbeatSender, response: messages.ShareFetchResponse) -> None:
+        for topic in response.responses:
             for partition in topic.partitions:
                 if partition.error_code == ErrorCode.NONE and partition.acquired_records:
                     place = Place(bytes(topic.topic_id), partition.partition_index)
-                    self._tell_delivery(who, place, partition, answer.acquisition_lock_timeout_ms)
+                    self._report_delivery(who, place, partition, response.acquisition_lock_timeout_ms)
 
-    def _tell_delivery(self, who: AskingMember, place: Place, partition: _Fetched, lock_ms: int) -> None:
+    def _report_delivery(self, who: HeartbeatSender, place: Place, partition: _Fetched, lock_ms: int) -> None:
         audit, now, share = self._audit, self._audit.now(), SharedPlace(who.group, place)
         data = memoryview(partition.records or b"")
         load, left = audit.loads.of(place), len(data)
@@ -202,19 +202,19 @@ class _ForwardedShares:
             audit.fetches.add(Reader("share", place, who.group), GivenRecords.all_of(found))
             audit.keys.read(place, found, data)
 
-    def _tell_acknowledged(self, who: AskingMember, request: _Request, answer: _Answer) -> None:
+    def _report_acknowledged(self, who: HeartbeatSender, request: _Request, response: _Response) -> None:
         refused: set[Place] | None = None
         for topic in request.topics:
             for partition in topic.partitions:
                 if not partition.acknowledgement_batches:
                     continue
-                refused = set(_refused(answer)) if refused is None else refused
+                refused = set(_refused(response)) if refused is None else refused
                 place = Place(bytes(topic.topic_id), partition.partition_index)
                 if place not in refused:
                     for run in _runs(partition.acknowledgement_batches):
-                        self._tell_run(who, place, *run)
+                        self._report_run(who, place, *run)
 
-    def _tell_run(self, who: AskingMember, place: Place, first: int, last: int, kind: int) -> None:
+    def _report_run(self, who: HeartbeatSender, place: Place, first: int, last: int, kind: int) -> None:
         """Report a run of offsets that were acknowledged with the same type."""
         share, outcome = SharedPlace(who.group, place), OUTCOMES.get(kind)
         if first > last:
@@ -236,22 +236,22 @@ class _ForwardedShares:
         return delivery.attempt, self._audit.wall_ms() - round(held_s * 1000), delivery.renewals, renew_ms
 
 
-def _is_possible(answer: _Answer) -> bool:
-    if isinstance(answer, messages.ShareAcknowledgeResponse):
+def _is_possible(response: _Response) -> bool:
+    if isinstance(response, messages.ShareAcknowledgeResponse):
         return True
-    partitions = (each for topic in answer.responses for each in topic.partitions)
+    partitions = (each for topic in response.responses for each in topic.partitions)
     ranges = ((each.first_offset, each.last_offset) for found in partitions for each in found.acquired_records)
     return all(0 <= first <= last < first + RANGE_MAX for first, last in ranges)
 
 
-def _refused(answer: _Answer) -> Iterator[Place]:
-    if isinstance(answer, messages.ShareFetchResponse):
-        for topic in answer.responses:
+def _refused(response: _Response) -> Iterator[Place]:
+    if isinstance(response, messages.ShareFetchResponse):
+        for topic in response.responses:
             for fetched in topic.partitions:
                 if fetched.acknowledge_error_code != ErrorCode.NONE:
                     yield Place(bytes(topic.topic_id), fetched.partition_index)
         return
-    for acknowledged in answer.responses:
+    for acknowledged in response.responses:
         for partition in acknowledged.partitions:
             if partition.error_code != ErrorCode.NONE:
                 yield Place(bytes(acknowledged.topic_id), partition.partition_index)

@@ -25,7 +25,7 @@ HIDDEN_TOPICS = ("__individual_commit_offsets",)
 
 _TRACES = tuple(word.encode() for word in (*HIDDEN_PREFIXES, *HIDDEN_TOPICS))
 _NAME_BYTES = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
-_USUAL_CODES = frozenset({0, 3, 5})
+_COMMON_CODES = frozenset({0, 3, 5})
 """Common error codes of a topic. None of them equals the length of a name that contains a hidden name after one more
 letter.
 """
@@ -40,9 +40,9 @@ def is_hidden(topic: str | None) -> bool:
     return topic is not None and (topic.startswith(HIDDEN_PREFIXES) or topic in HIDDEN_TOPICS)
 
 
-def show_no_hidden(answer: Any) -> None:
+def show_no_hidden(response: Any) -> None:
     """Remove the hidden topics from a decoded response (the slow path)."""
-    answer.topics = [topic for topic in answer.topics or () if not is_hidden(topic.name)]
+    response.topics = [topic for topic in response.topics or () if not is_hidden(topic.name)]
 
 
 def without_hidden(frame: bytes | memoryview, version: int) -> list[bytes | memoryview] | None:
@@ -51,28 +51,28 @@ def without_hidden(frame: bytes | memoryview, version: int) -> list[bytes | memo
     Raises:
         Unclear: the bytes are ambiguous without the codec.
     """
-    answer = bytes(frame)
-    if not any(trace in answer for trace in _TRACES):
+    response = bytes(frame)
+    if not any(trace in response for trace in _TRACES):
         return None
     try:
-        return _cut(answer, version)
+        return _cut(response, version)
     except (IndexError, RemoteProtocolError) as error:
         raise Unclear from error
 
 
-def _cut(answer: bytes, version: int) -> list[bytes | memoryview] | None:
-    body = headers.response_body_offset(KEY, version, answer)
+def _cut(response: bytes, version: int) -> list[bytes | memoryview] | None:
+    body = headers.response_body_offset(KEY, version, response)
     topics = prefixes.of_body("MetadataResponse", version, ArrayAt("Topics"))
-    count_at, count, at = topics(answer, len(answer), p=body)
-    extents = sorted(_extents(answer, at, version))
+    count_at, count, at = topics(response, len(response), p=body)
+    extents = sorted(_extents(response, at, version))
     if not extents:
         return None
     if len(extents) > count:
         raise Unclear
     left = count - len(extents)
     number = primitives.uvarint(left + 1) if version >= FLEXIBLE_SINCE else left.to_bytes(4, "big")
-    pieces: list[bytes | memoryview] = [answer[:count_at], number]
-    view = memoryview(answer)
+    pieces: list[bytes | memoryview] = [response[:count_at], number]
+    view = memoryview(response)
     for begin, end in extents:
         if begin < at:
             raise Unclear
@@ -81,33 +81,33 @@ def _cut(answer: bytes, version: int) -> list[bytes | memoryview] | None:
     return [*pieces, view[at:]]
 
 
-def _extents(answer: bytes, start: int, version: int) -> Iterator[tuple[int, int]]:
+def _extents(response: bytes, start: int, version: int) -> Iterator[tuple[int, int]]:
     """Yield begin and end of each hidden topic."""
     read = prefixes.of_element("MetadataResponse", version, "Topics", "Name")
     for trace in _TRACES:
-        at = answer.find(trace, start)
+        at = response.find(trace, start)
         while at >= 0:
-            begin = _begin(answer, at, version >= FLEXIBLE_SINCE)
+            begin = _begin(response, at, version >= FLEXIBLE_SINCE)
             if begin is not None:
-                name, end = read(answer, len(answer), p=begin)
+                name, end = read(response, len(response), p=begin)
                 if is_hidden(name):
                     yield begin, end
-            at = answer.find(trace, at + 1)
+            at = response.find(trace, at + 1)
 
 
-def _begin(answer: bytes, name_at: int, flexible: bool) -> int | None:
+def _begin(response: bytes, name_at: int, flexible: bool) -> int | None:
     """Return where the topic with a name at this position begins. None if the position is within a longer name.
 
     Raises:
         Unclear: the bytes allow both.
     """
-    before = answer[name_at - 1]
+    before = response[name_at - 1]
     if not flexible:  # a length of two bytes, and no name has a zero in it
-        return None if answer[name_at - 2] else name_at - 4
-    if before == 1 and answer[name_at - 2] >= 0x80:
+        return None if response[name_at - 2] else name_at - 4
+    if before == 1 and response[name_at - 2] >= 0x80:
         return name_at - 4
-    if not answer[name_at - 3] and answer[name_at - 2] in _USUAL_CODES:
+    if not response[name_at - 3] and response[name_at - 2] in _COMMON_CODES:
         return name_at - 3
-    if before in _NAME_BYTES and answer[name_at - 3] not in (0x00, 0xFF):
+    if before in _NAME_BYTES and response[name_at - 3] not in (0x00, 0xFF):
         return None  # no error code begins with this byte
     raise Unclear

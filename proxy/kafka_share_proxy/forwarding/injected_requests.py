@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Protocol
 
 from kafka_share_proxy.brokers.interfaces import Connection
-from kafka_share_proxy.forwarding.answer_dispatch import OwnAnswer
 from kafka_share_proxy.forwarding.connection_parts import PartOwner, SharedByConnections
 from kafka_share_proxy.forwarding.connection_state import ClientState
+from kafka_share_proxy.forwarding.response_dispatch import OwnResponse
 from kafka_share_proxy.forwarding.walking import Pending, RequestWalk
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.loop.transports import Data
@@ -26,7 +26,7 @@ They may equal ids of the client, because responses are matched by order.
 """
 
 
-class Asks(Protocol):
+class SendsRequests(Protocol):
     """Connection whose client may not be known to its broker yet."""
 
     is_known: bool
@@ -36,7 +36,7 @@ class Asks(Protocol):
     def plane(self) -> SharedByConnections:
         """State that all connections share."""
 
-    def ask(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
+    def send_request(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
         """See brokers.interfaces.Connection."""
 
 
@@ -54,21 +54,21 @@ class TakesInjected(PartOwner, Connection, Protocol):
     def to_broker(self, data: Data) -> None:
         """Send to the broker, or keep the bytes until a connection accepts them."""
 
-    def may_ask(self, now: float) -> bool:
+    def may_send_request(self, now: float) -> bool:
         """Return True if a request of the proxy can be sent now and the broker would process it."""
 
 
 class InjectedRequests:
     """Requests of the proxy on one connection. Created at the first local request."""
 
-    __slots__ = ("_asked_at", "_connection", "_held", "_last_id", "unanswered")
+    __slots__ = ("_asked_at", "_connection", "_held", "_last_id", "in_flight")
 
     def __init__(self, connection: TakesInjected) -> None:
         self._connection = connection
-        self._held: list[tuple[int, OwnAnswer, bytes]] = []
+        self._held: list[tuple[int, OwnResponse, bytes]] = []
         self._last_id = 0
         self._asked_at = connection.plane.reactor.now()
-        self.unanswered = 0
+        self.in_flight = 0
         """Number of entries in the pending queue that belong to the proxy."""
 
     @property
@@ -76,9 +76,8 @@ class InjectedRequests:
         """True if some requests wait until the client's current request is forwarded completely."""
         return bool(self._held)
 
-    def ask(self, key: int, version: int, body: bytes, client_id: str | None) -> Promise[memoryview]:
-        """See interfaces.Connection."""
-        expected = OwnAnswer(key, version)
+    def send_request(self, key: int, version: int, body: bytes, client_id: str | None) -> Promise[memoryview]:
+        expected = OwnResponse(key, version)
         self._last_id = (self._last_id + 1) % CORRELATION_IDS
         head = encode_request_header(RequestHeader(key, version, self._last_id, client_id))
         size = len(head) + len(body)
@@ -94,28 +93,28 @@ class InjectedRequests:
         held, self._held = self._held, []
         for correlation_id, expected, frame in held:
             connection.pending.append((correlation_id, expected))
-            self.unanswered += 1
+            self.in_flight += 1
             connection.to_broker(frame)
 
     def lost(self, gathered_for: object) -> list[Promise[memoryview]]:
         """Return the unresolved promises at the end of the connection. `gathered_for`: owner of a partial response."""
         held, self._held = self._held, []
-        unanswered = [expected for _, expected in self._connection.pending if isinstance(expected, OwnAnswer)]
-        if isinstance(gathered_for, OwnAnswer):
-            unanswered.append(gathered_for)
-        return [expected.promise for expected in (*unanswered, *(entry[1] for entry in held))]
+        in_flight = [expected for _, expected in self._connection.pending if isinstance(expected, OwnResponse)]
+        if isinstance(gathered_for, OwnResponse):
+            in_flight.append(gathered_for)
+        return [expected.promise for expected in (*in_flight, *(entry[1] for entry in held))]
 
     def keep_alive(self, now: float) -> None:
         """Send the keep-alive request after a while without requests, unless the broker would disconnect."""
         connection = self._connection
-        if now - self._asked_at < KEEP_ALIVE_S or not connection.may_ask(now):
+        if now - self._asked_at < KEEP_ALIVE_S or not connection.may_send_request(now):
             return
-        question = connection.plane.keep_alive(connection)
-        if question is not None:
-            connection.ask(*question)
+        query = connection.plane.keep_alive(connection)
+        if query is not None:
+            connection.send_request(*query)
 
 
-async def introduced(connection: Asks) -> None:
+async def introduced(connection: SendsRequests) -> None:
     """Wait until the broker has responded to a request that it serves for known clients only (after SASL).
 
     The request is sent once per connection. A broker that does not know the client ends the connection instead.
@@ -123,9 +122,9 @@ async def introduced(connection: Asks) -> None:
     Raises:
         UpstreamLost: the broker ended the connection.
     """
-    question = connection.plane.introduction
-    if question is not None and not connection.is_known:
-        await connection.ask(*question)
+    query = connection.plane.introduction
+    if query is not None and not connection.is_known:
+        await connection.send_request(*query)
 
 
 def failed() -> Promise[memoryview]:

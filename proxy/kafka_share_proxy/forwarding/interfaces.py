@@ -16,14 +16,14 @@ from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.loop.interfaces import Request
 from kafka_share_proxy.loop.promise import CallbackOwner
 from kafka_share_proxy.loop.slices import AT_ONCE, Work
-from kafka_share_proxy.wire.frames import Answer
+from kafka_share_proxy.wire.frames import ResponseFrame
 from kafka_share_proxy.wire.messages import Message
 
 M = TypeVar("M", covariant=True)
 """Class of the request (`wire.messages`); memoryview if it is not decoded (`routes.Route.opaque`)."""
 
 
-class AwaitedAnswer:
+class ExpectedResponse:
     """Pending broker response for a request on the synchronous fast path. The proxy receives it, never the client."""
 
     __slots__ = ()
@@ -39,7 +39,7 @@ class AwaitedAnswer:
 
 
 class AtOnceConnection(Protocol):
-    """Client connection on the synchronous fast path: call `begin_at_once`, then `answer_at_once`."""
+    """Client connection on the synchronous fast path: call `begin_at_once`, then `immediate_response`."""
 
     @property
     def owner(self) -> CallbackOwner:
@@ -48,10 +48,10 @@ class AtOnceConnection(Protocol):
     def begin_at_once(self, request: Request) -> None:
         """Mute the client."""
 
-    def to_broker_at_once(self, correlation_id: int, expected: AwaitedAnswer, frame: bytes) -> None:
+    def to_broker_at_once(self, correlation_id: int, expected: ExpectedResponse, frame: bytes) -> None:
         """Send a request instead of the client's. It may have the same correlation id."""
 
-    def answer_at_once(self, frame: bytes) -> None:
+    def immediate_response(self, frame: bytes) -> None:
         """Send the response to the client. Does nothing if the connection has ended."""
 
 
@@ -92,5 +92,5 @@ class Call(Generic[M]):
     """Lets other work run while a large request is processed."""
     frame: memoryview | None = None
     """Request as the client sent it, without its size. None if it is not from a client."""
-    behind: Callable[[Call[Any]], Coroutine[Any, Any, Answer | Message | None]] | None = None
-    """Rest of the chain after this handler's feature (`chain.answer_behind`). None if there is none."""
+    behind: Callable[[Call[Any]], Coroutine[Any, Any, ResponseFrame | Message | None]] | None = None
+    """Rest of the chain after this handler's feature (`chain.next_response`). None if there is none."""

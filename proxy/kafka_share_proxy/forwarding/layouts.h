@@ -6,8 +6,8 @@
 #define REQUEST_HEAD 12 /* size, API key, version, correlation id */
 #define REQUEST_MIN 8
 #define CLIENT_ID 14 /* where its bytes begin, behind its length */
-#define ANSWER_HEAD 8 /* size, correlation id */
-#define ANSWER_MIN 4
+#define RESPONSE_HEAD 8 /* size, correlation id */
+#define RESPONSE_MIN 4
 #define UUID 16
 #define LOOK_CALLED 0
 #define LOOK_ACKS 1

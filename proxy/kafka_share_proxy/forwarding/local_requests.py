@@ -1,6 +1,6 @@
 """The local request of a connection, served like Kafka's muted channel (forwarding/README.md rule 20).
 
-The connection is MUTED until all earlier responses are written, SERVING while the handler runs, then ANSWERING until
+The connection is MUTED until all earlier responses are written, SERVING while the handler runs, then RESPONDING until
 the kernel has the response (`connection_state`). The client is not read in these states. The connection keeps the
 bytes received after the request.
 """
@@ -13,10 +13,10 @@ from typing import Any, Protocol
 
 from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.forwarding import injected_requests, request_dispatch
-from kafka_share_proxy.forwarding.ask_and_reply import framed
 from kafka_share_proxy.forwarding.connection_parts import PartOwner
 from kafka_share_proxy.forwarding.connection_state import ClientState
 from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.upstream_requests import framed
 from kafka_share_proxy.forwarding.walking import Pending
 from kafka_share_proxy.loop.promise import Task
 from kafka_share_proxy.loop.slices import Work
@@ -49,7 +49,7 @@ class Serves(PartOwner, Connection, Protocol):
     def pending(self) -> Pending:
         """Requests that wait for a response."""
 
-    def answer(self, data: frames.Answer) -> None:
+    def response(self, data: frames.ResponseFrame) -> None:
         """Send the response to the request. `written` is called once the kernel has accepted it."""
 
     def guarded(self, callback: Callable[[], object]) -> None:
@@ -62,14 +62,14 @@ class Serves(PartOwner, Connection, Protocol):
 class LocalRequests:
     """Local request of one connection. There is at most one."""
 
-    __slots__ = ("_answer_bytes", "_asked", "_begun", "_connection", "_frame", "_task", "client_id")
+    __slots__ = ("_asked", "_begun", "_connection", "_frame", "_response_bytes", "_task", "client_id")
 
     def __init__(self, connection: Serves) -> None:
         self._connection = connection
         self._asked: request_dispatch.GatheredRequest | None = None
         self._frame = memoryview(b"")
-        self._task: Task[frames.Answer | None] | None = None
-        self._answer_bytes = 0
+        self._task: Task[frames.ResponseFrame | None] | None = None
+        self._response_bytes = 0
         self._begun = 0.0
         self.client_id: str | None = None
         """Last client id of the client. The proxy's own requests carry it, because brokers have quotas by client id."""
@@ -99,7 +99,7 @@ class LocalRequests:
         self._task = Task(self._serve(asked), self._done, self._connection)
         self._task.start()
 
-    async def _serve(self, asked: request_dispatch.GatheredRequest) -> frames.Answer | None:
+    async def _serve(self, asked: request_dispatch.GatheredRequest) -> frames.ResponseFrame | None:
         """Run the handler. Nothing is decoded before the broker has responded to a request on the client's connection.
 
         A route that needs no authentication does not wait: during SASL a request of the proxy would end the
@@ -121,8 +121,8 @@ class LocalRequests:
 
     def written(self) -> None:
         """Note that the kernel has the whole response, and unmute the client."""
-        self._connection.plane.budget.sent(self._answer_bytes)
-        self._answer_bytes = 0
+        self._connection.plane.budget.sent(self._response_bytes)
+        self._response_bytes = 0
         self._unmute()
 
     def cancel(self) -> None:
@@ -134,7 +134,7 @@ class LocalRequests:
 
     def take_unsent(self) -> int:
         """Return the response bytes that the budget still counts. The caller has to release them."""
-        taken, self._answer_bytes = self._answer_bytes, 0
+        taken, self._response_bytes = self._response_bytes, 0
         return taken
 
     async def _decode(self, asked: request_dispatch.GatheredRequest) -> Call[Any]:
@@ -172,7 +172,7 @@ class LocalRequests:
             text = f"{what} has more elements than limits.served_request_elements ({most})"
             raise RequestRefused(text) from None
 
-    def _done(self, task: Task[frames.Answer | None]) -> None:
+    def _done(self, task: Task[frames.ResponseFrame | None]) -> None:
         """Send the response of a handler that has ended."""
         connection, self._task = self._connection, None
         if connection.closed:
@@ -183,7 +183,7 @@ class LocalRequests:
         elif task.value is None:
             connection.guarded(self._forward)
         else:
-            connection.guarded(lambda: self._answer(task.value or b""))
+            connection.guarded(lambda: self._response(task.value or b""))
 
     def _forward(self) -> None:
         assert self._asked is not None  # noqa: S101  # it was running
@@ -191,15 +191,15 @@ class LocalRequests:
         self._unmute()
         self._connection.update()
 
-    def _answer(self, answer: frames.Answer) -> None:
+    def _response(self, response: frames.ResponseFrame) -> None:
         if self._asked is not None:
             self._connection.plane.served(self._asked.route.key, time.perf_counter() - self._begun)
-        self._connection.state.move(ClientState.ANSWERING)
+        self._connection.state.move(ClientState.RESPONDING)
         self._frame = memoryview(b"")
         self._connection.held.update()
-        self._answer_bytes = len(answer)
-        self._connection.plane.budget.add_unsent(len(answer))
-        self._connection.answer(answer)
+        self._response_bytes = len(response)
+        self._connection.plane.budget.add_unsent(len(response))
+        self._connection.response(response)
 
     def _unmute(self) -> None:
         self._connection.state.move(ClientState.PASSING)

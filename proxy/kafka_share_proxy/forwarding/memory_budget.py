@@ -24,7 +24,7 @@ class GatherBudget:
         return self.used > self.limit
 
 
-class AnswerBudget:
+class ResponseBudget:
     """Bytes of local responses that the kernel has not accepted yet.
 
     Handlers reserve bytes before they build a response. They also do the waiting for free bytes.

@@ -80,7 +80,7 @@ class Offer:
     pass_unknown: bool = False
     """True to also offer APIs that are newer than our definitions, and forward them unread."""
 
-    def is_answered_here(self, key: int) -> bool:
+    def is_served_here(self, key: int) -> bool:
         """Return True if all requests of an API are served here, or refused."""
         return any(key in feature.apis for feature in self.features)
 
@@ -166,7 +166,7 @@ def _offered(key: int, theirs: Range, offer: Offer) -> Range | None:
     """Return the offered range of one key in upstream's list. None if it is hidden."""
     if key not in registry.API_KEYS:
         return theirs if offer.pass_unknown and is_newer(key) else None
-    if offer.is_answered_here(key) or key not in client_facing():
+    if offer.is_served_here(key) or key not in client_facing():
         return None
     lowest, highest = registry.versions(key)
     for feature in offer.features:
@@ -181,27 +181,27 @@ def _words(versions: Range) -> str:
     return f"v{versions[0]}-v{versions[1]}"
 
 
-def ranges_of(answer: messages.ApiVersionsResponse) -> dict[int, Range]:
+def ranges_of(response: messages.ApiVersionsResponse) -> dict[int, Range]:
     """Return the range by API key of a decoded ApiVersionsResponse."""
-    return {entry.api_key: (entry.min_version, entry.max_version) for entry in answer.api_keys or ()}
+    return {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys or ()}
 
 
-def offer_to_client(answer: messages.ApiVersionsResponse, version: int, offer: Offer) -> None:
+def offer_to_client(response: messages.ApiVersionsResponse, version: int, offer: Offer) -> None:
     """Change a decoded ApiVersionsResponse of the broker into the one for the client. Everything else is kept.
 
     `version` is the version that the body was encoded with: a response with error 35 always has body v0 (KIP-511), and
     lists the versions of ApiVersions only.
     """
-    upstream = ranges_of(answer)
-    if answer.error_code == ErrorCode.NONE:
+    upstream = ranges_of(response)
+    if response.error_code == ErrorCode.NONE:
         wanted = effective(upstream, offer)
     else:
         wanted = {key: ours for key, theirs in upstream.items() if (ours := _offered(key, theirs, offer)) is not None}
-    kept = {item.api_key: item for item in answer.api_keys or ()}
-    answer.api_keys = [_entry(kept.get(key), key, versions) for key, versions in wanted.items()]
+    kept = {item.api_key: item for item in response.api_keys or ()}
+    response.api_keys = [_entry(kept.get(key), key, versions) for key, versions in wanted.items()]
     for feature in offer.features:
-        if answer.error_code == ErrorCode.NONE and feature.can_be_served(upstream):
-            _offer_level(answer, version, *feature.level)
+        if response.error_code == ErrorCode.NONE and feature.can_be_served(upstream):
+            _offer_level(response, version, *feature.level)
 
 
 def _entry(kept: _Api | None, key: int, versions: Range) -> _Api:
@@ -211,15 +211,15 @@ def _entry(kept: _Api | None, key: int, versions: Range) -> _Api:
     return kept
 
 
-def _offer_level(answer: messages.ApiVersionsResponse, version: int, name: str, level: int) -> None:
+def _offer_level(response: messages.ApiVersionsResponse, version: int, name: str, level: int) -> None:
     """Set a feature to the level served here, supported and finalized. Upstream's own level does not apply to it."""
     message = messages.ApiVersionsResponse
     if version >= FEATURE_MIN_ZERO_SINCE:
         mine = message.SupportedFeatureKey(name=name, min_version=0, max_version=level)
-        answer.supported_features = _replaced(answer.supported_features, mine)
+        response.supported_features = _replaced(response.supported_features, mine)
     if version >= FEATURES_SINCE:
         final = message.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-        answer.finalized_features = _replaced(answer.finalized_features, final)
+        response.finalized_features = _replaced(response.finalized_features, final)
 
 
 class _Named(Protocol):

@@ -182,7 +182,6 @@ class Linger:
                 self._part()
 
     def failed(self, error: Exception) -> None:
-        """See faults.FaultOwner."""
         del error  # the peer has gone; the error is of no use
         self.end()
 

@@ -33,7 +33,7 @@ else:
 
 
 class FedWalk(Protocol):
-    """Methods of a walk that the pump calls. The walk itself is a `RequestWalk` or an `AnswerWalk`."""
+    """Methods of a walk that the pump calls. The walk itself is a `RequestWalk` or an `ResponseWalk`."""
 
     def ended(self, code: int, _: int) -> None:
         """Handle the end of the stream (0) or its failure (errno)."""

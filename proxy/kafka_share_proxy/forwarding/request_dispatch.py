@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from kafka_share_proxy.forwarding.answer_dispatch import SaslAuthenticateAnswer, SaslHandshakeAnswer
-from kafka_share_proxy.forwarding.broker_answers import TOKEN
+from kafka_share_proxy.forwarding.broker_responses import TOKEN
 from kafka_share_proxy.forwarding.client_requests import Passing, RequestHead
 from kafka_share_proxy.forwarding.connection_parts import PartOwner
 from kafka_share_proxy.forwarding.connection_state import ClientState
+from kafka_share_proxy.forwarding.response_dispatch import SaslAuthenticateResponse, SaslHandshakeResponse
 from kafka_share_proxy.forwarding.routes import Kind, Route
 from kafka_share_proxy.forwarding.sasl import Sasl
 from kafka_share_proxy.forwarding.walk import Expected
@@ -122,12 +122,12 @@ def pass_whole(connection: Forwards, asked: GatheredRequest, frame: memoryview) 
     """Forward a request that was gathered, amended if its route requires it."""
     route = asked.route
     treatment = None if route.amend is None else route.amend(frame[4:])
-    if not (route.kind is Kind.PRODUCE and _wants_no_answer(route, frame)):
+    if not (route.kind is Kind.PRODUCE and _expects_no_response(route, frame)):
         connection.pending.append((asked.head.correlation_id, treatment or route))
     connection.requests.write(frame)
 
 
-def _wants_no_answer(route: Route, frame: memoryview) -> bool:
+def _expects_no_response(route: Route, frame: memoryview) -> bool:
     acks = prefixes.of_request(route.key, route.version, FieldOf("Acks"))(frame[4:], len(frame) - 4)
     return bool(acks == 0)
 
@@ -162,11 +162,11 @@ def _sasl(
 ) -> int | None:
     if route.kind is Kind.SASL_AUTHENTICATE:
         sent_at = connection.plane.reactor.now()
-        return _pass(connection, buffer, at, end, head, SaslAuthenticateAnswer(route.version, sent_at))
+        return _pass(connection, buffer, at, end, head, SaslAuthenticateResponse(route.version, sent_at))
     if route.version == 0 and end - at < head.size + 4:
         return None  # wait for the whole small request, because what follows depends on its response
     connection.sasl_handshake_sent(route.version)
-    upto = _pass(connection, buffer, at, end, head, SaslHandshakeAnswer(route.version))
+    upto = _pass(connection, buffer, at, end, head, SaslHandshakeResponse(route.version))
     if route.version == 0:
         connection.state.move(ClientState.HANDSHAKING)
     return upto

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import IntEnum
 
-from kafka_share_proxy.forwarding.early_looks import ByKnownGroup
+from kafka_share_proxy.forwarding.early_matches import ByKnownGroup
 from kafka_share_proxy.forwarding.walk import Expected, Look
 from kafka_share_proxy.wire import prefixes
 from kafka_share_proxy.wire.api_key import ApiKey
@@ -36,7 +36,7 @@ class Silent:
 SILENT = Silent()
 
 
-class LookKind(IntEnum):
+class MatchKind(IntEnum):
     """Kind of look that the walk in C may handle itself. The numbers are in `layouts.h`."""
 
     CALLED = 0
@@ -49,11 +49,11 @@ class LookKind(IntEnum):
     GROUPS = 6
 
 
-class AcksLook:
+class AcksMatch:
     """Look at Produce: without acks there is no response. Requests of non-transactional producers are handled in C."""
 
     __slots__ = ("_read", "absent", "expected")
-    kind = int(LookKind.ACKS)
+    kind = int(MatchKind.ACKS)
 
     def __init__(self, version: int, expected: Expected) -> None:
         self._read = prefixes.of_request(ApiKey.PRODUCE, version, FieldOf("Acks"))
@@ -61,7 +61,6 @@ class AcksLook:
         self.absent = _absent(version)
 
     def __call__(self, buffer: memoryview, at: int, end: int, frame_end: int) -> Expected | None:
-        """See `walk.Look`."""
         acks = self._read(buffer[at + 4 : min(end, at + HEAD_MAX)], frame_end - at - 4)
         if acks is Unread.MORE_BYTES:
             return None
@@ -79,14 +78,14 @@ def look_to_amend(amend: Callable[[memoryview], Expected | None], expected: Expe
     return look
 
 
-class TopicLook:
+class TopicMatch:
     """Shortcut for a look at Produce that may serve requests here: those with one topic of another name prefix.
 
-    C forwards these as for `AcksLook`. In Python, every request is left to the look.
+    C forwards these as for `AcksMatch`. In Python, every request is left to the look.
     """
 
     __slots__ = ("_look", "absent", "expected", "prefix")
-    kind = int(LookKind.TOPIC)
+    kind = int(MatchKind.TOPIC)
 
     def __init__(self, version: int, prefix: bytes, look: Look, expected: Expected) -> None:
         self.absent = _absent(version)
@@ -95,7 +94,6 @@ class TopicLook:
         self.expected = expected
 
     def __call__(self, buffer: memoryview, at: int, end: int, frame_end: int) -> Expected | None:
-        """See `walk.Look`."""
         return self._look(buffer, at, end, frame_end)
 
 
@@ -105,18 +103,18 @@ def _absent(version: int) -> int | None:
     It encodes no tags and no transactional id, or the latter as an old-style string. None: C leaves this version to
     the look.
     """
-    first, second = prefixes.behind_client_id(ApiKey.PRODUCE, version, "Acks")
+    first, second = prefixes.after_client_id(ApiKey.PRODUCE, version, "Acks")
     return first if first == second else None
 
 
-class RememberedLook:
+class RememberedMatch:
     """Cache for a look that decides by the bytes of whole requests alone, for requests that repeat byte for byte.
 
     Its results for forwarded requests are stored by the bytes after the correlation id.
     """
 
     __slots__ = ("_look", "remembered")
-    kind = int(LookKind.REMEMBERED)
+    kind = int(MatchKind.REMEMBERED)
 
     def __init__(self, look: Look) -> None:
         self._look = look
@@ -124,7 +122,6 @@ class RememberedLook:
         """Results by request bytes. The walk in C reads this dict directly."""
 
     def __call__(self, buffer: memoryview, at: int, end: int, frame_end: int) -> Expected | None:
-        """See `walk.Look`."""
         if end < frame_end or frame_end - at - REQUEST_HEAD.size > REMEMBERED_BYTES_MAX:
             return self._look(buffer, at, end, frame_end)
         body = bytes(buffer[at + REQUEST_HEAD.size : end])
@@ -138,11 +135,11 @@ class RememberedLook:
         return expected
 
 
-class WordLook:
+class WordMatch:
     """Shortcut for a look that may serve requests here: requests without any of these words are forwarded."""
 
     __slots__ = ("_look", "expected", "words")
-    kind = int(LookKind.WORDS)
+    kind = int(MatchKind.WORDS)
 
     def __init__(self, words: tuple[bytes, ...], look: Look, expected: Expected) -> None:
         self.words = words
@@ -150,7 +147,6 @@ class WordLook:
         self.expected = expected
 
     def __call__(self, buffer: memoryview, at: int, end: int, frame_end: int) -> Expected | None:
-        """See `walk.Look`."""
         if end < frame_end:
             return None
         request = bytes(buffer[at:end])
@@ -159,36 +155,35 @@ class WordLook:
         return self.expected
 
 
-class IdLook:
+class IdMatch:
     """Shortcut for a look at Fetch from v13 on: requests with only known topic ids and no tags are forwarded.
 
     The walk in C reads the ids. In Python, every request is left to the look.
     """
 
     __slots__ = ("_look", "expected", "ids", "topics_at")
-    kind = int(LookKind.IDS)
+    kind = int(MatchKind.IDS)
 
     def __init__(self, ids: Mapping[bytes, None], version: int, look: Look, expected: Expected) -> None:
         self.ids = ids
-        self.topics_at = len(prefixes.behind_client_id(ApiKey.FETCH, version, "Topics"))
+        self.topics_at = len(prefixes.after_client_id(ApiKey.FETCH, version, "Topics"))
         """Bytes from the header tags (which are empty) to the topics."""
         self._look = look
         self.expected = expected
 
     def __call__(self, buffer: memoryview, at: int, end: int, frame_end: int) -> Expected | None:
-        """See `walk.Look`."""
         return self._look(buffer, at, end, frame_end)
 
 
-class GroupLook:
+class GroupMatch:
     """Shortcut for a look that may serve requests about groups here: requests about an unknown group are forwarded.
 
-    This requires that none of the words occurs in the request (`early_looks.ByKnownGroup`). The walk in C reads a
+    This requires that none of the words occurs in the request (`early_matches.ByKnownGroup`). The walk in C reads a
     group id at its usual position. In Python, every request is left to the look.
     """
 
     __slots__ = ("_look", "expected", "groups", "place", "unless", "words")
-    kind = int(LookKind.GROUPS)
+    kind = int(MatchKind.GROUPS)
 
     def __init__(self, wants: ByKnownGroup, api: tuple[int, int], look: Look, expected: Expected) -> None:
         """`api`: key and version."""
@@ -198,7 +193,6 @@ class GroupLook:
         self.expected = expected
 
     def __call__(self, buffer: memoryview, at: int, end: int, frame_end: int) -> Expected | None:
-        """See `walk.Look`."""
         return None if end < frame_end else self._look(buffer, at, end, frame_end)
 
 

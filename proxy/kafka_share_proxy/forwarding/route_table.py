@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from kafka_share_proxy.forwarding.address_book import AddressBook, AnswerCache
+from kafka_share_proxy.forwarding.address_book import AddressBook, ResponseCache
 from kafka_share_proxy.forwarding.apis import (
     k01_old_fetch,
     k03_metadata,
@@ -23,7 +23,7 @@ from kafka_share_proxy.forwarding.apis import (
 )
 from kafka_share_proxy.forwarding.chain import in_order
 from kafka_share_proxy.forwarding.declared_api import Served
-from kafka_share_proxy.forwarding.early_looks import kind_at
+from kafka_share_proxy.forwarding.early_matches import kind_at
 from kafka_share_proxy.forwarding.forwarded_api import ForwardedApi, RewritingParts
 from kafka_share_proxy.forwarding.offered_versions import (
     BROKER_INTERNAL,
@@ -77,7 +77,7 @@ class _Table:
         self, book: AddressBook, versions: EffectiveVersions, limits: Limits, served: Mapping[int, Served]
     ) -> None:
         self._versions = versions
-        self._parts = RewritingParts(book, versions, limits, AnswerCache(book))
+        self._parts = RewritingParts(book, versions, limits, ResponseCache(book))
         self._declared = {api.key: api for api in FORWARDED}
         in_parts = k10_find_coordinator.IN_PARTS
         self._served = in_order((served, {in_parts.key: in_parts.served(book)}))
@@ -88,7 +88,7 @@ class _Table:
             return self.fallback(key, version)
         if key in self._served:
             return self._served_here(key, version, self._served[key])
-        if self._versions.offer.is_answered_here(key):
+        if self._versions.offer.is_served_here(key):
             raise LocalProtocolError(f"nobody serves {registry.API_KEYS[key]}, which is to be served here")
         return self._forwarded(key, version)
 
@@ -126,7 +126,7 @@ class _Table:
         api = self._declared.get(key) or ForwardedApi(key=key)
         rewrite = api.rewriter(version, self._parts)
         return Route(
-            kind=api.kind or (Kind.FORWARD if rewrite is None else Kind.ANSWER),
+            kind=api.kind or (Kind.FORWARD if rewrite is None else Kind.RESPONSE),
             key=key,
             version=version,
             rewrite=rewrite,

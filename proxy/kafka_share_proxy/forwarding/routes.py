@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Protocol
 
-from kafka_share_proxy.forwarding.early_looks import EarlyLook
+from kafka_share_proxy.forwarding.early_matches import EarlyMatch
 from kafka_share_proxy.forwarding.interfaces import AtOnce, Call
-from kafka_share_proxy.wire.frames import Answer
+from kafka_share_proxy.wire.frames import ResponseFrame
 from kafka_share_proxy.wire.messages import Message
 
 
@@ -39,7 +39,7 @@ class Kind(Enum):
     """Forward the bytes as they arrive, and those of the response too, unless `rewrite` is set."""
     PRODUCE = auto()
     """Same as FORWARD, but with acks=0 there is no response."""
-    ANSWER = auto()
+    RESPONSE = auto()
     """Same as FORWARD, but the response is collected whole and passed to `rewrite`."""
     LOCAL = auto()
     """Serve with `handler`."""
@@ -64,7 +64,7 @@ class Context:
 Rewrite = Callable[[memoryview, Context], bytes | None]
 """Function from a response frame without size, with correlation id, to the whole new frame with size.
 
-It returns None to forward the response unchanged. It raises `errors.AnswerUnusable` if the response cannot be
+It returns None to forward the response unchanged. It raises `errors.UnusableResponse` if the response cannot be
 forwarded without an address of the upstream cluster in it. The connection then ends, with the text in the log.
 """
 
@@ -74,10 +74,10 @@ Amend = Callable[[memoryview], Treatment | None]
 It may change bytes of the frame in place, never the length. It returns None for the treatment of the route.
 """
 
-Handler = Callable[[Call[Any]], Coroutine[Any, Any, Answer | Message | None]]
+Handler = Callable[[Call[Any]], Coroutine[Any, Any, ResponseFrame | Message | None]]
 """Coroutine function that returns the response, as a message or a whole frame. None: forward the request."""
 
-FramedHandler = Callable[[Call[Any]], Coroutine[Any, Any, Answer | None]]
+FramedHandler = Callable[[Call[Any]], Coroutine[Any, Any, ResponseFrame | None]]
 """Handler whose response must be a whole frame."""
 
 Picks = Callable[[Call[Any]], Coroutine[Any, Any, bool]]
@@ -104,7 +104,7 @@ class Route:
     """INSPECT: predicate on the request frame without size. Cheap, never decodes. False: forward."""
     picks: Picks | None = None
     """INSPECT: predicate on decoded requests accepted by `serve_here`. False: forward. None: serve all of them."""
-    wants: EarlyLook | None = None
+    wants: EarlyMatch | None = None
     """INSPECT: the kind of look that `serve_here` is, if the walk can evaluate that kind without calling it."""
     repeats: bool = False
     """True if requests repeat byte for byte, `amend` does not change them, and results may be cached.

@@ -47,12 +47,12 @@ class Sasl:
         self.stage = SaslStage.EXCHANGING if version else SaslStage.TOKENS
         self._agreed = False
 
-    def handshake_answered(self, error_code: int) -> None:
+    def handshake_responded(self, error_code: int) -> None:
         """Note whether the broker accepted the mechanism."""
         if error_code:
             self.stage = SaslStage.FAILED
 
-    def authenticate_answered(self, error_code: int, session_lifetime_ms: int, sent_at: float) -> None:
+    def authenticate_responded(self, error_code: int, session_lifetime_ms: int, sent_at: float) -> None:
         """Note the outcome of one round. Its lifetime counts from the time of the request, so that it is not too long.
 
         A lifetime of 0 has no meaning: a broker with session lifetimes returns one with every success, and none in
@@ -72,6 +72,6 @@ class Sasl:
         if self.stage is SaslStage.TOKENS or (self.stage is SaslStage.EXCHANGING and self._agreed):
             self.stage = SaslStage.DONE
 
-    def may_ask(self, now: float) -> bool:
+    def may_send_request(self, now: float) -> bool:
         """Return True if the broker would process an ordinary request or one of the proxy, not end the connection."""
         return self.stage in _JUDGED and now < self._expires

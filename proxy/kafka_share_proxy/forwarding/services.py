@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kafka_share_proxy.brokers.cluster_view import ClusterView
-from kafka_share_proxy.brokers.interfaces import OwnQuestions
-from kafka_share_proxy.brokers.topic_leaders import AskingOptions
+from kafka_share_proxy.brokers.interfaces import OwnQueries
+from kafka_share_proxy.brokers.topic_leaders import TopicQueryOptions
 from kafka_share_proxy.forwarding.address_book import AddressBook
-from kafka_share_proxy.forwarding.memory_budget import AnswerBudget
+from kafka_share_proxy.forwarding.memory_budget import ResponseBudget
 from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions
 from kafka_share_proxy.loop.interfaces import Notes, Timers
 from kafka_share_proxy.loop.slices import Slices
@@ -30,10 +30,10 @@ class Services:
     topology: ClusterView
     """Brokers, topics and leaders, as reported by the brokers."""
     versions: EffectiveVersions
-    answers: AnswerBudget
+    responses: ResponseBudget
     """Budget of the local responses that the kernel has not accepted yet. The plane counts them."""
     slices: Slices
     """Scheduler of large work in slices."""
-    own: OwnQuestions | None = None
+    own: OwnQueries | None = None
     """Requests under the proxy's own identity. None if it sends none."""
-    options: AskingOptions = field(default_factory=AskingOptions)
+    options: TopicQueryOptions = field(default_factory=TopicQueryOptions)

@@ -22,9 +22,9 @@ class Splits:
     """Name of the list in the request."""
     group_of: Callable[[Any], str | None]
     """Function that returns the group of a list element. None if the element is not a group."""
-    answers: str
+    responses: str
     """Name of the list in the response."""
-    answered: Callable[[Any], Any]
+    responded: Callable[[Any], Any]
     """Function that returns the key of a response element, equal to `asked` of the request's element."""
     asked: Callable[[Any], Any]
 
@@ -33,7 +33,6 @@ class Splits:
         return getattr(request, self.field) or ()
 
     def groups(self, request: Message) -> list[str]:
-        """Return the groups in a request."""
         return [name for entry in self.entries(request) if (name := self.group_of(entry)) is not None]
 
     def about(self, call: Call[M], entries: Sequence[Any]) -> Call[M]:
@@ -42,9 +41,9 @@ class Splits:
         setattr(message, self.field, list(entries))
         return replace(call, message=message)
 
-    async def joined(self, call: Call[Message], answers: Sequence[R]) -> R:
+    async def joined(self, call: Call[Message], responses: Sequence[R]) -> R:
         """Return the first response, extended by the elements of all others, in the order of the request."""
-        found = [entry for answer in answers for entry in getattr(answer, self.answers) or ()]
-        ordered = await call.work.in_order(map(self.asked, self.entries(call.message)), found, self.answered)
-        setattr(answers[0], self.answers, ordered)
-        return answers[0]
+        found = [entry for response in responses for entry in getattr(response, self.responses) or ()]
+        ordered = await call.work.in_order(map(self.asked, self.entries(call.message)), found, self.responded)
+        setattr(responses[0], self.responses, ordered)
+        return responses[0]

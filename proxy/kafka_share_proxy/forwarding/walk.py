@@ -3,7 +3,7 @@
 Two walks over one receive buffer, one per direction, share a queue. A walk over requests appends (correlation id,
 expected entry) for each request that will have a response. A walk over responses removes it from the front. `receive`
 returns up to where the bytes can be forwarded unchanged. It decides nothing else: any other frame, an incomplete head
-or an impossible size ends the walk, and `ClientRequests` or `BrokerAnswers` describes the reason. There are no event
+or an impossible size ends the walk, and `ClientRequests` or `BrokerResponses` describes the reason. There are no event
 objects and no copies: a frame is two numbers.
 
 The buffer may be longer than `end`. Bytes after `end` are old and are never used.
@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 _request_head = struct.Struct(">i4si").unpack_from
-_answer_head = struct.Struct(">ii").unpack_from
+_response_head = struct.Struct(">ii").unpack_from
 
 LOOKS_MAX = 16
 """Maximum number of frames that one call of `receive` inspects (in C: by a `Look` in Python).
@@ -128,7 +128,7 @@ class RequestWalk(_Walk):
         return min(at, end)
 
 
-class AnswerWalk(_Walk):
+class ResponseWalk(_Walk):
     """Walk over the bytes of a broker, which responds strictly in the order of the requests."""
 
     __slots__ = ()
@@ -138,7 +138,7 @@ class AnswerWalk(_Walk):
         at = start + self.left
         pending, frame_max = self.pending, self.frame_max
         while at + 8 <= end and pending:
-            size, correlation_id = _answer_head(buffer, at)
+            size, correlation_id = _response_head(buffer, at)
             asked, expected = pending[0]
             if expected.rewrite is not None or correlation_id != asked or not 4 <= size <= frame_max:
                 break

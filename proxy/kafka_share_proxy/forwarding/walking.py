@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kafka_share_proxy.forwarding.walk import AnswerWalk, Pending, RequestWalk, Table, room
+    from kafka_share_proxy.forwarding.walk import Pending, RequestWalk, ResponseWalk, Table, room
 
     IN_C = True
 else:
     try:
-        from kafka_share_proxy.forwarding._walk import AnswerWalk, Pending, RequestWalk, Table, room
+        from kafka_share_proxy.forwarding._walk import Pending, RequestWalk, ResponseWalk, Table, room
 
         IN_C = True
     except ImportError:
-        from kafka_share_proxy.forwarding.walk import AnswerWalk, Pending, RequestWalk, Table, room
+        from kafka_share_proxy.forwarding.walk import Pending, RequestWalk, ResponseWalk, Table, room
 
         IN_C = False
 
-__all__ = ["IN_C", "AnswerWalk", "Pending", "RequestWalk", "Table", "room"]
+__all__ = ["IN_C", "Pending", "RequestWalk", "ResponseWalk", "Table", "room"]

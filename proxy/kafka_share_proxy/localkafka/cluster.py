@@ -338,8 +338,8 @@ def live_brokers(port: int) -> int:
     try:
         with socket.create_connection((HOST, port), timeout=2) as connection:
             connection.sendall(struct.pack(">i", len(request)) + request)
-            with connection.makefile("rb") as answer:
-                head = answer.read(12)  # size, correlation id, count of brokers
+            with connection.makefile("rb") as response:
+                head = response.read(12)  # size, correlation id, count of brokers
     except OSError:
         return 0
     return int(struct.unpack(">iii", head)[2]) if len(head) == 12 else 0

@@ -47,16 +47,16 @@ class Connection:
         self._reader.close()
         self._socket.close()
 
-    def ask(self, key: int, version: int, message: Any) -> Any:
+    def send_request(self, key: int, version: int, message: Any) -> Any:
         """Send a request and return the decoded response.
 
         Raises OSError (also after a time-out, or if the broker closes the connection), RemoteProtocolError.
         """
         number = self.send(key, version, message)
-        correlation_id, answer = frames.decode_response(key, version, self.receive())
+        correlation_id, response = frames.decode_response(key, version, self.receive())
         if correlation_id != number:
             raise RemoteProtocolError(f"answer {correlation_id} came for request {number}")
-        return answer
+        return response
 
     def send(self, key: int, version: int, message: Any) -> int:
         """Send a request and return its correlation id."""

@@ -100,18 +100,18 @@ class Front:
 
     def _serves(self) -> bool:
         """Return True if it forwards, and either serves share groups or lacks only what an operator can configure."""
-        if not self.ask("/readyz")[0]:
+        if not self.send_request("/readyz")[0]:
             return False
-        ready, text = self.ask("/readyz/share-groups")
+        ready, text = self.send_request("/readyz/share-groups")
         return ready or '"reasons": []' in text
 
-    def ask(self, path: str) -> tuple[bool, str]:
+    def send_request(self, path: str) -> tuple[bool, str]:
         """Send a GET to the admin listener. Return (True if the status is 200, the text or the error)."""
         connection = http.client.HTTPConnection(HOST, self.admin_port, timeout=5)
         try:
             connection.request("GET", path)
-            answer = connection.getresponse()
-            return answer.status == 200, answer.read().decode()
+            response = connection.getresponse()
+            return response.status == 200, response.read().decode()
         except (OSError, http.client.HTTPException) as error:
             return False, str(error)
         finally:

@@ -108,10 +108,10 @@ def _download(coordinate: str, digest: str, progress: Progress, task: TaskID) ->
     downloader = Downloader(base=repository) if repository else Downloader()
     url = downloader.resolver.uri_for_artifact(Artifact.parse(coordinate))
     place, found = _place(coordinate), hashlib.sha256()
-    answer = downloader.requestor.request(url, None, stream=True, timeout=TIMEOUT_S)
-    with answer, NamedTemporaryFile(dir=place.parent, prefix=".part-", delete=False) as file:
+    response = downloader.requestor.request(url, None, stream=True, timeout=TIMEOUT_S)
+    with response, NamedTemporaryFile(dir=place.parent, prefix=".part-", delete=False) as file:
         try:
-            for piece in answer.iter_content(chunk_size=1 << 16):
+            for piece in response.iter_content(chunk_size=1 << 16):
                 found.update(piece)
                 file.write(piece)
                 progress.advance(task, len(piece))

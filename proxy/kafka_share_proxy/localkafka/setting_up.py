@@ -27,7 +27,7 @@ def create_topic(bootstrap: str, topic: str, partitions: int = 1) -> None:
     """Create a topic with one replica. Raises SettingUpError, OSError."""
     new = {"name": topic, "num_partitions": partitions, "replication_factor": 1}
     with connect(bootstrap) as connection:
-        created = connection.ask(CREATE_TOPICS, 5, build("CreateTopicsRequest", topics=[new])).topics[0]
+        created = connection.send_request(CREATE_TOPICS, 5, build("CreateTopicsRequest", topics=[new])).topics[0]
     if created.error_code:
         raise SettingUpError(f"cannot create topic {topic}: {created.error_message}")
 
@@ -38,6 +38,6 @@ def configure_group(bootstrap: str, group: str, settings: Mapping[str, str]) -> 
     resource = {"resource_type": GROUP_RESOURCE, "resource_name": group, "configs": configs}
     with connect(bootstrap) as connection:
         changes = build("IncrementalAlterConfigsRequest", resources=[resource])
-        changed = connection.ask(INCREMENTAL_ALTER_CONFIGS, 1, changes).responses[0]
+        changed = connection.send_request(INCREMENTAL_ALTER_CONFIGS, 1, changes).responses[0]
     if changed.error_code:
         raise SettingUpError(f"cannot set {dict(settings)} of group {group}: {changed.error_message}")

@@ -147,7 +147,7 @@ class ShareClient:
             for node in self._nodes.values():
                 if node.epoch:
                     node.epoch = -1
-                    self._ask_share(node, SHARE_ACKNOWLEDGE, topics=[])
+                    self._request_share(node, SHARE_ACKNOWLEDGE, topics=[])
             if self._member_epoch > 0:
                 self._heartbeat(-1)
         finally:
@@ -168,21 +168,21 @@ class ShareClient:
         if self._coordinator is None:
             self._coordinator = self._find_coordinator()
         topics = self._topics if epoch == 0 else None
-        answer = self._ask(
+        response = self._query(
             self._coordinator, SHARE_GROUP_HEARTBEAT, "ShareGroupHeartbeatRequest",
             group_id=self._group, member_id=self.member_id, member_epoch=epoch, subscribed_topic_names=topics,
         )  # fmt: skip
-        if answer.error_code:
-            raise ShareError(f"heartbeat of group {self._group}", answer.error_code, answer.error_message)
-        self._member_epoch = answer.member_epoch
-        self._next_heartbeat = time.monotonic() + answer.heartbeat_interval_ms / 1000
-        if answer.assignment is not None and epoch >= 0:
-            named = answer.assignment.topic_partitions
+        if response.error_code:
+            raise ShareError(f"heartbeat of group {self._group}", response.error_code, response.error_message)
+        self._member_epoch = response.member_epoch
+        self._next_heartbeat = time.monotonic() + response.heartbeat_interval_ms / 1000
+        if response.assignment is not None and epoch >= 0:
+            named = response.assignment.topic_partitions
             self._assigned = {(bytes(each.topic_id), index) for each in named for index in each.partitions}
             self._led = self._leaders()
 
     def _find_coordinator(self) -> Connection:
-        found = self._ask(
+        found = self._query(
             self._bootstrap, FIND_COORDINATOR, "FindCoordinatorRequest", key_type=0, coordinator_keys=[self._group]
         ).coordinators[0]
         if found.error_code:
@@ -191,13 +191,13 @@ class ShareClient:
 
     def _leaders(self) -> dict[int, list[tuple[bytes, int]]]:
         """Look up the leaders of the assigned partitions, and connect to new ones."""
-        answer = self._ask(
+        response = self._query(
             self._bootstrap, METADATA, "MetadataRequest",
             topics=[{"name": name} for name in self._topics], allow_auto_topic_creation=False,
         )  # fmt: skip
-        brokers = {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
+        brokers = {broker.node_id: Address(broker.host, broker.port) for broker in response.brokers}
         led: dict[int, list[tuple[bytes, int]]] = {}
-        for topic in answer.topics:
+        for topic in response.topics:
             self._names[bytes(topic.topic_id)] = topic.name
             for partition in topic.partitions:
                 place = (bytes(topic.topic_id), partition.partition_index)
@@ -213,42 +213,44 @@ class ShareClient:
     def _fetch(self, node_id: int, end: float) -> Iterator[Record]:
         node, wanted = self._nodes[node_id], set(self._led[node_id])
         wait_s = max(0.0, min(MAX_WAIT_S, end - time.monotonic()))
-        answer = self._ask_share(
+        response = self._request_share(
             node, SHARE_FETCH, topics=_topics((*place, None) for place in wanted - node.partitions),
             forgotten_topics_data=_forgotten(node.partitions - wanted), max_wait_ms=int(wait_s * 1000), min_bytes=1,
             max_bytes=1 << 20, max_records=self._max_records, batch_size=self._max_records, share_acquire_mode=1,
         )  # fmt: skip
         node.partitions = wanted
-        for topic in answer.responses:
+        for topic in response.responses:
             for partition in topic.partitions:
                 if partition.error_code:
                     raise ShareError(f"fetch of partition {partition.partition_index}", partition.error_code)
                 yield from _records(self._names[bytes(topic.topic_id)], partition)
 
     def _acknowledge(self, node: _Node, offsets: list[tuple[bytes, int, int]], kind: int) -> None:
-        answer = self._ask_share(node, SHARE_ACKNOWLEDGE, is_renew_ack=kind == RENEW, topics=_topics(offsets, kind))
-        for topic in answer.responses:
+        response = self._request_share(
+            node, SHARE_ACKNOWLEDGE, is_renew_ack=kind == RENEW, topics=_topics(offsets, kind)
+        )
+        for topic in response.responses:
             for partition in topic.partitions:
                 if partition.error_code:
                     what = f"acknowledgement in {self._names[bytes(topic.topic_id)]}-{partition.partition_index}"
                     raise ShareError(what, partition.error_code, partition.error_message)
 
-    def _ask_share(self, node: _Node, key: int, **values: Any) -> Any:
+    def _request_share(self, node: _Node, key: int, **values: Any) -> Any:
         name = "ShareFetchRequest" if key == SHARE_FETCH else "ShareAcknowledgeRequest"
-        answer = self._ask(
+        response = self._query(
             node.connection, key, name,
             group_id=self._group, member_id=self.member_id, share_session_epoch=node.epoch, **values,
         )  # fmt: skip
-        if answer.error_code:
-            raise ShareError(name.removesuffix("Request"), answer.error_code, answer.error_message)
+        if response.error_code:
+            raise ShareError(name.removesuffix("Request"), response.error_code, response.error_message)
         if node.epoch >= 0:
             node.advance()
-        self.lock_duration_s = answer.acquisition_lock_timeout_ms / 1000
-        return answer
+        self.lock_duration_s = response.acquisition_lock_timeout_ms / 1000
+        return response
 
     @staticmethod
-    def _ask(connection: Connection, key: int, name: str, **values: Any) -> Any:
-        return connection.ask(key, _VERSIONS[key], build(name, **values))
+    def _query(connection: Connection, key: int, name: str, **values: Any) -> Any:
+        return connection.send_request(key, _VERSIONS[key], build(name, **values))
 
 
 def _topics(places: Iterable[tuple[bytes, int, int | None]], kind: int = 0) -> list[dict[str, Any]]:

@@ -49,12 +49,10 @@ class KqueuePoller:
         self._masks: dict[int, int] = {}
 
     def register(self, fd: int, mask: int) -> None:
-        """See Poller."""
         self._masks[fd] = 0
         self.modify(fd, mask)
 
     def modify(self, fd: int, mask: int) -> None:
-        """See Poller."""
         before, self._masks[fd] = self._masks[fd], mask
         changes = []
         for wanted_by, filter_ in (
@@ -68,7 +66,6 @@ class KqueuePoller:
             self._kqueue.control(changes, 0, 0)
 
     def unregister(self, fd: int) -> None:
-        """See Poller."""
         self.modify(fd, 0)
         del self._masks[fd]
 
@@ -83,7 +80,6 @@ class KqueuePoller:
         return list(masks.items())
 
     def close(self) -> None:
-        """See Poller."""
         self._kqueue.close()
 
     def _mask(self, event: Any, wanted: int) -> int:

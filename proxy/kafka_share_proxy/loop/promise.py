@@ -55,7 +55,6 @@ class _Process:
         """
 
     def call_soon(self, callback: Callback) -> None:
-        """See CallbackOwner."""
         if self.scheduler is None:
             call_soon(self, callback)
         else:

@@ -92,7 +92,6 @@ class ReactorTimer:
         self.callback: Callable[[], None] | None = callback
 
     def cancel(self) -> None:
-        """See interfaces.Timer."""
         self.callback = None
 
 

@@ -31,14 +31,14 @@ class InTurn(Generic[K]):
         return sorted(self.suspected.intersection(ordered).union(chosen))
 
 
-def look_every(timers: Timers, period_s: float, look: Callable[[], Coroutine[Any, Any, None]]) -> None:
+def check_every(timers: Timers, period_s: float, look: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Call `look` after each period, for as long as the process lives. An exception ends only that call."""
 
     def begin() -> None:
         Task(look(), ended).start()
 
     def ended(task: Task[None]) -> None:
-        look_every(timers, period_s, look)
+        check_every(timers, period_s, look)
         if task.error is not None:
             raise task.error
 

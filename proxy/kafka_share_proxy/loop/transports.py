@@ -102,7 +102,6 @@ class PlainTransport:
         return self._fd
 
     def attach(self, ready: Callable[[int], None], mask: int) -> None:
-        """See Transport."""
         self._ready = ready
         self.want(mask)
 
@@ -124,7 +123,6 @@ class PlainTransport:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
 
     def part(self) -> None:
-        """See Transport."""
         self._socket.shutdown(socket.SHUT_WR)
 
     def drop(self) -> bool:
@@ -242,7 +240,6 @@ class TlsTransport:
             self._queue()
 
     def want(self, mask: int) -> None:
-        """See Transport."""
         resumes = mask & READ and not self._mask & READ
         self._mask = mask
         self._watch()

@@ -23,7 +23,6 @@ class TrioTimers:
         return time.time_ns() // 1_000_000
 
     def call_at(self, deadline: float, callback: Callable[[], None]) -> TrioTimer:
-        """See interfaces.Timers."""
         alarm = TrioTimer()
         self._nursery.start_soon(self._ring, deadline, callback, alarm)
         return alarm
@@ -41,5 +40,4 @@ class TrioTimer:
         self.scope = trio.CancelScope()
 
     def cancel(self) -> None:
-        """See interfaces.Timer."""
         self.scope.cancel()

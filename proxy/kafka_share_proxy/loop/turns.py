@@ -30,7 +30,7 @@ LONG_S = 0.02
 LOGGED_S = 0.1
 """Seconds beyond which a turn is logged with its longest call."""
 COUNTED_S = (LONG_S, LOGGED_S)
-TURN_LONG = "turn-long"
+ITERATION_LONG = "turn-long"
 
 
 def unnoted(_event: str, /, **_context: Any) -> None:
@@ -90,7 +90,7 @@ class Turns:
                 "call_s": round(slowest.seconds, 3),
                 **slowest.about,
             }
-            self._notes(TURN_LONG, reason=slowest.words or "many short calls", **context)
+            self._notes(ITERATION_LONG, reason=slowest.words or "many short calls", **context)
 
     def over(self) -> Mapping[str, float]:
         """Return the number of longer turns, by seconds."""
@@ -128,11 +128,9 @@ class TrioSteps(trio.abc.Instrument):
         self._began = 0.0
 
     def before_task_step(self, _task: trio.lowlevel.Task) -> None:
-        """See trio.abc.Instrument."""
         self._began = monotonic()
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        """See trio.abc.Instrument."""
         seconds = monotonic() - self._began
         if seconds > NOTED_S:
             self._turns.took(f"task {task.name}", seconds)

@@ -66,5 +66,4 @@ class SlicedWork:
 
 
 async def wait_until(timers: Timers, deadline: float) -> None:
-    """Wait until the deadline."""
     await first_until(timers, deadline)

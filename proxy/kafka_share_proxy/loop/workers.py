@@ -48,7 +48,6 @@ class WorkerThreads:
         self._lanes = (_Lane(threads, waiting_max), _Lane(LARGE_THREADS, waiting_max))
 
     def run(self, work: Callable[[], T], owner: Hashable = None, *, is_large: bool = False) -> Promise[T]:
-        """See interfaces.Workers."""
         promise: Promise[T] = Promise()
         if not self._lanes[is_large].put(owner, partial(self._compute, work, promise)):
             promise.fail(WorkersBusy("too many computations wait for a thread"))

@@ -52,7 +52,6 @@ class CommitText:
     """Content of a text. `str()` returns its canonical form."""
 
     ranges: OffsetRanges = field(default_factory=OffsetRanges)
-    """Offsets that are done."""
     catch_up: tuple[OffsetSpan, ...] = ()
     """Ranges that a second flow of the same consumer is reading (`pr`), as given."""
     user_text: str | None = None

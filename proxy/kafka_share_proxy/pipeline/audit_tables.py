@@ -20,7 +20,7 @@ select day, `group`, topic, partition, first, last, last - first + 1 as n, attem
 from events where kind = 'settle'
 """
 
-MARKS = """
+RANK_MARKS = """
 select day, ts_ms, `group`, topic, partition, member, first, last, t_acquire_ms, renews, renew_ms from (
   select *,
     row_number() over (partition by `group`, topic, partition, first, t_acquire_ms order by ts_ms desc) as latest
@@ -242,7 +242,7 @@ def tables(events: DataFrame, blocked: DataFrame) -> Mapping[str, Callable[[], D
 def marks(events: DataFrame) -> DataFrame:
     """Return the last renewal of each lock (see MARKS)."""
     events.createOrReplaceTempView("events")
-    return events.sparkSession.sql(MARKS)
+    return events.sparkSession.sql(RANK_MARKS)
 
 
 def blocked(events: DataFrame, marks: DataFrame) -> DataFrame:

@@ -134,7 +134,7 @@ class ClusterClient:
         """
         self._earlier |= self._topics
         self._topics.clear()
-        for address in [address for address, connection in self._open.items() if connection.is_asked]:
+        for address in [address for address, connection in self._open.items() if connection.is_requested]:
             self._open.pop(address).close()
 
     def deadline(self) -> Deadline:
@@ -167,7 +167,7 @@ class ClusterClient:
         """Query Metadata and return these topics with all their partitions. Raises ReadRefused, Unavailable."""
         wanted = list(dict.fromkeys(names))
         deadline = Deadline(min(TOPIC_S, self._options.timeout_s))
-        return self.repeated(lambda: self._ask_topics(wanted), deadline)
+        return self.repeated(lambda: self._request_topics(wanted), deadline)
 
     def known_topics(self, names: Iterable[str]) -> dict[str, TopicSeen]:
         """Return these topics from the cache, or query Metadata if one is not cached.
@@ -182,17 +182,17 @@ class ClusterClient:
     def topic(self, name: str) -> TopicSeen:
         """Return a topic from the cache, or with one Metadata request. Raises TryAgain, UpstreamLost, ReadRefused."""
         if name not in self._topics:
-            self._ask_topics([name])
+            self._request_topics([name])
         return self._topics[name]
 
-    def _ask_topics(self, names: list[str]) -> dict[str, TopicSeen]:
+    def _request_topics(self, names: list[str]) -> dict[str, TopicSeen]:
         connection = self.any_connection()
         version = connection.version(ApiKey.METADATA, METADATA_MOST)
         entries = [messages.MetadataRequest.MetadataRequestTopic(name=name) for name in names]
         request = messages.MetadataRequest(topics=entries, allow_auto_topic_creation=any(map(_is_view, names)))
-        answer = connection.ask(ApiKey.METADATA, request, version)
-        self._brokers = {each.node_id: Address(each.host, each.port) for each in answer.brokers or ()}
-        for topic in answer.topics or ():
+        response = connection.send_request(ApiKey.METADATA, request, version)
+        self._brokers = {each.node_id: Address(each.host, each.port) for each in response.brokers or ()}
+        for topic in response.topics or ():
             checked(topic.error_code, f"topic {topic.name}")
             leaders = {each.partition_index: each.leader_id for each in topic.partitions or ()}
             self._topics[topic.name or ""] = TopicSeen(bytes(topic.topic_id), leaders)
@@ -213,9 +213,9 @@ class ClusterClient:
             ReadRefused, Unavailable: the text has the reason.
         """
         wanted = list(dict.fromkeys(places))
-        return self.repeated(lambda: self._ask_offsets(wanted, timestamp)) if wanted else {}
+        return self.repeated(lambda: self._request_offsets(wanted, timestamp)) if wanted else {}
 
-    def _ask_offsets(self, wanted: list[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
+    def _request_offsets(self, wanted: list[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
         by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
         for place in wanted:
             by_leader[self._leader(place)].append(place)
@@ -224,7 +224,7 @@ class ClusterClient:
             connection = self.connection(node)
             version = connection.version(ApiKey.LIST_OFFSETS, LIST_OFFSETS_MOST)
             request = _list_offsets(places, timestamp, self._options.is_committed)
-            for topic in connection.ask(ApiKey.LIST_OFFSETS, request, version).topics:
+            for topic in connection.send_request(ApiKey.LIST_OFFSETS, request, version).topics:
                 for entry in topic.partitions:
                     place = TopicPartition(topic.name, entry.partition_index)
                     checked(entry.error_code, f"offsets of {place}")
@@ -279,9 +279,9 @@ class ClusterClient:
         """
         connection = self.any_connection()
         version = connection.version(ApiKey.FIND_COORDINATOR, FIND_COORDINATOR_MOST)
-        answer = connection.ask(ApiKey.FIND_COORDINATOR, messages.FindCoordinatorRequest(key=group), version)
-        checked(answer.error_code, f"coordinator of group {group}")
-        return self._at(Address(answer.host, answer.port))
+        response = connection.send_request(ApiKey.FIND_COORDINATOR, messages.FindCoordinatorRequest(key=group), version)
+        checked(response.error_code, f"coordinator of group {group}")
+        return self._at(Address(response.host, response.port))
 
     def any_connection(self) -> BlockingConnection:
         """Return a connection to any server that can be reached, preferably one that is open. Raises UpstreamLost."""

@@ -135,7 +135,6 @@ class BatchMaker:
             yield self.batch(pieces)
 
     def batch(self, pieces: Sequence[LazyRecords]) -> pa.RecordBatch:
-        """Return one record batch of all pieces."""
         rows = _Rows(pieces)
         contents = _contents(rows, {"key", "value"} & set(self._columns))
         hashes = self._hashes(rows) if {"key_hash", "range_id"} & set(self._columns) else rows.offsets

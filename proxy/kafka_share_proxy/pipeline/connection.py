@@ -26,9 +26,9 @@ R = TypeVar("R", bound=Message)
 
 DIAL_S = 10.0
 """Timeout of connecting, in seconds."""
-ANSWER_S = 40.0
+RESPONSE_S = 40.0
 """Timeout of a response in seconds. A Fetch waits half a second at most, but a proxy may have to hash first."""
-ANSWER_BYTES_MAX = 100 * MIB
+RESPONSE_BYTES_MAX = 100 * MIB
 """Maximum size of a response. A single record batch may be larger than the size in the request."""
 API_VERSIONS_VERSION = 3
 CORRELATION_IDS = 1 << 31
@@ -41,7 +41,7 @@ class LoginRefused(ProxyError):
 class BlockingConnection:
     """A connection with requests and responses in order. Several requests may be in flight. Not thread-safe."""
 
-    def __init__(self, address: Address, security: Security, client_id: str, answer_s: float = ANSWER_S) -> None:
+    def __init__(self, address: Address, security: Security, client_id: str, response_s: float = RESPONSE_S) -> None:
         """Connect, negotiate versions and authenticate.
 
         Raises:
@@ -53,12 +53,12 @@ class BlockingConnection:
         self.versions: dict[int, tuple[int, int]] = {}
         """Versions that the server supports: API key -> (lowest, highest)."""
         self._client_id = client_id
-        self._answer_s = answer_s
+        self._response_s = response_s
         self._numbers = count(1)
         self._asked: list[tuple[int, int, int]] = []
         self._socket = _lost(address, lambda: _dialled(address, security))
         try:
-            self._socket.settimeout(answer_s)
+            self._socket.settimeout(response_s)
             self._learn_versions()
             if security.mechanism:
                 self._authenticate(security)
@@ -72,7 +72,7 @@ class BlockingConnection:
             self._socket.close()
 
     @property
-    def is_asked(self) -> bool:
+    def is_requested(self) -> bool:
         """True if a response is outstanding."""
         return bool(self._asked)
 
@@ -87,11 +87,11 @@ class BlockingConnection:
             raise RemoteProtocolError(f"{self.address} has no version of {registry.API_KEYS[key]} that is known here")
         return chosen
 
-    def ask(self, key: int, message: RequestMessage[R], version: int) -> R:
+    def send_request(self, key: int, message: RequestMessage[R], version: int) -> R:
         """Send a request and return its response. No other request may be in flight. Raises as `send` and `receive`."""
         self.send(key, message, version)
-        answer: R = self.receive()
-        return answer
+        response: R = self.receive()
+        return response
 
     def send(self, key: int, message: RequestMessage[Any], version: int) -> None:
         """Send a request. `receive` returns its response. Raises UpstreamLost."""
@@ -109,16 +109,16 @@ class BlockingConnection:
         frame = self._frame()
         if key == ApiKey.API_VERSIONS and int.from_bytes(frame[4:6], "big") == ErrorCode.UNSUPPORTED_VERSION:
             version = 0  # KIP-511: the response has version 0
-        answered, answer = frames.decode_response(key, version, frame)
-        if answered != number:
-            raise RemoteProtocolError(f"{self.address} answered request {answered}, {number} was asked")
-        return answer
+        responded, response = frames.decode_response(key, version, frame)
+        if responded != number:
+            raise RemoteProtocolError(f"{self.address} answered request {responded}, {number} was asked")
+        return response
 
     def _frame(self) -> bytes | memoryview:
         head = self._exactly(4)
         size = int.from_bytes(head, "big", signed=True)
-        if not frame_sizes.ANSWER_MIN <= size <= ANSWER_BYTES_MAX:
-            error = frame_sizes.wrong_size(size, ANSWER_BYTES_MAX, frame_sizes.ANSWER_MIN)
+        if not frame_sizes.RESPONSE_MIN <= size <= RESPONSE_BYTES_MAX:
+            error = frame_sizes.wrong_size(size, RESPONSE_BYTES_MAX, frame_sizes.RESPONSE_MIN)
             raise RemoteProtocolError(f"{self.address} sent: {error}; does it want tls=true?")
         return self._exactly(size)
 
@@ -137,21 +137,23 @@ class BlockingConnection:
 
     def _learn_versions(self) -> None:
         request = messages.ApiVersionsRequest(client_software_name=self._client_id, client_software_version="1")
-        answer = self.ask(ApiKey.API_VERSIONS, request, API_VERSIONS_VERSION)
-        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            answer = self.ask(ApiKey.API_VERSIONS, messages.ApiVersionsRequest(), 0)
-        if answer.error_code != ErrorCode.NONE:
-            raise RemoteProtocolError(f"{self.address} answered ApiVersions with {error_name(answer.error_code)}")
-        self.versions = {entry.api_key: (entry.min_version, entry.max_version) for entry in answer.api_keys or ()}
+        response = self.send_request(ApiKey.API_VERSIONS, request, API_VERSIONS_VERSION)
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            response = self.send_request(ApiKey.API_VERSIONS, messages.ApiVersionsRequest(), 0)
+        if response.error_code != ErrorCode.NONE:
+            raise RemoteProtocolError(f"{self.address} answered ApiVersions with {error_name(response.error_code)}")
+        self.versions = {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys or ()}
 
     def _authenticate(self, security: Security) -> None:
         asking = sasl.authentication(security.mechanism, security.username, partial(_password, security))
-        answer = None
+        response = None
         try:
             while True:
-                key, question = asking.send(answer)
+                key, query = asking.send(response)
                 is_handshake = key == ApiKey.SASL_HANDSHAKE
-                answer = self.ask(key, question, sasl.HANDSHAKE_VERSION if is_handshake else self.version(key, 2))
+                response = self.send_request(
+                    key, query, sasl.HANDSHAKE_VERSION if is_handshake else self.version(key, 2)
+                )
         except StopIteration:
             return
         except sasl.LoginFailed as error:

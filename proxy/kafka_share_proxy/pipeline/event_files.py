@@ -37,7 +37,6 @@ class Written(NamedTuple):
     day: str | None
     """Day of the events; None for other lines."""
     file: str
-    """Name of the file."""
 
 
 class _Place(NamedTuple):

@@ -58,7 +58,7 @@ class ParsedBlock(NamedTuple):
 
 def parsed_block(block: Block) -> ParsedBlock:
     """Parse a block: events of the common kinds become rows, and all other lines are returned unparsed."""
-    usual, others = _of_usual_form(block.lines)
+    usual, others = _of_common_form(block.lines)
     tables = [SCHEMA.empty_table()]
     waiting = [usual] if usual else []
     while waiting:
@@ -76,7 +76,7 @@ def parsed_block(block: Block) -> ParsedBlock:
     return ParsedBlock(pa.concat_tables(tables), [*others, *block.odd])
 
 
-def _of_usual_form(text: bytes) -> tuple[bytes, list[bytes]]:
+def _of_common_form(text: bytes) -> tuple[bytes, list[bytes]]:
     """Split text into lines of the usual form, which begin with their only `{` and end with their only `}`, and all
     others.
 

@@ -56,7 +56,7 @@ class CommitsOfGroup:
 
     def states(self) -> dict[TopicPartition, CommittedState]:
         """Return the state of each partition with a committed offset. Raises ProxyError."""
-        return self._cluster.repeated(self._ask_states)
+        return self._cluster.repeated(self._request_states)
 
     def commit(self, done: Mapping[TopicPartition, Iterable[OffsetSpan]]) -> None:
         """Commit these offsets as done. The committed offset moves only if one of them touches it.
@@ -83,14 +83,14 @@ class CommitsOfGroup:
         """
         self._cluster.repeated(lambda: self._send_commit(dict.fromkeys(offsets, ""), offsets), deadline)
 
-    def _ask_states(self) -> dict[TopicPartition, CommittedState]:
+    def _request_states(self) -> dict[TopicPartition, CommittedState]:
         connection = self._cluster.coordinator(self._group)
         version = connection.version(ApiKey.OFFSET_FETCH, OFFSET_FETCH_MOST)
         request = messages.OffsetFetchRequest(group_id=self._group, topics=None)
-        answer = connection.ask(ApiKey.OFFSET_FETCH, request, version)
-        checked(answer.error_code, f"offsets of group {self._group}")
+        response = connection.send_request(ApiKey.OFFSET_FETCH, request, version)
+        checked(response.error_code, f"offsets of group {self._group}")
         found = {}
-        for topic in answer.topics:
+        for topic in response.topics:
             for entry in topic.partitions:
                 place = TopicPartition(topic.name, entry.partition_index)
                 checked(entry.error_code, f"offset of {place} in group {self._group}")
@@ -109,8 +109,8 @@ class CommitsOfGroup:
         listed = [request.OffsetCommitRequestTopic(name=name, partitions=entries) for name, entries in topics.items()]
         connection = self._cluster.coordinator(self._group)
         version = connection.version(ApiKey.OFFSET_COMMIT, OFFSET_COMMIT_MOST)
-        answer = connection.ask(ApiKey.OFFSET_COMMIT, request(group_id=self._group, topics=listed), version)
-        for topic in answer.topics:
+        response = connection.send_request(ApiKey.OFFSET_COMMIT, request(group_id=self._group, topics=listed), version)
+        for topic in response.topics:
             for taken in topic.partitions:
                 if taken.error_code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS):
                     raise GroupHasMembers(

@@ -80,7 +80,7 @@ class Handover(socketserver.ThreadingUnixStreamServer):
         finally:
             self._open.discard(request)
 
-    def answer(self, line: bytes) -> dict[str, Any]:
+    def response(self, line: bytes) -> dict[str, Any]:
         """Return the response to a message."""
         try:
             asked = json.loads(line)
@@ -97,8 +97,8 @@ class _Asked(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         with suppress(OSError):
             while line := self.rfile.readline(LINE_MAX):
-                answer = cast("Handover", self.server).answer(line)
-                self.wfile.write(json.dumps(answer).encode() + b"\n")
+                response = cast("Handover", self.server).response(line)
+                self.wfile.write(json.dumps(response).encode() + b"\n")
 
 
 class HandoverClient:
@@ -111,12 +111,12 @@ class HandoverClient:
 
     def acquire(self, after: int) -> ShareOffset | None:
         """Return the next batch, or None if no records are available. Raises HandoverFailed."""
-        offset = self._ask({"ask": "acquire", "after": after})["offset"]
+        offset = self._query({"ask": "acquire", "after": after})["offset"]
         return None if offset is None else read_written_share(offset)
 
     def planned(self, offset: ShareOffset) -> None:
         """Report that Spark reads this batch now. Raises HandoverFailed."""
-        self._ask({"ask": "planned", "offset": written_share(offset)})
+        self._query({"ask": "planned", "offset": written_share(offset)})
 
     def close(self) -> None:
         """Close the connection. Has no effect the second time."""
@@ -124,7 +124,7 @@ class HandoverClient:
             self._socket.close()
             self._socket = None
 
-    def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
+    def _query(self, message: dict[str, Any]) -> dict[str, Any]:
         try:
             line = self._exchange(json.dumps(message).encode() + b"\n")
         except OSError as error:
@@ -133,15 +133,15 @@ class HandoverClient:
         if not line:
             self.close()
             raise HandoverFailed("the process that acquires for this query is gone: it closed the connection")
-        answer: dict[str, Any] = json.loads(line)
-        if "error" in answer:
-            raise HandoverFailed(answer["error"])
-        return answer
+        response: dict[str, Any] = json.loads(line)
+        if "error" in response:
+            raise HandoverFailed(response["error"])
+        return response
 
     def _exchange(self, line: bytes) -> bytes:
         if self._socket is None:
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             self._socket.connect(self._path)
         self._socket.sendall(line)
-        with self._socket.makefile("rb") as answers:  # one response per message: the buffer holds no other
-            return answers.readline(LINE_MAX)
+        with self._socket.makefile("rb") as responses:  # one response per message: the buffer holds no other
+            return responses.readline(LINE_MAX)

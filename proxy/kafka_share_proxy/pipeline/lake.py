@@ -67,7 +67,6 @@ class Lake:
         return self.delta.is_delta(self.path(table)) or (self._format == DELTA and not self.has(table))
 
     def path(self, table: str) -> str:
-        """Return the path of a table."""
         return f"{self.root}/{table}"
 
     def has(self, table: str) -> bool:

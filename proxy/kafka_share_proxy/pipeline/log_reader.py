@@ -48,7 +48,7 @@ class NotFiltered(ProxyError):
     """Key ranges were requested from a server that does not support them."""
 
 
-class _Answer(NamedTuple):
+class _Response(NamedTuple):
     data: messages.FetchResponse.PartitionData
     behind: int
     """Offset of the next fetch."""
@@ -96,25 +96,25 @@ class LogReader:
         position, deadline = start, cluster.deadline()
         while position < end:
             try:
-                answer = self._fetched(cluster, position, end)
+                response = self._fetched(cluster, position, end)
             except (TryAgain, UpstreamLost) as error:
                 cluster.forget()
                 self._under_way = None
                 deadline.wait(str(error))
                 continue
-            if answer is None:
-                position = self._behind_lost(cluster, position, end)
+            if response is None:
+                position = self._lag_unknown(cluster, position, end)
                 continue
-            if answer.behind == position and deadline.is_over:
+            if response.behind == position and deadline.is_over:
                 deadline.wait(f"{self._split.place}: no record came from offset {position} on, {end} was planned")
-            if answer.behind > position:
+            if response.behind > position:
                 deadline.progressed()
-            yield from self._pieces(answer, position, end)
-            position = answer.behind
+            yield from self._pieces(response, position, end)
+            position = response.behind
 
-    def _pieces(self, answer: _Answer, position: int, end: int) -> Iterator[LazyRecords]:
-        aborted = (answer.data.aborted_transactions or ()) if self._options.is_committed else None
-        for found in fetched_records.fetched_records(answer.data.records or b"", position, aborted):
+    def _pieces(self, response: _Response, position: int, end: int) -> Iterator[LazyRecords]:
+        aborted = (response.data.aborted_transactions or ()) if self._options.is_committed else None
+        for found in fetched_records.fetched_records(response.data.records or b"", position, aborted):
             records = found.records
             if len(records) and records.positions.offsets[-1] >= end:
                 records = records[: bisect_left(records.positions.offsets, end)]
@@ -123,7 +123,7 @@ class LogReader:
 
     # One response
 
-    def _fetched(self, cluster: ClusterClient, position: int, end: int) -> _Answer | None:
+    def _fetched(self, cluster: ClusterClient, position: int, end: int) -> _Response | None:
         """Fetch from a position and, if more is needed, send the next Fetch.
 
         Return None if the offset is out of range.
@@ -139,21 +139,21 @@ class LogReader:
         if entry.error_code == ErrorCode.INCONSISTENT_TOPIC_ID:
             raise TryAgain(f"{self._split.place}: the leader knows another topic id")
         checked(entry.error_code, f"{self._split.place} at offset {position}")
-        behind = self._behind(entry, position)
+        behind = self._after(entry, position)
         self._sizes.came(self._density_of, behind - position, len(entry.records or b""))
         if position < behind < end:
             self._send(connection, behind, end)
             self._under_way = connection
-        return _Answer(entry, behind)
+        return _Response(entry, behind)
 
-    def _entry(self, answer: messages.FetchResponse) -> messages.FetchResponse.PartitionData:
-        checked(answer.error_code, f"Fetch of {self._split.place}")
-        for topic in answer.responses:
+    def _entry(self, response: messages.FetchResponse) -> messages.FetchResponse.PartitionData:
+        checked(response.error_code, f"Fetch of {self._split.place}")
+        for topic in response.responses:
             for entry in topic.partitions:
                 return entry
         raise TryAgain(f"{self._split.place} is not in the answer")
 
-    def _behind(self, entry: messages.FetchResponse.PartitionData, position: int) -> int:
+    def _after(self, entry: messages.FetchResponse.PartitionData, position: int) -> int:
         data = entry.records or b""
         behind = position
         if len(data):
@@ -197,7 +197,7 @@ class LogReader:
 
     # Lost offsets
 
-    def _behind_lost(self, cluster: ClusterClient, position: int, end: int) -> int:
+    def _lag_unknown(self, cluster: ClusterClient, position: int, end: int) -> int:
         """Return the position after the lost offsets, with a note of the loss.
 
         Raises OffsetsLost if data loss is an error, and ReadRefused if the position is beyond the end of the log.

@@ -40,7 +40,6 @@ class PlannedRead:
         return list(wanted or there)
 
     def topic_ids(self) -> dict[str, bytes]:
-        """Return the topic ids by topic name."""
         return {name: topic.topic_id for name, topic in self._cluster.known_topics(self._options.topics).items()}
 
     def replaced(self, ids: Mapping[str, bytes]) -> set[str]:

@@ -26,7 +26,7 @@ def lag_of_group(options: ShareSourceOptions) -> int | None:
             return None
         request = messages.DescribeShareGroupOffsetsRequest
         asked = request(groups=[request.DescribeShareGroupOffsetsRequestGroup(group_id=options.group, topics=None)])
-        (group,) = connection.ask(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, asked, VERSION).groups
+        (group,) = connection.send_request(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, asked, VERSION).groups
         checked(group.error_code, f"offsets of group {options.group}")
         return _sum_of(group.topics, options.source.topics)
     return None

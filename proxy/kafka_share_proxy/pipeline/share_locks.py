@@ -168,12 +168,12 @@ class LockSession:
         wait_s = min(wait_s, FETCH_WAIT * self._lock_s) if self._held else wait_s
         request = ShareMessages(limits, self._name.member_id).fetch(self._session, readable, {}, wait_s)
         sent = self._now()
-        answer = connection.ask(ApiKey.SHARE_FETCH, request, version)
-        checked(answer.error_code, f"ShareFetch of group {self._name.group}: {answer.error_message or ''}")
-        self._session.answered(readable)
-        if answer.acquisition_lock_timeout_ms > 0:
-            self._lock_s = answer.acquisition_lock_timeout_ms / 1000
-        return self._taken(answer, sent)
+        response = connection.send_request(ApiKey.SHARE_FETCH, request, version)
+        checked(response.error_code, f"ShareFetch of group {self._name.group}: {response.error_message or ''}")
+        self._session.responded(readable)
+        if response.acquisition_lock_timeout_ms > 0:
+            self._lock_s = response.acquisition_lock_timeout_ms / 1000
+        return self._taken(response, sent)
 
     def _connected(self) -> BlockingConnection:
         if self._connection is None:
@@ -181,10 +181,10 @@ class LockSession:
             self._thread.start()
         return self._connection
 
-    def _taken(self, answer: messages.ShareFetchResponse, sent: float) -> Fetched:
+    def _taken(self, response: messages.ShareFetchResponse, sent: float) -> Fetched:
         names = {(topic_id, place.partition): place for place, topic_id in self._session.partitions.items()}
         found = Fetched([], [])
-        for topic in answer.responses:
+        for topic in response.responses:
             for entry in topic.partitions:
                 place = names.get((bytes(topic.topic_id), entry.partition_index))
                 if place is None:
@@ -304,19 +304,21 @@ class LockSession:
         version = self._connection.version(ApiKey.SHARE_ACKNOWLEDGE, SHARE_MOST)
         request = self._acknowledgement(kind, said)
         try:
-            answer = self._connection.ask(ApiKey.SHARE_ACKNOWLEDGE, request, version)
-            checked(answer.error_code, f"ShareAcknowledge of group {self._name.group}: {answer.error_message or ''}")
+            response = self._connection.send_request(ApiKey.SHARE_ACKNOWLEDGE, request, version)
+            checked(
+                response.error_code, f"ShareAcknowledge of group {self._name.group}: {response.error_message or ''}"
+            )
         except (ProxyError, TryAgain) as error:
             self._end(str(error))
             return {}
-        self._session.answered()
-        if answer.acquisition_lock_timeout_ms > 0:
-            self._lock_s = answer.acquisition_lock_timeout_ms / 1000
+        self._session.responded()
+        if response.acquisition_lock_timeout_ms > 0:
+            self._lock_s = response.acquisition_lock_timeout_ms / 1000
         self.renewals += kind is AcknowledgeType.RENEW
         names = {(self._session.ids[place], place.partition): place for place in said}
         return {
             place: entry.error_code
-            for topic in answer.responses
+            for topic in response.responses
             for entry in topic.partitions
             if (place := names.get((bytes(topic.topic_id), entry.partition_index))) is not None
         }
@@ -386,7 +388,9 @@ class LockSession:
         request = messages.ShareAcknowledgeRequest(
             group_id=self._name.group, member_id=self._name.member_id, share_session_epoch=FINAL_EPOCH, topics=[]
         )
-        connection.ask(ApiKey.SHARE_ACKNOWLEDGE, request, connection.version(ApiKey.SHARE_ACKNOWLEDGE, SHARE_MOST))
+        connection.send_request(
+            ApiKey.SHARE_ACKNOWLEDGE, request, connection.version(ApiKey.SHARE_ACKNOWLEDGE, SHARE_MOST)
+        )
 
 
 def _one_each(work: _Work) -> dict[TopicPartition, list[OffsetSpan]]:

@@ -41,7 +41,7 @@ class BlockingShareMembership:
         self._topics = options.source.topics
         self._cluster = ClusterClient(options.source)
         self._epoch = JOIN_EPOCH
-        self._pause_s, self._ask_again_s = FIRST_AGAIN_S, FIRST_AGAIN_S
+        self._pause_s, self._query_again_s = FIRST_AGAIN_S, FIRST_AGAIN_S
         self._told: dict[bytes, list[int]] | None = None
         """Assignment that is pending because the names of some of its topic ids are unknown."""
         self._ended, self._first = threading.Event(), threading.Event()
@@ -85,18 +85,18 @@ class BlockingShareMembership:
 
     def _beat(self) -> None:
         """Send one heartbeat. Raises TryAgain, UpstreamLost, and errors that a retry cannot change."""
-        answer = self._asked(self._epoch)
-        if answer.error_code in UNKNOWN and self._epoch != JOIN_EPOCH:
+        response = self._asked(self._epoch)
+        if response.error_code in UNKNOWN and self._epoch != JOIN_EPOCH:
             self._epoch = JOIN_EPOCH
             raise TryAgain(f"group {self.name.group} does not know this member any more")
-        checked(answer.error_code, f"group {self.name.group}: {answer.error_message or 'no reason was given'}")
-        self._epoch = answer.member_epoch
-        self._pause_s = answer.heartbeat_interval_ms / 1000
-        if answer.assignment is not None:
-            self._told = {bytes(each.topic_id): list(each.partitions) for each in answer.assignment.topic_partitions}
+        checked(response.error_code, f"group {self.name.group}: {response.error_message or 'no reason was given'}")
+        self._epoch = response.member_epoch
+        self._pause_s = response.heartbeat_interval_ms / 1000
+        if response.assignment is not None:
+            self._told = {bytes(each.topic_id): list(each.partitions) for each in response.assignment.topic_partitions}
         self._name_topics()
         if self._told is not None or not self.assigned:
-            self._pause_s, self._ask_again_s = min(self._pause_s, self._ask_again_s), self._ask_again_s * 2
+            self._pause_s, self._query_again_s = min(self._pause_s, self._query_again_s), self._query_again_s * 2
 
     def _asked(self, epoch: int) -> messages.ShareGroupHeartbeatResponse:
         connection = self._cluster.coordinator(self.name.group)
@@ -111,7 +111,7 @@ class BlockingShareMembership:
         )
         if epoch == JOIN_EPOCH:
             request.subscribed_topic_names = sorted(self._topics)
-        return connection.ask(ApiKey.SHARE_GROUP_HEARTBEAT, request, HEARTBEAT_VERSION)
+        return connection.send_request(ApiKey.SHARE_GROUP_HEARTBEAT, request, HEARTBEAT_VERSION)
 
     def _name_topics(self) -> None:
         """Apply the pending assignment if the names of all its topics are known.

@@ -91,7 +91,7 @@ class ShareStreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvaila
         """Acquire and return the next batch. Return `start` if no records are available."""
         del limit  # the job's process applies it
         before = read_written_share(start)
-        if self._target is not None and _is_behind(before, self._target):
+        if self._target is not None and _is_lagging(before, self._target):
             return start
         found = self._acquirer().acquire(before.seq)
         return start if found is None else written_share(found)
@@ -121,6 +121,6 @@ class ShareStreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvaila
             self._handover.close()
 
 
-def _is_behind(batch: ShareOffset, target: Mapping[TopicPartition, int]) -> bool:
+def _is_lagging(batch: ShareOffset, target: Mapping[TopicPartition, int]) -> bool:
     """Return True if a batch has only records that were appended after the run began."""
     return bool(batch.tokens) and all(span.start >= target.get(place, 0) for place, span in batch.tokens)

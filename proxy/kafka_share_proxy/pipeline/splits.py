@@ -37,7 +37,6 @@ class Split(NamedTuple):
 
     @property
     def place(self) -> TopicPartition:
-        """Topic-partition of the split."""
         return TopicPartition(self.topic, self.partition)
 
 

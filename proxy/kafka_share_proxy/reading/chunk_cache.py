@@ -66,7 +66,7 @@ class Chunk:
     """Bytes to which the batches' positions refer."""
     leader_epoch: int
     """Leader epoch in which the leader was queried."""
-    asked_epoch: int = -1
+    requested_epoch: int = -1
     """LastFetchedEpoch of the request, or -1. The log before `fetch_offset` ends in this epoch."""
     read_at: float
     next_offset: int = field(init=False)
@@ -105,7 +105,7 @@ class Chunk:
         index = self.index_of(offset)
         batch = self.batches[index]
         before = batch if batch.base_offset < offset else self.batches[index - 1] if index else None
-        epoch = self.asked_epoch if before is None else before.leader_epoch
+        epoch = self.requested_epoch if before is None else before.leader_epoch
         return last_fetched_epoch == epoch
 
     def shrink(self) -> None:

@@ -123,12 +123,12 @@ class HeldRecords:
         self._chunks: OrderedDict[int, memoryview] = OrderedDict()
         self._names = count(1)
 
-    def hold(self, answer: messages.FetchResponse, copied_below: int, seen: Seen | None = None) -> None:
+    def hold(self, response: messages.FetchResponse, copied_below: int, seen: Seen | None = None) -> None:
         """Keep the records of a decoded Fetch response, and replace them by references in the response.
 
         `copied_below` as in `taken_in`. `seen` is called with the bytes of each partition.
         """
-        for topic in answer.responses or ():
+        for topic in response.responses or ():
             for partition in topic.partitions or ():
                 if partition.records is not None and len(partition.records):
                     data = memoryview(partition.records)

@@ -37,7 +37,7 @@ LAST_FETCHED_EPOCH_SINCE = 12
 SMALL_PART = 2
 """A chunk smaller than 1/SMALL_PART of its response is copied, so that it does not keep the rest in memory."""
 
-PartitionAnswer: TypeAlias = "messages.FetchResponse.PartitionData"
+PartitionResponse: TypeAlias = "messages.FetchResponse.PartitionData"
 """Partition entry of a Fetch response."""
 
 VIEW_IS_OLD = frozenset(
@@ -67,7 +67,7 @@ class PartitionRead(NamedTuple):
     last_fetched_epoch: int = -1
 
 
-class AskedPartition(NamedTuple):
+class RequestedPartition(NamedTuple):
     """Partition as a Fetch request lists it."""
 
     topic: bytes | str
@@ -113,12 +113,12 @@ class UpstreamFetch(ABC):
         """Return the Fetch in flight on this connection. None if there is none."""
         return cls._UNDER_WAY.of(connection)
 
-    def asked(self) -> list[AskedPartition]:
+    def asked(self) -> list[RequestedPartition]:
         """Return the partitions to be read, as the request lists them."""
         with_epoch = self._version >= LAST_FETCHED_EPOCH_SINCE
         entry = messages.FetchRequest.FetchPartition
         return [
-            AskedPartition(
+            RequestedPartition(
                 topic,
                 entry(
                     partition=partition,
@@ -133,7 +133,7 @@ class UpstreamFetch(ABC):
 
     def send(
         self,
-        asked: Iterable[AskedPartition],
+        asked: Iterable[RequestedPartition],
         *,
         wait_s: float,
         min_bytes: int,
@@ -158,11 +158,11 @@ class UpstreamFetch(ABC):
         self._UNDER_WAY.put(self._connection, self)
         try:
             body = registry.request(ApiKey.FETCH, self._version).encode(request)
-            self._answer = self._connection.ask(ApiKey.FETCH, self._version, body)
+            self._response = self._connection.send_request(ApiKey.FETCH, self._version, body)
         except Exception:
             self._over()  # otherwise other readers would wait for a request that was never sent
             raise
-        self._answer.on_settled(self._arrived)
+        self._response.on_settled(self._arrived)
 
     @property
     def _by_id(self) -> bool:
@@ -173,7 +173,7 @@ class UpstreamFetch(ABC):
 
     def _arrived(self) -> None:
         try:
-            self._take_in(self._answer.result())
+            self._take_in(self._response.result())
         except ProxyError as failure:
             self.failure = failure
         finally:
@@ -198,7 +198,9 @@ class UpstreamFetch(ABC):
             for partition in topic.partitions:
                 self._take_in_partition((name, partition.partition_index), partition, len(body))
 
-    def _take_in_partition(self, place: tuple[bytes | str, int], partition: PartitionAnswer, answer_bytes: int) -> None:
+    def _take_in_partition(
+        self, place: tuple[bytes | str, int], partition: PartitionResponse, response_bytes: int
+    ) -> None:
         read = self._by_place.get(place)
         if read is None:
             return
@@ -208,26 +210,26 @@ class UpstreamFetch(ABC):
             if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED and read.name:
                 rights.remember(Right.READ_TOPIC, read.name, False, now)
             if code in VIEW_IS_OLD:
-                self._upstream.topology.mark_stale(read.name)
+                self._upstream.topology.set_stale(read.name)
             self._refused(read, partition)
             return
         if read.name:
             rights.remember(Right.READ_TOPIC, read.name, True, now)
         data = partition.records if partition.records is not None else b""
-        batches, records = taken_in(self._connection, data, read.offset, answer_bytes // SMALL_PART)
+        batches, records = taken_in(self._connection, data, read.offset, response_bytes // SMALL_PART)
         self._brought(read, partition, batches, records)
 
     # To be implemented by the feature
 
     @abstractmethod
-    def _refused(self, read: PartitionRead, partition: PartitionAnswer) -> None:
+    def _refused(self, read: PartitionRead, partition: PartitionResponse) -> None:
         """Handle a FetchResponse.PartitionData with an error, or a diverging epoch."""
 
     @abstractmethod
     def _brought(
         self,
         read: PartitionRead,
-        partition: PartitionAnswer,
+        partition: PartitionResponse,
         batches: BatchTable,
         records: Records,
     ) -> None:

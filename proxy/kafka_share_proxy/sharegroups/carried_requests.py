@@ -49,13 +49,13 @@ class ShareEdge:
         If there is no room for records, it requests none, and the response is delayed until the end of the client's
         wait (fleet/README.md rule 9).
         """
-        request, answers, now = call.message, self._services.answers, self._services.timers.now()
+        request, responses, now = call.message, self._services.responses, self._services.timers.now()
         if not isinstance(request, messages.ShareFetchRequest) or request.max_records <= 0:
             return Prepared(request, now)
         size = min(request.max_bytes, self._services.limits.local_answer_bytes)
-        if answers.has_room(size):
+        if responses.has_room(size):
             return Prepared(request, now)
-        answers.reserve(size)  # is refused, which counts the refusal
+        responses.reserve(size)  # is refused, which counts the refusal
         without_records = copied(request)
         without_records.max_records = 0
         return Prepared(without_records, now + max(request.max_wait_ms, 0) / 1000)
@@ -64,28 +64,28 @@ class ShareEdge:
         """Return the response with records and addresses of this proxy; None if the records are no longer here."""
         if call.key not in (ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE, ApiKey.DESCRIBE_CONFIGS):
             return bytes(frame)
-        answer: _Completed
-        _, answer = frames.decode_response(call.key, call.version, memoryview(frame)[4:])
-        if isinstance(answer, messages.DescribeConfigsResponse):  # may also name brokers
-            k32_broker_addresses.hide(answer, self._services.book)
-            return frames.response(call.key, call.version, call.correlation_id, answer)
-        if isinstance(answer, messages.ShareFetchResponse):
-            if not self._put_in(answer):
+        response: _Completed
+        _, response = frames.decode_response(call.key, call.version, memoryview(frame)[4:])
+        if isinstance(response, messages.DescribeConfigsResponse):  # may also name brokers
+            k32_broker_addresses.hide(response, self._services.book)
+            return frames.response(call.key, call.version, call.correlation_id, response)
+        if isinstance(response, messages.ShareFetchResponse):
+            if not self._put_in(response):
                 return None
-            answer.node_endpoints = self._with_ours(answer.node_endpoints, messages.ShareFetchResponse.NodeEndpoint)
+            response.node_endpoints = self._with_ours(response.node_endpoints, messages.ShareFetchResponse.NodeEndpoint)
         else:
             entry = messages.ShareAcknowledgeResponse.NodeEndpoint
-            answer.node_endpoints = self._with_ours(answer.node_endpoints, entry)
-        return frames.response(call.key, call.version, call.correlation_id, answer)
+            response.node_endpoints = self._with_ours(response.node_endpoints, entry)
+        return frames.response(call.key, call.version, call.correlation_id, response)
 
     def _with_ours(self, named: Iterable[_NamesNode], entry: MakesEndpoint[E]) -> list[E]:
         """Return the addresses of this proxy for the brokers in the owner's response."""
         services, nodes = self._services, [endpoint.node_id for endpoint in named]
         return node_endpoints(services.book, services.topology, entry, nodes) if nodes else []
 
-    def _put_in(self, answer: messages.ShareFetchResponse) -> bool:
+    def _put_in(self, response: messages.ShareFetchResponse) -> bool:
         """Replace references by bytes. Return True if all of them are here."""
-        for topic in answer.responses or ():
+        for topic in response.responses or ():
             for partition in topic.partitions:
                 if partition.records is not None and len(partition.records):
                     partition.records = self.held.records_of(partition.records)
@@ -93,13 +93,13 @@ class ShareEdge:
                         return False
         return True
 
-    def told(self, key: int, version: int, answer: memoryview) -> bytes | memoryview:
+    def told(self, key: int, version: int, response: memoryview) -> bytes | memoryview:
         """See carried.EdgeOfLink. Records stay here."""
         if key != ApiKey.FETCH:
-            return answer
+            return response
         codec = registry.codec_of(messages.FetchResponse, version)
-        decoded = codec.decode(answer)
-        self.held.hold(decoded, len(answer) // SMALL_PART, None if self._services.audit is None else self._seen)
+        decoded = codec.decode(response)
+        self.held.hold(decoded, len(response) // SMALL_PART, None if self._services.audit is None else self._seen)
         return codec.encode(decoded)
 
     def _seen(
@@ -116,7 +116,6 @@ class ShareEdge:
             self._services.audit.read_here(Place(topic_id, partition), batches, data)
 
     def forget(self, chunks: Iterable[int]) -> None:
-        """See carried.EdgeOfLink."""
         self.held.forget(chunks)
 
 
@@ -131,30 +130,24 @@ class CarriedShareRequests:
 
     @property
     def handlers(self) -> Mapping[int, FramedHandler]:
-        """See carried.CarriedRequests."""
         return self._handlers
 
     @property
     def groups(self) -> AbstractSet[str]:
-        """See carried.HoldsGroups."""
         return self._services.coordinator.groups.keys()
 
     def holdings(self) -> Holdings:
-        """See carried.HoldsGroups."""
         coordinator = self._services.coordinator
         groups = [HeldGroup(group_id, group.state) for group_id, group in sorted(coordinator.groups.items())]
         return Holdings(groups, list(coordinator.groups_with_settings()))
 
     def knows(self, group_id: str) -> bool:
-        """See carried.CarriedRequests."""
         return group_id in held_anywhere(self._services)
 
     def edge(self) -> ShareEdge:
-        """See carried.CarriedRequests."""
         return ShareEdge(self._services)
 
     def link_ended(self, number: int) -> None:
-        """See carried.CarriedRequests."""
         self._services.reads.cache.drop_holder(number)
 
     def links_changed(self) -> None:

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kafka_share_proxy.brokers.questions import about_topics
-from kafka_share_proxy.loop.recurring import InTurn, look_every
+from kafka_share_proxy.brokers.queries import about_topics
+from kafka_share_proxy.loop.recurring import InTurn, check_every
 from kafka_share_proxy.sharegroups.services import ShareServices
-from kafka_share_proxy.sharegroups.state_writes import told_in_time
+from kafka_share_proxy.sharegroups.state_writes import reported_in_time
 from kafka_share_proxy.wire.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
 
-LOOK_EVERY_S = 60.0
+CHECK_EVERY_S = 60.0
 """Interval between two checks, in seconds."""
 TOPICS_AT_ONCE = 500
 """Maximum number of topics per check, in addition to those that the last check did not find."""
@@ -34,7 +34,7 @@ class DeletedTopics:
 
     def start(self) -> None:
         """Start the periodic checks, the first one now."""
-        look_every(self._services.timers, LOOK_EVERY_S, self.look)
+        check_every(self._services.timers, CHECK_EVERY_S, self.look)
 
     async def look(self) -> None:
         """Check some of the topics with share partitions, and drop those that two checks did not find."""
@@ -58,8 +58,8 @@ class DeletedTopics:
         for node_id in brokers:
             if not left:
                 break
-            answer = await own.ask(node_id, ApiKey.METADATA, about_topics(ids=sorted(left)))
-            left &= {topic.topic_id for topic in answer.topics if topic.error_code == ErrorCode.UNKNOWN_TOPIC_ID}
+            response = await own.send_request(node_id, ApiKey.METADATA, about_topics(ids=sorted(left)))
+            left &= {topic.topic_id for topic in response.topics if topic.error_code == ErrorCode.UNKNOWN_TOPIC_ID}
         return left
 
     async def _drop(self, gone: Iterable[bytes]) -> None:
@@ -68,7 +68,7 @@ class DeletedTopics:
         dropped = 0
         for group_id in groups:
             keys = [key for key in services.coordinator.keys_of(group_id) if key.topic_id in topics]
-            outcome = await told_in_time(services.timers, services.writes.remove(keys), keys)
+            outcome = await reported_in_time(services.timers, services.writes.remove(keys), keys)
             dropped += sum(code == ErrorCode.NONE for code in outcome.values())
             self._turns.suspected |= {key.topic_id for key, code in outcome.items() if code != ErrorCode.NONE}
         if dropped:

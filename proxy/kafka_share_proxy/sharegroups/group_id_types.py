@@ -37,22 +37,26 @@ _TYPES: Mapping[int, str] = {
 async def taken_by(connection: Connection, services: ShareServices, group_id: str) -> str | None:
     """Return words for the group that uses the id upstream; None if no such group is known."""
     offered = services.versions.upstream
-    typed = {key: _ask(connection, key, offered[key], group_id) for key in _TYPES if key in offered}
+    typed = {key: _query(connection, key, offered[key], group_id) for key in _TYPES if key in offered}
     message = messages.DescribeGroupsRequest
     body = registry.request(ApiKey.DESCRIBE_GROUPS, DESCRIBE_GROUPS_VERSION).encode(message(groups=[group_id]))
-    classic = await connection.ask(ApiKey.DESCRIBE_GROUPS, DESCRIBE_GROUPS_VERSION, body)
+    classic = await connection.send_request(ApiKey.DESCRIBE_GROUPS, DESCRIBE_GROUPS_VERSION, body)
     found: str | None = None
     for group in registry.codec_of(messages.DescribeGroupsResponse, DESCRIBE_GROUPS_VERSION).decode(classic).groups:
         if group.error_code == ErrorCode.NONE and group.group_state != DEAD:
             found = "a classic group"
-    for key, (version, answer) in typed.items():
-        described: _Described = registry.response(key, version).decode(await answer)
+    for key, (version, response) in typed.items():
+        described: _Described = registry.response(key, version).decode(await response)
         if any(group.error_code == ErrorCode.NONE for group in described.groups):
             found = _TYPES[key]
     return found
 
 
-def _ask(connection: Connection, key: int, offered: tuple[int, int], group_id: str) -> tuple[int, Promise[memoryview]]:
+def _query(
+    connection: Connection, key: int, offered: tuple[int, int], group_id: str
+) -> tuple[int, Promise[memoryview]]:
     version = min(offered[1], registry.versions(key)[1])
     message: Any = registry.message(f"{registry.API_KEYS[key]}Request")
-    return version, connection.ask(key, version, registry.request(key, version).encode(message(group_ids=[group_id])))
+    return version, connection.send_request(
+        key, version, registry.request(key, version).encode(message(group_ids=[group_id]))
+    )

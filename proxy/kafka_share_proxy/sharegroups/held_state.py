@@ -27,7 +27,6 @@ class HeldShareState:
         await trio.lowlevel.checkpoint()
 
     async def forget(self, partitions: Collection[int]) -> None:
-        """See described_state.HeldState."""
         coordinator, gone = self._coordinator, set(partitions)
         if gone.issuperset(state_records.SHARE_STATE.all):
             coordinator.clear()
@@ -39,7 +38,6 @@ class HeldShareState:
                 await trio.lowlevel.checkpoint()
 
     def stored(self, partitions: Collection[int], time_ms: int) -> Iterator[tuple[StateKey, bytes]]:  # noqa: ARG002 - no value has a time
-        """See described_state.HeldState."""
         coordinator = self._coordinator
         for group_id in state_records.groups_in(coordinator, frozenset(partitions)):
             group = coordinator.group(group_id)
@@ -54,9 +52,7 @@ class HeldShareState:
                     yield StateKey("partition", group_id, key.topic_id, key.partition), value
 
     def limit_records(self, message_bytes: int) -> None:
-        """See described_state.HeldState."""
         self._coordinator.bound_records(message_bytes)
 
     def figures(self) -> Mapping[str, int]:
-        """See described_state.HeldState."""
         return {"groups": len(self._coordinator.groups), "share_partitions": self._coordinator.resting}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kafka_share_proxy.brokers.interfaces import Connection
-from kafka_share_proxy.durable.interfaces import ANSWER_MAX_S, JournalRefused
+from kafka_share_proxy.durable.interfaces import RESPONSE_MAX_S, JournalRefused
 from kafka_share_proxy.loop.waiting import settled_within
 from kafka_share_proxy.sharegroups.group_id_types import taken_by
 from kafka_share_proxy.sharegroups.model.group import ShareGroup
@@ -29,7 +29,7 @@ async def hold_group(connection: Connection, services: ShareServices, group_id: 
         return GroupRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group: it is {holder}.")
     try:
         stored = services.changes.hold_group(group_id)
-        if not await settled_within(services.timers, ANSWER_MAX_S, stored):
+        if not await settled_within(services.timers, RESPONSE_MAX_S, stored):
             return GroupRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The share group is not stored yet.")
         stored.result()
     except JournalRefused as refusal:

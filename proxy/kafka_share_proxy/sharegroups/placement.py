@@ -21,19 +21,19 @@ from typing import Any, Literal
 from kafka_share_proxy.durable.gate import StateGate
 from kafka_share_proxy.durable.state_partitions import state_partition
 from kafka_share_proxy.fleet.group_owners import HeldAnywhere
-from kafka_share_proxy.forwarding.ask_and_reply import ask_upstream, decoded, reply
 from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs, Served
-from kafka_share_proxy.forwarding.early_looks import ByGroupId, EveryRequest
+from kafka_share_proxy.forwarding.early_matches import ByGroupId, EveryRequest
 from kafka_share_proxy.forwarding.interfaces import Call
 from kafka_share_proxy.forwarding.routes import Handler
 from kafka_share_proxy.forwarding.split_requests import Splits
+from kafka_share_proxy.forwarding.upstream_requests import decoded, reply, send_upstream
 from kafka_share_proxy.sharegroups.apis.held_groups import any_entry
 from kafka_share_proxy.sharegroups.services import ShareServices
 from kafka_share_proxy.sharegroups.while_loading import loaded
 from kafka_share_proxy.wire import messages
 from kafka_share_proxy.wire.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.frames import Answer
+from kafka_share_proxy.wire.frames import ResponseFrame
 from kafka_share_proxy.wire.messages import Message
 
 Serve = Literal["auto", "local", "upstream"]
@@ -113,7 +113,7 @@ def chosen(api: DeclaredApi[ShareServices], served: Served, choice: ShareChoice,
 
 
 def _of_one(handler: Handler, choice: ShareChoice, services: ShareServices) -> Handler:
-    async def handle(call: Call[Any]) -> Answer | Message | None:
+    async def handle(call: Call[Any]) -> ResponseFrame | Message | None:
         group_id = call.message.group_id or ""
         await _known(services, (group_id,))
         if not choice.may_be_local(group_id):
@@ -125,8 +125,8 @@ def _of_one(handler: Handler, choice: ShareChoice, services: ShareServices) -> H
         )
         if refusal is not None:
             services.notes("share-group-not-served", group_id=group_id, reason=refusal[1])
-            answer = messages.ShareGroupHeartbeatResponse
-            return reply(call, answer(error_code=refusal[0], error_message=refusal[1]))
+            response = messages.ShareGroupHeartbeatResponse
+            return reply(call, response(error_code=refusal[0], error_message=refusal[1]))
         return await handler(call)
 
     return handle
@@ -143,7 +143,7 @@ async def _known(services: ShareServices, group_ids: Iterable[str]) -> None:
 
 
 def _of_several(handler: Handler, splits: Splits, choice: ShareChoice, services: ShareServices) -> Handler:
-    async def handle(call: Call[Any]) -> Answer | Message | None:
+    async def handle(call: Call[Any]) -> ResponseFrame | Message | None:
         entries = splits.entries(call.message)
         await _known(services, splits.groups(call.message))
         mine, rest = list[Any](), list[Any]()
@@ -153,11 +153,11 @@ def _of_several(handler: Handler, splits: Splits, choice: ShareChoice, services:
             await call.work.step()
         if not mine:
             return None
-        answer = await handler(splits.about(call, mine))
-        if not rest or answer is None:
-            return answer
-        theirs: Message = await ask_upstream(call, splits.about(call, rest).message)
-        answers: list[Message] = [theirs, await decoded(call, answer)]
-        return await splits.joined(call, answers)
+        response = await handler(splits.about(call, mine))
+        if not rest or response is None:
+            return response
+        theirs: Message = await send_upstream(call, splits.about(call, rest).message)
+        responses: list[Message] = [theirs, await decoded(call, response)]
+        return await splits.joined(call, responses)
 
     return handle

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_share_proxy.brokers.cluster_view import ClusterView
-from kafka_share_proxy.brokers.topic_leaders import AskingOptions
+from kafka_share_proxy.brokers.topic_leaders import TopicQueryOptions
 from kafka_share_proxy.durable.gate import StateGate
 from kafka_share_proxy.durable.interfaces import Journal
 from kafka_share_proxy.fleet.group_owners import Fleet
 from kafka_share_proxy.forwarding.address_book import AddressBook
 from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.memory_budget import AnswerBudget
+from kafka_share_proxy.forwarding.memory_budget import ResponseBudget
 from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions
 from kafka_share_proxy.forwarding.services import Services
 from kafka_share_proxy.loop.interfaces import Notes, Timers
@@ -31,7 +31,7 @@ from kafka_share_proxy.sharegroups.model.renewal import RenewalBound
 from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
 from kafka_share_proxy.sharegroups.state_records import StateKey, share_gate
 from kafka_share_proxy.sharegroups.state_writes import ShareWrites
-from kafka_share_proxy.wire.frames import Answer
+from kafka_share_proxy.wire.frames import ResponseFrame
 from kafka_share_proxy.wire.messages import Message
 from kafka_share_proxy.wire.values import Limits
 
@@ -40,7 +40,7 @@ FEATURE = "share groups"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShareOptions(AskingOptions):
+class ShareOptions(TopicQueryOptions):
     """Options for serving share requests."""
 
     fetch_wait_s: float = 0.5
@@ -94,12 +94,10 @@ class ShareServices(Services):
 
     @property
     def feature(self) -> str:
-        """See owner_routing.OwnedServices."""
         return FEATURE
 
     @property
     def state_wait_s(self) -> float:
-        """See owner_routing.OwnedServices."""
         return self.options.state_wait_s
 
     def holds(self, group_id: str) -> bool:
@@ -109,7 +107,7 @@ class ShareServices(Services):
         )
 
 
-ShareHandler = Callable[[Call[Any], ShareServices], Coroutine[Any, Any, Answer | Message | None]]
+ShareHandler = Callable[[Call[Any], ShareServices], Coroutine[Any, Any, ResponseFrame | Message | None]]
 """A handler that still takes its dependencies: see `forwarding.declared_api.DeclaredApi.handle`."""
 
 
@@ -157,7 +155,7 @@ def build(
         writes=writes,
         changes=ShareChanges(coordinator, writes),
         reads=reads,
-        answers=AnswerBudget(limits.local_answers_total_bytes),
+        responses=ResponseBudget(limits.local_answers_total_bytes),
         clock=ShareClock(timers, due),
         slices=Slices(timers),
         figures=figures,

@@ -62,20 +62,20 @@ OFFER = FeatureOffer(
 brokers must support topic ids in Metadata (KIP-516: in responses from v10 on, in requests from v12 on)."""
 
 
-def is_native(answers: Iterable[messages.ApiVersionsResponse | None]) -> bool:
+def is_native(responses: Iterable[messages.ApiVersionsResponse | None]) -> bool:
     """Return True if every broker serves share groups with renewal itself (decides `share_groups.serve: auto`).
 
     That is, each decoded ApiVersionsResponse (v3+) has ShareFetch v2 and a finalized share.version of at least 1.
     """
-    answers = list(answers)
-    return bool(answers) and all(map(_is_native, answers))
+    responses = list(responses)
+    return bool(responses) and all(map(_is_native, responses))
 
 
-def _is_native(answer: messages.ApiVersionsResponse | None) -> bool:
-    if answer is None:
+def _is_native(response: messages.ApiVersionsResponse | None) -> bool:
+    if response is None:
         return False
-    levels = {feature.name: feature.max_version_level for feature in answer.finalized_features or ()}
-    highest = ranges_of(answer).get(k78_share_fetch.KEY, (0, -1))[1]
+    levels = {feature.name: feature.max_version_level for feature in response.finalized_features or ()}
+    highest = ranges_of(response).get(k78_share_fetch.KEY, (0, -1))[1]
     return highest >= k78_share_fetch.VERSIONS[1] and levels.get(SHARE_FEATURE, 0) >= SHARE_FEATURE_LEVEL
 
 

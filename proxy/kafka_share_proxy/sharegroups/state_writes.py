@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from kafka_share_proxy.durable.interfaces import ANSWER_MAX_S, Journal, JournalRefused
+from kafka_share_proxy.durable.interfaces import RESPONSE_MAX_S, Journal, JournalRefused
 from kafka_share_proxy.durable.state_partitions import state_partition
 from kafka_share_proxy.loop.interfaces import Notes, Timers
 from kafka_share_proxy.loop.promise import PROCESS, Callback, CallbackOwner, Promise, settled
@@ -271,14 +271,14 @@ class ShareWrites:
         share.note_oldest(now)
 
 
-async def told_in_time(
+async def reported_in_time(
     timers: Timers, written: Promise[Outcome], keys: Iterable[ShareKey], begun: float | None = None
 ) -> Outcome:
     """Return the outcome of a write that began at `begun` (default: now).
 
     COORDINATOR_NOT_AVAILABLE (15) for all share partitions if the outcome is not known in time.
     """
-    if await settled_by(timers, (timers.now() if begun is None else begun) + ANSWER_MAX_S, written):
+    if await settled_by(timers, (timers.now() if begun is None else begun) + RESPONSE_MAX_S, written):
         return written.result()
     return dict.fromkeys(keys, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 

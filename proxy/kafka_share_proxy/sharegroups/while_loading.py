@@ -14,14 +14,14 @@ from typing import Any
 
 from kafka_share_proxy.durable.gate import HOLD_MAX_S
 from kafka_share_proxy.durable.state_partitions import state_partition
-from kafka_share_proxy.forwarding.ask_and_reply import reply
 from kafka_share_proxy.forwarding.declared_api import DeclaredApi
 from kafka_share_proxy.forwarding.interfaces import Call
 from kafka_share_proxy.forwarding.routes import Handler
+from kafka_share_proxy.forwarding.upstream_requests import reply
 from kafka_share_proxy.loop.waiting import first_until
 from kafka_share_proxy.sharegroups.services import ShareServices
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.frames import Answer
+from kafka_share_proxy.wire.frames import ResponseFrame
 from kafka_share_proxy.wire.messages import Message
 
 LOADING_MAX_S = 30.0
@@ -35,7 +35,7 @@ def when_loaded(api: DeclaredApi[ShareServices], services: ShareServices) -> Han
     """Return the handler of a request about one group that first waits until its type is known."""
     handler = api.handler(services)
 
-    async def handle(call: Call[Any]) -> Answer | Message | None:
+    async def handle(call: Call[Any]) -> ResponseFrame | Message | None:
         group_id = call.message.group_id
         if not await loaded(services, (state_partition(group_id),)):
             return await _refusal(api, call)
@@ -48,7 +48,7 @@ def when_all_is_loaded(api: DeclaredApi[ShareServices], services: ShareServices)
     """Return the handler of a request about all groups that first waits until all state is loaded."""
     handler = api.handler(services)
 
-    async def handle(call: Call[Any]) -> Answer | Message | None:
+    async def handle(call: Call[Any]) -> ResponseFrame | Message | None:
         if not await loaded(services, services.gate.loading):
             return await _refusal(api, call)
         return await handler(call)

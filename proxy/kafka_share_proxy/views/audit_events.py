@@ -35,7 +35,7 @@ class ViewAudit:
         load.bytes += batches[-1].end - batches[0].position
         self._audit.keys.read(place, batches, data)
 
-    def answered(
+    def responded(
         self, key: ReadKey, view: str | None, division: Division, slot: SlotScan, client_id: str | None
     ) -> None:
         """Count the records scanned for and delivered to a reader.

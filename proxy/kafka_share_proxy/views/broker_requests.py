@@ -10,8 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from kafka_share_proxy.brokers.interfaces import Connection
-from kafka_share_proxy.brokers.questions import TopicEntry, about_topics
-from kafka_share_proxy.forwarding.ask_and_reply import ask, ask_in_slices, told, told_in_slices
+from kafka_share_proxy.brokers.queries import TopicEntry, about_topics
+from kafka_share_proxy.forwarding.upstream_requests import (
+    decode_response,
+    decode_response_in_slices,
+    send_request,
+    send_request_in_slices,
+)
 from kafka_share_proxy.loop.slices import AT_ONCE, Work
 from kafka_share_proxy.views.model.base_comparison import Seen
 from kafka_share_proxy.wire import messages
@@ -32,33 +37,33 @@ CONFIGS = {"max.message.bytes": "0", "cleanup.policy": "delete"}
 """Settings of a view topic. Nothing can be written to it, even without a proxy: its records are in the base."""
 
 
-async def ask_topics(
+async def request_topics(
     connection: Connection, names: Iterable[str], *, operations: bool = False, work: Work = AT_ONCE
 ) -> dict[str, TopicEntry]:
     """Return Metadata entries by name, also of topics that do not exist. Creates nothing. Raises UpstreamLost."""
-    question = about_topics(operations=operations)
+    query = about_topics(operations=operations)
     named = messages.MetadataRequest.MetadataRequestTopic
-    question.topics = await work.map(lambda name: named(name=name), dict.fromkeys(names))
+    query.topics = await work.map(lambda name: named(name=name), dict.fromkeys(names))
     found: dict[str, TopicEntry] = {}
-    for topic in await _metadata(connection, question, work):
+    for topic in await _metadata(connection, query, work):
         if topic.name is not None:
             found[topic.name] = topic
         await work.step()
     return found
 
 
-async def ask_ids(connection: Connection, topic_ids: Iterable[bytes], work: Work = AT_ONCE) -> list[TopicEntry]:
+async def request_ids(connection: Connection, topic_ids: Iterable[bytes], work: Work = AT_ONCE) -> list[TopicEntry]:
     """Return the Metadata entries of these topics. Raises UpstreamLost."""
-    question = about_topics()
+    query = about_topics()
     named = messages.MetadataRequest.MetadataRequestTopic
-    question.topics = await work.map(lambda id_: named(topic_id=id_, name=None), dict.fromkeys(topic_ids))
-    return list(await _metadata(connection, question, work))
+    query.topics = await work.map(lambda id_: named(topic_id=id_, name=None), dict.fromkeys(topic_ids))
+    return list(await _metadata(connection, query, work))
 
 
-async def _metadata(connection: Connection, question: messages.MetadataRequest, work: Work) -> Sequence[TopicEntry]:
-    asked = await ask_in_slices(work, connection, ApiKey.METADATA, METADATA_VERSION, question)
-    answer = await told_in_slices(work, messages.MetadataResponse, METADATA_VERSION, await asked)
-    return answer.topics or ()
+async def _metadata(connection: Connection, query: messages.MetadataRequest, work: Work) -> Sequence[TopicEntry]:
+    asked = await send_request_in_slices(work, connection, ApiKey.METADATA, METADATA_VERSION, query)
+    response = await decode_response_in_slices(work, messages.MetadataResponse, METADATA_VERSION, await asked)
+    return response.topics or ()
 
 
 async def create(
@@ -103,13 +108,13 @@ async def _create(
     found: dict[str, tuple[int, str]] = {}
     for names in _in_requests(partitions):
         topics = await work.map(lambda name: _creatable(name, partitions[name], replication), names)
-        question = messages.CreateTopicsRequest(
+        query = messages.CreateTopicsRequest(
             topics=topics, timeout_ms=round(timeout_s * 1000), validate_only=validate_only
         )
         version = CREATE_TOPICS_VERSION
-        asked = await ask_in_slices(work, connection, ApiKey.CREATE_TOPICS, version, question)
-        answer = await told_in_slices(work, messages.CreateTopicsResponse, version, await asked)
-        for topic in answer.topics or ():
+        asked = await send_request_in_slices(work, connection, ApiKey.CREATE_TOPICS, version, query)
+        response = await decode_response_in_slices(work, messages.CreateTopicsResponse, version, await asked)
+        for topic in response.topics or ():
             found[topic.name] = topic.error_code, topic.error_message or ""
             await work.step()
     return found
@@ -145,24 +150,26 @@ async def grow(connection: Connection, name: str, partitions: int, timeout_s: fl
     UpstreamLost."""
     request = messages.CreatePartitionsRequest
     topic = request.CreatePartitionsTopic(name=name, count=partitions, assignments=None)
-    question = request(topics=[topic], timeout_ms=round(timeout_s * 1000))
+    query = request(topics=[topic], timeout_ms=round(timeout_s * 1000))
     version = CREATE_PARTITIONS_VERSION
-    answer = told(
-        messages.CreatePartitionsResponse, version, await ask(connection, ApiKey.CREATE_PARTITIONS, version, question)
+    response = decode_response(
+        messages.CreatePartitionsResponse,
+        version,
+        await send_request(connection, ApiKey.CREATE_PARTITIONS, version, query),
     )
-    return _only(answer.results, "CreatePartitions")
+    return _only(response.results, "CreatePartitions")
 
 
 async def delete(connection: Connection, topic_id: bytes, timeout_s: float) -> tuple[int, str]:
     """Delete exactly this topic, not a later one of the same name. Returns and raises as `grow`."""
     request = messages.DeleteTopicsRequest
     topic = request.DeleteTopicState(name=None, topic_id=topic_id)
-    question = request(topics=[topic], timeout_ms=round(timeout_s * 1000))
+    query = request(topics=[topic], timeout_ms=round(timeout_s * 1000))
     version = DELETE_TOPICS_VERSION
-    answer = told(
-        messages.DeleteTopicsResponse, version, await ask(connection, ApiKey.DELETE_TOPICS, version, question)
+    response = decode_response(
+        messages.DeleteTopicsResponse, version, await send_request(connection, ApiKey.DELETE_TOPICS, version, query)
     )
-    return _only(answer.responses, "DeleteTopics")
+    return _only(response.responses, "DeleteTopics")
 
 
 def seen(entry: TopicEntry | None) -> Seen:

@@ -25,7 +25,7 @@ from enum import Enum, auto
 from typing import Any
 
 from kafka_share_proxy.brokers.interfaces import Connection
-from kafka_share_proxy.brokers.questions import TopicEntry
+from kafka_share_proxy.brokers.queries import TopicEntry
 from kafka_share_proxy.loop.interfaces import Notes, Timers
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.loop.slices import AT_ONCE, Work
@@ -74,7 +74,6 @@ class Missing(Enum):
     OFFER = auto()
     """Show it to a client that may create it, and refuse it to others."""
     SHOW = auto()
-    """Show it."""
     LEAVE = auto()
     """Respond with UNKNOWN_TOPIC_OR_PARTITION."""
 
@@ -122,18 +121,16 @@ class ViewCreation:
     async def ensure(
         self, connection: Connection, topics: Iterable[str], work: Work = AT_ONCE
     ) -> Mapping[str, ErrorCode]:
-        """See ViewServices.ensure."""
         names, bad = await self.read(topics, work)
         sights = await self.look(connection, names, work=work)
         return {topic: sight.code for topic, sight in sights.items()} | bad
 
     async def resolve(self, connection: Connection, topic_ids: Iterable[bytes], work: Work = AT_ONCE) -> None:
-        """See ViewServices.resolve."""
         catalog = self.catalog
         unknown = [each for each in topic_ids if not catalog.is_plain(each) and catalog.view(each) is None]
         if not unknown:
             return
-        views = await self.file(await broker_requests.ask_ids(connection, unknown, work), work)
+        views = await self.file(await broker_requests.request_ids(connection, unknown, work), work)
         if views:
             await self.ensure(connection, views, work)
 
@@ -223,7 +220,7 @@ class _Look:
         await self._know()
         pause = PAUSE_MIN_S
         while self._waiting:
-            self._entries = await broker_requests.ask_topics(
+            self._entries = await broker_requests.request_topics(
                 self._connection, await self._wanted(), operations=self._operations, work=self._work
             )
             steps = await self._sort()
@@ -309,7 +306,7 @@ class _Look:
                 reason = "one request names too many views that do not exist yet: create some first"
                 self._refuse(self._waiting[topic], ErrorCode.LEADER_NOT_AVAILABLE, reason)
         if self._missing is Missing.OFFER and fitting:
-            for topic, (code, text) in (await self._ask_to_create(fitting, validate_only=True)).items():
+            for topic, (code, text) in (await self._request_to_create(fitting, validate_only=True)).items():
                 await self._work.step()
                 if code == ErrorCode.TOPIC_ALREADY_EXISTS:
                     self._made.add(topic)
@@ -399,7 +396,7 @@ class _Look:
 
     async def _create(self, missing: Mapping[str, int]) -> None:
         wanted = await self._work.select(lambda topic: topic not in self._made, missing)
-        for topic, (code, text) in (await self._ask_to_create({topic: missing[topic] for topic in wanted})).items():
+        for topic, (code, text) in (await self._request_to_create({topic: missing[topic] for topic in wanted})).items():
             await self._work.step()
             if code == ErrorCode.NONE:
                 self._room.notes("view-created", view=topic, partitions=missing[topic])
@@ -408,7 +405,7 @@ class _Look:
             elif code not in _AGAIN:
                 self._refuse_to_create(topic, code, text)
 
-    async def _ask_to_create(
+    async def _request_to_create(
         self, missing: Mapping[str, int], *, validate_only: bool = False
     ) -> dict[str, tuple[int, str]]:
         """Create topics with the replication of their bases, or with the brokers' default if that is impossible.

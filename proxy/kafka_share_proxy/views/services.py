@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from kafka_share_proxy.brokers.interfaces import Connection
-from kafka_share_proxy.brokers.questions import TopicEntry
+from kafka_share_proxy.brokers.queries import TopicEntry
 from kafka_share_proxy.forwarding.services import Services
 from kafka_share_proxy.loop.interfaces import Workers
 from kafka_share_proxy.loop.promise import Promise, settled
@@ -29,7 +29,6 @@ class Inline:
     """Implementation of interfaces.Workers without threads."""
 
     def run(self, work: Callable[[], T], owner: Hashable = None, *, is_large: bool = False) -> Promise[T]:  # noqa: ARG002 - nobody waits
-        """See interfaces.Workers."""
         return settled(work())
 
 

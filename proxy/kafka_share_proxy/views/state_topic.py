@@ -77,11 +77,11 @@ class ViewTopic:
     async def end(self, leader: Address) -> int:
         """Return the log end offset. Raises as `leader`."""
 
-        async def ask() -> int:
+        async def send_request() -> int:
             async with connection(leader, self._client.settings) as opened:
                 return await self.offset(opened, LATEST)
 
-        return await self.unless_moved(leader, ask)
+        return await self.unless_moved(leader, send_request)
 
     async def append(self, leader: Address, facts: Sequence[tuple[bytes, bytes | None]]) -> None:
         """Append records with acks=all. Raises as `leader`."""
@@ -93,12 +93,12 @@ class ViewTopic:
         )
         request = message(acks=ALL_REPLICAS, timeout_ms=WRITE_MS, topic_data=[data])
 
-        async def ask() -> messages.ProduceResponse:
+        async def send_request() -> messages.ProduceResponse:
             async with connection(leader, self._client.settings) as opened:
-                return await opened.ask(ApiKey.PRODUCE, request, version=PRODUCE_VERSION)
+                return await opened.send_request(ApiKey.PRODUCE, request, version=PRODUCE_VERSION)
 
-        answer = await self.unless_moved(leader, ask)
-        self._topic.check(answer.responses[0].partition_responses[0].error_code, "WRITE")
+        response = await self.unless_moved(leader, send_request)
+        self._topic.check(response.responses[0].partition_responses[0].error_code, "WRITE")
 
     async def all(self) -> list[Fact]:
         """Return everything that is stored now, nothing if the topic does not exist. Raises as `leader`."""
@@ -123,14 +123,13 @@ class ViewTopic:
 
     async def offset(self, opened: OwnConnection, timestamp: int) -> int:
         """Return the log start offset (EARLIEST) or the log end offset (LATEST). Raises as `leader`."""
-        (entry,) = await own_log.ask_offsets(opened, TOPIC, [0], timestamp)
+        (entry,) = await own_log.request_offsets(opened, TOPIC, [0], timestamp)
         self.check(entry.error_code, "DESCRIBE")
         if entry.offset < 0:
             raise RemoteProtocolError(f"{TOPIC}: ListOffsets answered with offset {entry.offset}")
         return int(entry.offset)
 
     def check(self, code: int, right: str) -> None:
-        """See InternalTopic."""
         self._topic.check(code, right)
 
     async def unless_moved(self, leader: Address, wait: Callable[[], Awaitable[T]], silent_s: float = SILENT_S) -> T:

@@ -36,10 +36,8 @@ class MemoryViewStore:
         self.off = off
 
     def synced(self) -> Promise[None]:
-        """See ViewStore."""
         return settled(None)
 
     def store(self, key: bytes, value: bytes | None) -> Promise[None]:
-        """See ViewStore."""
         state_records.take_in(self._catalog, key, value)
         return settled(None)

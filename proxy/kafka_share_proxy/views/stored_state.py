@@ -65,7 +65,6 @@ class ViewState:
     # The port
 
     def synced(self) -> Promise[None]:
-        """See ViewStore."""
         if self.off and trio.current_time() - self._off_since < self._look_s:
             return settled(None)
         promise: Promise[None] = Promise()
@@ -74,7 +73,6 @@ class ViewState:
         return promise
 
     def store(self, key: bytes, value: bytes | None) -> Promise[None]:
-        """See ViewStore."""
         state_records.take_in(self._catalog, key, value)
         promise: Promise[None] = Promise()
         if len(self._facts) >= FACTS_MAX:

@@ -64,7 +64,7 @@ static const char *find_all(Area *of, const Columns *to) {
         if (!(p = sized(p, end, &value))) return "its value does not fit into it";
         const uint8_t *const value_start = p;
         p += value < 0 ? 0 : value;
-        if (!(p = varint(p, end, &headers)) || behind_headers(p, end, headers) != end) return "its headers do not fill what is left of it";
+        if (!(p = varint(p, end, &headers)) || after_headers(p, end, headers) != end) return "its headers do not fill what is left of it";
         if (LIKELY(base_offset + delta > before)) {
             before = base_offset + delta;
             put64(to->wide[OFFSET], row, before);
@@ -380,7 +380,7 @@ static PyObject *content(const Builder *with, int64_t start, int64_t size) {
 static PyObject *headers_at(const Builder *with, int64_t start, int64_t count) {
     if (count == 0) return Py_NewRef(with->no_headers);
     if (start < 0 || start > with->size) return outside();
-    const uint8_t *const begin = with->bytes + start, *const end = behind_headers(begin, with->bytes + with->size, count);
+    const uint8_t *const begin = with->bytes + start, *const end = after_headers(begin, with->bytes + with->size, count);
     if (!end) return outside();
     return PyObject_CallFunction(with->headers_type, "y#n", (const char *)begin, (Py_ssize_t)(end - begin), (Py_ssize_t)count);
 }

@@ -175,7 +175,7 @@ def _widened(rows: bytes, fetch_offset: int) -> bytes:
 # Python fallback of the extension
 
 
-def _twin_walk(buffer: Any, fetch_offset: int) -> tuple[bytes, int]:
+def _python_walk(buffer: Any, fetch_offset: int) -> tuple[bytes, int]:
     rows, end = [], 0
     for header in records.iter_batches(buffer):
         end = header.end
@@ -195,7 +195,7 @@ def _twin_walk(buffer: Any, fetch_offset: int) -> tuple[bytes, int]:
     return _widened(b"".join(rows), fetch_offset), end
 
 
-def _twin_fates(rows: bytes, transactions: bytes) -> bytes:
+def _python_fates(rows: bytes, transactions: bytes) -> bytes:
     pending = list(_TRANSACTION.iter_unpack(transactions))[::-1]
     active: set[int] = set()
     found = bytearray()
@@ -212,7 +212,7 @@ def _twin_fates(rows: bytes, transactions: bytes) -> bytes:
     return bytes(found)
 
 
-def _twin_ranges(rows: bytes, fates: bytes) -> list[tuple[int, int]]:
+def _python_ranges(rows: bytes, fates: bytes) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     is_next = False
     for batch, fate in zip(BatchTable(rows), fates, strict=True):
@@ -227,14 +227,14 @@ def _twin_ranges(rows: bytes, fates: bytes) -> list[tuple[int, int]]:
     return found
 
 
-def _twin_count(rows: bytes) -> int:
+def _python_count(rows: bytes) -> int:
     return sum(batch.records_count for batch in BatchTable(rows))
 
 
 KERNEL = "c" if _batches is not None and _batches.VERSION == BUILT_VERSION else "python"
 """The implementation in use: "c" or "python"."""
-walk: Callable[[Any, int], tuple[bytes, int]] = _batches.walk if KERNEL == "c" else _twin_walk
+walk: Callable[[Any, int], tuple[bytes, int]] = _batches.walk if KERNEL == "c" else _python_walk
 """`split_complete` without an object for the table: its rows, and their size in bytes. Raises ValueError."""
-_fates = _batches.fates if KERNEL == "c" else _twin_fates
-_ranges = _batches.ranges if KERNEL == "c" else _twin_ranges
-_count = _batches.count if KERNEL == "c" else _twin_count
+_fates = _batches.fates if KERNEL == "c" else _python_fates
+_ranges = _batches.ranges if KERNEL == "c" else _python_ranges
+_count = _batches.count if KERNEL == "c" else _python_count

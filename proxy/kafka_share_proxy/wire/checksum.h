@@ -159,7 +159,7 @@ FOLDING INLINE uint64_t crc_of_folded(__m256i a, __m256i b, __m256i c, __m256i d
  * of each of three runs behind. */
 enum { TURN = 31, FOLD_BYTES = 128, RUN_BYTES = 40, PIECE_AHEAD = 4096 };
 
-/* What at most PIECE_MAX bytes make of a register of 0. Asks for bytes PIECE_AHEAD behind them: pieces come in a row. */
+/* What at most PIECE_MAX bytes make of a register of 0. SendsRequests for bytes PIECE_AHEAD behind them: pieces come in a row. */
 FOLDING INLINE uint64_t crc_of_piece(const uint8_t *p, size_t size) {
     const size_t turns = size / 8 / TURN, run = (size / 8 - FOLD_BYTES / 8 * turns) / 3 * 8;
     const size_t rest = size - FOLD_BYTES * turns - 3 * run; /* less than 24, behind the third run */

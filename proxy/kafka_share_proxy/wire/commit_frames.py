@@ -49,7 +49,7 @@ class CommittedEntry(NamedTuple):
     metadata: str | None
     offset_at: int
     metadata_at: int
-    behind_metadata: int
+    after_metadata: int
 
 
 class CommitParts(NamedTuple):
@@ -62,7 +62,7 @@ class CommitParts(NamedTuple):
     """Entries in the order of the request, grouped by topic. The extension returns plain tuples."""
 
 
-class _NotUsual(Exception):
+class _NotFast(Exception):
     """Raised for frames that are left to the codec."""
 
 
@@ -71,14 +71,14 @@ class _Reader:
 
     def __init__(self, frame: Buffer, at: int, version: int) -> None:
         if version not in VERSIONS or len(frame) < at:
-            raise _NotUsual
+            raise _NotFast
         self.frame, self.at, self.version = bytes(frame), at, version
         self.is_flexible = version >= FLEXIBLE_SINCE
 
     def take(self, count: int) -> bytes:
         """Return the next `count` bytes."""
         if not 0 <= count <= len(self.frame) - self.at:
-            raise _NotUsual
+            raise _NotFast
         self.at += count
         return self.frame[self.at - count : self.at]
 
@@ -94,7 +94,7 @@ class _Reader:
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return value - 1
-        raise _NotUsual
+        raise _NotFast
 
     def text(self, *, is_compact: bool) -> str | None:
         """Return the next string."""
@@ -104,41 +104,41 @@ class _Reader:
         try:
             return self.take(_NONE if length > STRING_MAX else length).decode()
         except UnicodeDecodeError:
-            raise _NotUsual from None
+            raise _NotFast from None
 
     def present_text(self) -> str:
         """Return the next string, which must not be null."""
         found = self.text(is_compact=self.is_flexible)
         if found is None:
-            raise _NotUsual
+            raise _NotFast
         return found
 
     def array(self) -> int:
         """Return the number of elements."""
         count = self.compact() if self.is_flexible else self.number(_INT32)
         if not 0 < count <= PARTITIONS_MAX:
-            raise _NotUsual
+            raise _NotFast
         return count
 
     def no_tags(self) -> None:
         """Require an empty tag section."""
         if self.is_flexible and self.take(1) != b"\0":
-            raise _NotUsual
+            raise _NotFast
 
     def end(self, found: T) -> T:
         """Return `found` if the frame ends here."""
         if self.at != len(self.frame):
-            raise _NotUsual
+            raise _NotFast
         return found
 
 
 _NONE = -1
 
 
-def _twin_read(frame: Buffer, version: int) -> CommitParts | None:
+def _python_read(frame: Buffer, version: int) -> CommitParts | None:
     try:
         return _parts(_Reader(frame, _HEADERS["request"], version))
-    except _NotUsual:
+    except _NotFast:
         return None
 
 
@@ -163,7 +163,7 @@ def _read_topic(reader: _Reader, entries: list[CommittedEntry]) -> None:
     topic = reader.take(_UUID) if reader.version >= _IDS_SINCE else reader.present_text()
     for _ in range(reader.array()):
         if len(entries) >= PARTITIONS_MAX:
-            raise _NotUsual
+            raise _NotFast
         partition = reader.number(_INT32)
         offset_at = reader.at
         offset = reader.number(_INT64)
@@ -175,10 +175,10 @@ def _read_topic(reader: _Reader, entries: list[CommittedEntry]) -> None:
     reader.no_tags()
 
 
-def _twin_accepted(frame: Buffer, version: int, partitions: int) -> bool:
+def _python_accepted(frame: Buffer, version: int, partitions: int) -> bool:
     try:
         return _is_accepted(_Reader(frame, _HEADERS["response"], version), partitions)
-    except _NotUsual:
+    except _NotFast:
         return False
 
 
@@ -203,7 +203,7 @@ def _is_accepted(reader: _Reader, partitions: int) -> bool:
     return reader.end(found == partitions)
 
 
-def _twin_rewritten(
+def _python_rewritten(
     frame: Buffer, version: int, entries: list[CommittedEntry], fields: list[tuple[int, int, str | None]]
 ) -> bytes:
     pieces: list[Buffer] = []
@@ -226,14 +226,14 @@ def _short_text(version: int, text: str) -> bytes:
 
 KERNEL = "c" if _commit_frames is not None and _commit_frames.VERSION == BUILT_VERSION else "python"
 
-read: Callable[[Buffer, int], CommitParts | None] = _commit_frames.read if KERNEL == "c" else _twin_read  # type: ignore[assignment]
+read: Callable[[Buffer, int], CommitParts | None] = _commit_frames.read if KERNEL == "c" else _python_read  # type: ignore[assignment]
 """(request frame with its size, version) -> its fields, or None for an uncommon request."""
-accepted: Callable[[Buffer, int, int], bool] = _commit_frames.accepted if KERNEL == "c" else _twin_accepted
+accepted: Callable[[Buffer, int, int], bool] = _commit_frames.accepted if KERNEL == "c" else _python_accepted
 """(response frame with its size, version, partitions) -> True if it has that many partitions, all without an error.
 False also for an uncommon response.
 """
 rewritten: Callable[[Buffer, int, list[CommittedEntry], list[tuple[int, int, str | None]]], bytes] = (
-    _commit_frames.rewritten if KERNEL == "c" else _twin_rewritten
+    _commit_frames.rewritten if KERNEL == "c" else _python_rewritten
 )
 """(request frame with its size, version, its entries, an offset, a leader epoch and metadata for each) -> the request
 with these values. Metadata None means unchanged. New metadata is ASCII text of at most 60 characters. Below v6 there is

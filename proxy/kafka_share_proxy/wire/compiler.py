@@ -20,7 +20,6 @@ from kafka_share_proxy.wire.primitives import Buffer
 from kafka_share_proxy.wire.specs import MessageSpec
 
 M = TypeVar("M", bound=Message)
-"""Class of the message."""
 
 _BAD_BYTES = (IndexError, struct.error, UnicodeDecodeError, RemoteProtocolError)
 _BAD_VALUES = (struct.error, TypeError, AttributeError, ValueError, OverflowError, LocalProtocolError)

@@ -208,7 +208,7 @@ class UpstreamLost(ProxyError):
     """The upstream connection closed before the response was received."""
 
 
-class AnswerUnusable(ProxyError):
+class UnusableResponse(ProxyError):
     """A broker's response would reveal an upstream address to the client. The connection is closed and this text is
     logged.
     """

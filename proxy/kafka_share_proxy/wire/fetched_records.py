@@ -41,7 +41,7 @@ class FetchedRecords(NamedTuple):
 
 
 @dataclass
-class _Answer:
+class _Response:
     """Constants of one read, and the current position."""
 
     data: Buffer
@@ -107,13 +107,13 @@ def fetched_records(
         RemoteProtocolError: a batch or record is invalid, or the bytes contain no complete batch.
         compression.CodecMissing: a batch is compressed by a codec that is not installed.
     """
-    answer = _Answer(data, position, check_crcs, decompressed_max)
+    response = _Response(data, position, check_crcs, decompressed_max)
     table, wrong = _whole_batches(data)
     for fate, batches in _runs(table, table.fates(aborted)):
         if fate is None:
-            found, fault = answer.run(batches)
+            found, fault = response.run(batches)
         else:
-            found, fault = answer.single(batches[0], fate), None
+            found, fault = response.single(batches[0], fate), None
         if found is not None:
             yield found
         if fault is not None:

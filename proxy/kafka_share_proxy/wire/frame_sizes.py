@@ -14,7 +14,7 @@ from kafka_share_proxy.wire.errors import RemoteProtocolError
 REQUEST_HEAD = struct.Struct(">i4si")
 """Size, API key and version as four bytes, correlation id: the part of a request header common to all versions."""
 
-ANSWER_HEAD = struct.Struct(">ii")
+RESPONSE_HEAD = struct.Struct(">ii")
 """Size, correlation id."""
 
 SIZE = struct.Struct(">i")
@@ -22,7 +22,7 @@ SIZE = struct.Struct(">i")
 REQUEST_MIN = REQUEST_HEAD.size - SIZE.size
 """Bytes of the smallest request: key, version, correlation id (the whole request header v0 of ControlledShutdown)."""
 
-ANSWER_MIN = ANSWER_HEAD.size - SIZE.size
+RESPONSE_MIN = RESPONSE_HEAD.size - SIZE.size
 
 _TLS_RECORDS = {0x14: "change of cipher", 0x15: "alert", 0x16: "handshake", 0x17: "data"}
 _HTTP_WORDS = (

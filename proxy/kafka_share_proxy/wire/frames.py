@@ -41,7 +41,7 @@ class Pieces:
         return b"".join(self.parts)
 
 
-Answer = bytes | Pieces
+ResponseFrame = bytes | Pieces
 """A response frame, size included, as a handler returns it."""
 
 
@@ -73,21 +73,23 @@ def response_in_slices(key: int, version: int, correlation_id: int, message: Mes
     return b"".join(parts)
 
 
-def answer(key: int, version: int, correlation_id: int, message: Message) -> Answer:
+def response_frame(key: int, version: int, correlation_id: int, message: Message) -> ResponseFrame:
     """Encode as `response` does, without copying large fields: the result may be `Pieces`."""
     header = headers.encode_response_header(key, version, correlation_id)
     return _pieces(_parts(header, registry.response(key, version), message))
 
 
-def answer_in_slices(key: int, version: int, correlation_id: int, message: Message) -> Generator[None, None, Answer]:
-    """Encode as `answer` does, as a generator that pauses between slices."""
+def response_frame_in_slices(
+    key: int, version: int, correlation_id: int, message: Message
+) -> Generator[None, None, ResponseFrame]:
+    """Encode as `response` does, as a generator that pauses between slices."""
     parts: list[Any] = [b"", headers.encode_response_header(key, version, correlation_id)]
     yield from registry.response(key, version).encode_in_slices(message, parts)
     parts[0] = _SIZE.pack(sum(map(len, parts)))
     return _pieces(parts)
 
 
-def _pieces(parts: list[Any]) -> Answer:
+def _pieces(parts: list[Any]) -> ResponseFrame:
     pieces: list[bytes | memoryview] = []
     small: list[bytes | memoryview] = []
     for part in parts:

@@ -145,7 +145,7 @@ def _alike(shape: SampleShape, weights: Iterable[float]) -> float:
 # Python fallback of the extension
 
 
-def _twin_sample(
+def _python_sample(
     area: Buffer, count: int, base_offset: int, first: int, every: int
 ) -> tuple[bytes, bytes, bytes | None]:
     if not (0 <= count <= INT32_MAX and 0 <= first <= INT32_MAX and 1 <= every <= INT32_MAX):
@@ -183,7 +183,7 @@ def _read(record: bytes, base_offset: int) -> tuple[int, bytes | None, int]:
     return hash_of_record(key, base_offset + delta), key, max(key_size, 0) + max(value_size, 0)
 
 
-def _twin_tally(samples: bytes, records: array[int], sizes: array[int], weight: int) -> int:
+def _python_tally(samples: bytes, records: array[int], sizes: array[int], weight: int) -> int:
     fits = not len(samples) % ROW.size and len(records) == len(sizes) == BUCKETS
     if not fits or not 1 <= weight <= UINT32_MAX:
         raise ValueError("no such samples, buckets or weight")
@@ -197,6 +197,6 @@ def _twin_tally(samples: bytes, records: array[int], sizes: array[int], weight: 
 
 
 _sample: Callable[[Buffer, int, int, int, int], tuple[bytes, bytes, bytes | None]]
-_sample = _twin_sample if EXTENSION is None else EXTENSION.sample
+_sample = _python_sample if EXTENSION is None else EXTENSION.sample
 _tally: Callable[[bytes, array[int], array[int], int], int]
-_tally = _twin_tally if EXTENSION is None else EXTENSION.tally
+_tally = _python_tally if EXTENSION is None else EXTENSION.tally

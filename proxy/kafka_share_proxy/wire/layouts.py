@@ -137,7 +137,6 @@ CONTROL_RECORD_KEY = Struct(
     "version" / Int16sb,
     "type" / Enum(Int16sb, **CONTROL_RECORD_TYPES),
 )
-"""Key of a control record."""
 
 END_TXN_MARKER = Struct("version" / Int16sb, "coordinator_epoch" / Int32sb)
 """Value of an abort or commit marker."""

@@ -2302,12 +2302,6 @@ class PeerResponse(Message):
     frame: Buffer | None = ...
     unknown_tags: Tags = ()
 
-class PeerAnswer(Message):
-    id: int = 0
-    reason: str | None = ""
-    body: Buffer = ...
-    unknown_tags: Tags = ()
-
 class PeerBatches(Message):
     chunk: int = 0
     rows: Buffer = ...
@@ -2373,11 +2367,17 @@ class PeerPing(Message):
     generation: int = 0
     unknown_tags: Tags = ()
 
-class PeerQuestion(Message):
+class PeerQuery(Message):
     id: int = 0
     connection_id: int = 0
     api_key: int = 0
     api_version: int = 0
+    body: Buffer = ...
+    unknown_tags: Tags = ()
+
+class PeerQueryResponse(Message):
+    id: int = 0
+    reason: str | None = ""
     body: Buffer = ...
     unknown_tags: Tags = ()
 

@@ -194,7 +194,7 @@ def topics_nullable(key: int, version: int) -> bool:
 
 
 @cache
-def behind_client_id(key: int, version: int, field: str) -> bytes:
+def after_client_id(key: int, version: int, field: str) -> bytes:
     """Return the bytes between the client id and a field of a request without tags, with null strings and zero
     numbers.
 

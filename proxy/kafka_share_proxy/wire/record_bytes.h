@@ -85,7 +85,7 @@ INLINE const uint8_t *sized(const uint8_t *p, const uint8_t *end, int64_t *size)
 }
 
 /* Behind so many record headers; NULL: they do not fit. */
-static inline const uint8_t *behind_headers(const uint8_t *p, const uint8_t *end, int64_t count) {
+static inline const uint8_t *after_headers(const uint8_t *p, const uint8_t *end, int64_t count) {
     int64_t size;
     if (count < 0 || count > (end - p) / HEADER_MIN) return NULL;
     for (; count; count--) {

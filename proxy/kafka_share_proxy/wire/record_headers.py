@@ -9,7 +9,6 @@ from kafka_share_proxy.wire.errors import RemoteProtocolError
 from kafka_share_proxy.wire.varints import read_varlong
 
 Header = tuple[str, bytes | None]
-"""Name, value."""
 
 HEADER_MIN = 2
 """Size in bytes of the smallest record header: two lengths."""
@@ -70,7 +69,7 @@ def _decoded(raw: bytes, count: int) -> tuple[Header, ...]:
     return tuple(found)
 
 
-def behind_headers(data: bytes, position: int, count: int) -> int:
+def after_headers(data: bytes, position: int, count: int) -> int:
     """Return the position after `count` headers that begin at `position`, in unchecked bytes.
 
     Raises:

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 from kafka_share_proxy.wire.errors import RemoteProtocolError
 from kafka_share_proxy.wire.key_hash import hash_of_record
 from kafka_share_proxy.wire.primitives import Buffer
-from kafka_share_proxy.wire.record_headers import RecordHeaders, behind_headers, sized
+from kafka_share_proxy.wire.record_headers import RecordHeaders, after_headers, sized
 from kafka_share_proxy.wire.varints import read_varlong
 
 try:
@@ -181,14 +181,14 @@ _OFFSET = "its offset is not within the batch"
 _KEY = "its key does not fit into it"
 _VALUE = "its value does not fit into it"
 _HEADERS = "its headers do not fill what is left of it"
-_BEHIND = "bytes stand behind the last one"
+_AFTER = "bytes stand behind the last one"
 
 
 class _Misfit(Exception):
     """Description of what is wrong with a record."""
 
 
-def _twin_find(
+def _python_find(
     area: Buffer, count: int, base_offset: int, last_offset: int, base_timestamp: int, append_time: int | None
 ) -> bytes:
     _check(len(area), count, base_offset, last_offset)
@@ -205,7 +205,7 @@ def _twin_find(
                     column.append(value)
             number += 1
         if position != len(data):
-            raise _Misfit(_BEHIND)
+            raise _Misfit(_AFTER)
     except _Misfit as misfit:
         raise ValueError(f"record {number} (from 0): {misfit}") from misfit
     return b"".join([column.tobytes() for column in columns])
@@ -248,7 +248,7 @@ def _read(record: bytes, start: int, delta_max: int) -> tuple[int, ...]:
         value, value_start = sized(record, key_start + max(key, 0))
         reading = _HEADERS
         headers, headers_start = read_varlong(record, value_start + max(value, 0))
-        if behind_headers(record, headers_start, headers) != len(record):
+        if after_headers(record, headers_start, headers) != len(record):
             raise _Misfit(_HEADERS)
     except (IndexError, RemoteProtocolError) as error:
         raise _Misfit(reading) from error
@@ -260,7 +260,7 @@ def _wrapped(number: int) -> int:
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
-def _twin_build(
+def _python_build(
     area: Buffer,
     columns: bytes,
     first: int,
@@ -283,7 +283,7 @@ def _twin_build(
     return made
 
 
-def _twin_hashes(area: Buffer, columns: bytes, first: int, last: int) -> bytes:
+def _python_hashes(area: Buffer, columns: bytes, first: int, last: int) -> bytes:
     _check_rows(columns, first, last)
     rows, data = RecordPositions(columns, first, last), bytes(area)
     keys = (_content(data, start, size) for start, size in zip(rows.key_starts, rows.key_sizes, strict=True))
@@ -309,7 +309,7 @@ def _headers(data: bytes, start: int, count: int, headers_type: Any) -> Any:
     if not 0 <= start <= len(data):
         raise ValueError(_ELSEWHERE)
     try:
-        return headers_type(data[start : behind_headers(data, start, count)], count)
+        return headers_type(data[start : after_headers(data, start, count)], count)
     except (IndexError, RemoteProtocolError) as error:
         raise ValueError(_ELSEWHERE) from error
 
@@ -320,7 +320,7 @@ EXTENSION = _record_positions if _record_positions is not None and _record_posit
 KERNEL = "python" if EXTENSION is None else "c"
 """The implementation in use: "c" or "python"."""
 _find: Callable[[Buffer, int, int, int, int, int | None], bytes]
-_find = _twin_find if EXTENSION is None else EXTENSION.find
-_build = _twin_build if EXTENSION is None else EXTENSION.build
+_find = _python_find if EXTENSION is None else EXTENSION.find
+_build = _python_build if EXTENSION is None else EXTENSION.build
 _hashes: Callable[[Buffer, bytes, int, int], bytes]
-_hashes = _twin_hashes if EXTENSION is None else EXTENSION.hashes
+_hashes = _python_hashes if EXTENSION is None else EXTENSION.hashes

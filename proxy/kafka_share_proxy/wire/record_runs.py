@@ -37,7 +37,7 @@ def find_run(
     return RecordPositions(columns), behind, None if wrong is None else RemoteProtocolError(wrong)
 
 
-def _twin_find_run(data: Buffer, start: int, end: int, check_crcs: bool) -> tuple[bytes, int, str | None]:
+def _python_find_run(data: Buffer, start: int, end: int, check_crcs: bool) -> tuple[bytes, int, str | None]:
     if not 0 <= start <= end <= min(len(data), INT32_MAX):
         raise ValueError("no such range of bytes, or more than 2 GiB")
     view = memoryview(data)[:end]
@@ -68,4 +68,4 @@ def _append(columns: list[array[int]], found: RecordPositions, shift: int) -> No
 
 
 _find_run: Callable[[Buffer, int, int, bool], tuple[bytes, int, str | None]]
-_find_run = _twin_find_run if EXTENSION is None else EXTENSION.find_run
+_find_run = _python_find_run if EXTENSION is None else EXTENSION.find_run

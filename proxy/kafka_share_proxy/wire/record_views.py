@@ -64,7 +64,7 @@ class LazyRecords(Sequence[Record]):
         """Build all records in one call."""
         return self.positions.build(self.area, Record, self.timestamp_type)
 
-    def bytes_beside(self, source: object) -> int:
+    def extra_bytes(self, source: object) -> int:
         """Return the bytes of memory that these records hold in addition to those of `source`.
 
         They are the decompressed area of a compressed batch, also for a slice of it, and the columns of all its

@@ -271,12 +271,12 @@ KERNEL = "c" if _small_batches is not None and _small_batches.VERSION == BUILT_V
 _small: Callable[..., bytes | None] = _small_batches.build if KERNEL == "c" else _never
 
 
-def _untold(*_: object) -> bool:
+def _unreported(*_: object) -> bool:
     """Return False: every batch must be decompressed."""
     return False
 
 
-has_only_keys: Callable[[Buffer, bytes], bool] = _small_batches.has_only if KERNEL == "c" else _untold
+has_only_keys: Callable[[Buffer, bytes], bool] = _small_batches.has_only if KERNEL == "c" else _unreported
 """(whole batch, key prefix) -> True if the checksum is valid and all keys begin with the prefix, found without
 decompression. False also means unknown: the caller must then open the batch.
 """

@@ -18,7 +18,7 @@ from kafka_share_proxy.wire.messages import RequestMessage
 HANDSHAKE_VERSION = 1
 """Version 1: tokens are sent in SaslAuthenticate. In version 0 they were sent as raw bytes (KIP-152)."""
 
-Question = tuple[ApiKey, RequestMessage[Any]]
+Query = tuple[ApiKey, RequestMessage[Any]]
 """The next request to send. SaslHandshake has `HANDSHAKE_VERSION`."""
 
 SEPARATOR = "\x01"
@@ -34,7 +34,7 @@ class LoginFailed(ProxyError):
 
 def authentication(
     mechanism: str, username: str, password: Callable[[], str], *, is_required: bool = False
-) -> Generator[Question, Any, int]:
+) -> Generator[Query, Any, int]:
     """Yield the requests of a login or re-authentication (KIP-368). The caller sends each response into the
     generator.
 
@@ -63,25 +63,25 @@ def authentication(
             token = next(tokens) if received is None else tokens.send(received)
         except StopIteration:
             return lifetime_ms
-        answer = yield ApiKey.SASL_AUTHENTICATE, messages.SaslAuthenticateRequest(auth_bytes=token)
-        if answer.error_code != ErrorCode.NONE:
+        response = yield ApiKey.SASL_AUTHENTICATE, messages.SaslAuthenticateRequest(auth_bytes=token)
+        if response.error_code != ErrorCode.NONE:
             who = "the token" if mechanism == "OAUTHBEARER" else repr(username)
-            raise LoginFailed(f"refuses {who}: {answer.error_message or error_name(answer.error_code)}")
-        received, lifetime_ms = bytes(answer.auth_bytes or b""), answer.session_lifetime_ms
+            raise LoginFailed(f"refuses {who}: {response.error_message or error_name(response.error_code)}")
+        received, lifetime_ms = bytes(response.auth_bytes or b""), response.session_lifetime_ms
 
 
-def handshake_refusal(answer: messages.SaslHandshakeResponse, mechanism: str) -> str | None:
+def handshake_refusal(response: messages.SaslHandshakeResponse, mechanism: str) -> str | None:
     """Return the broker's reason for refusing a mechanism, or None if it accepts it or requires no login."""
-    if answer.error_code in (ErrorCode.NONE, ErrorCode.ILLEGAL_SASL_STATE):
+    if response.error_code in (ErrorCode.NONE, ErrorCode.ILLEGAL_SASL_STATE):
         return None
-    if answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
-        return f"does not take {mechanism}; it offers {', '.join(answer.mechanisms or ()) or 'none'}"
-    return f"answered {error_name(answer.error_code)}"
+    if response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+        return f"does not take {mechanism}; it offers {', '.join(response.mechanisms or ()) or 'none'}"
+    return f"answered {error_name(response.error_code)}"
 
 
-def wants_login(answer: messages.SaslHandshakeResponse) -> bool:
+def wants_login(response: messages.SaslHandshakeResponse) -> bool:
     """Return True if SaslAuthenticate must follow. On a listener without SASL every client is ANONYMOUS."""
-    return answer.error_code != ErrorCode.ILLEGAL_SASL_STATE
+    return response.error_code != ErrorCode.ILLEGAL_SASL_STATE
 
 
 def oauth_token(token: str, extensions: str = "") -> bytes:

@@ -70,7 +70,6 @@ class VersionRange(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> VersionRange:
-        """Parse `3`, `3+`, `3-5` or `none`."""
         if text == "none":
             return NO_VERSIONS
         match = re.fullmatch(r"(\d+)(?:(\+)|-(\d+))?", text)

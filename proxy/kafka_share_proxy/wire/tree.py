@@ -133,10 +133,10 @@ def _unread(label: str) -> Node:
 
 def _guessed(title: str, frame: bytes, asked: dict[int, tuple[int, int]]) -> Node:
     """Parse the frame as the response to an earlier request if possible, else as a request."""
-    answered = asked.get(int.from_bytes(frame[:4], "big", signed=True))
-    if answered is not None:
+    responded = asked.get(int.from_bytes(frame[:4], "big", signed=True))
+    if responded is not None:
         try:
-            node = _response(title, frame, *answered)
+            node = _response(title, frame, *responded)
         except ProxyError:
             pass
         else:

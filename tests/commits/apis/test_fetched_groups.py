@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kafka_share_proxy.commits.apis.fetched_groups import SPLITS, answered_groups, asked_groups
+from kafka_share_proxy.commits.apis.fetched_groups import SPLITS, requested_groups, responded_groups
 from kafka_share_proxy.wire import registry
 
 
@@ -23,5 +23,5 @@ def test_answer_tells_each_group(version: int) -> None:
     else:
         asked = request(groups=[request.OffsetFetchRequestGroup(group_id="g")])
         made = response(groups=[response.OffsetFetchResponseGroup(group_id="g", error_code=16)])
-    assert [group.group_id for group in asked_groups(asked, version)] == ["g"]
-    assert [(name, group.error_code) for name, group in answered_groups(asked, made, version)] == [("g", 16)]
+    assert [group.group_id for group in requested_groups(asked, version)] == ["g"]
+    assert [(name, group.error_code) for name, group in responded_groups(asked, made, version)] == [("g", 16)]

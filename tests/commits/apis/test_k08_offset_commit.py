@@ -85,7 +85,7 @@ def test_group_is_marked_before_its_first_text_goes_on(world: CommitWorld) -> No
     assert world.cluster.count(OFFSET_COMMIT) == 0
     world.journal.confirm()
     assert world.cluster.count(OFFSET_COMMIT) == 1
-    assert not sent.is_answered, "the range is not stored yet"
+    assert not sent.has_response, "the range is not stored yet"
     world.journal.confirm()
     assert sent.codes == [0]
     assert world.is_marked()
@@ -213,8 +213,8 @@ def test_answer_waits_until_the_range_is_stored_and_is_15_where_it_is_not(world:
     world.commit(5, "ic/1;20-20")
     world.journal.slow = True
     first, again = world.commit(5, "ic/1;10-10"), world.commit(5, "ic/1;10-10")
-    assert not first.is_answered
-    assert not again.is_answered, "it says nothing new, but what it says is not stored yet"
+    assert not first.has_response
+    assert not again.has_response, "it says nothing new, but what it says is not stored yet"
     world.journal.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
     assert first.codes == again.codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
     third = world.commit(5, "ic/1;10-10")
@@ -284,7 +284,7 @@ def test_commit_whose_answer_is_lost_ends_the_clients_connection(world: CommitWo
     sent = world.commit(5, "ic/1;5-9", connection=connection)
     connection.lose_upstream()
     with pytest.raises(UpstreamLost):
-        _ = sent.answer
+        _ = sent.response
     world.cluster.held = set()
     assert world.commit(5, "ic/1;12-12").codes == [0]
 
@@ -296,7 +296,7 @@ def test_broker_that_does_not_answer_one_member_keeps_others_waiting_for_a_bound
     other = world.commit(5, "ic/1;12-12")
     world.timers.advance(11)
     assert other.codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
-    assert not stuck.is_answered
+    assert not stuck.has_response
     world.cluster.release()
     assert stuck.codes == [0]
     assert len(world.services.locks) == 0
@@ -334,11 +334,11 @@ async def test_mark_does_not_pass_ranges_that_a_rewind_dropped_and_the_topic_sti
     """Another owner would find them behind a mark that has come so far again, and take them for done."""
     world.begin(15, "20-20")
     world.coordinator.committed["g", "t", 0] = Committed(7)
-    world.services.held.group("g").of(TopicPartition("t", 0)).mark_unknown()
+    world.services.held.group("g").of(TopicPartition("t", 0)).forget_committed()
     world.journal.slow = True
     first = world.fetch() if is_noticed_by_fetch else world.commit(17)
     world.journal.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
-    assert first.is_answered
+    assert first.has_response
     second = world.commit(17)
     world.journal.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
     assert second.codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
@@ -387,7 +387,7 @@ def test_topics_by_id_are_the_same_topics(world: CommitWorld) -> None:
     world.begin(43, "45-47")
     sent = world.commit(43, "ic/1;43-44", version=10)
     assert sent.codes == [0]
-    assert sent.answer.topics[0].topic_id == world.cluster.topics["t"].topic_id
+    assert sent.response.topics[0].topic_id == world.cluster.topics["t"].topic_id
     assert (world.primary()[0], world.ranges()) == (48, "")
     unknown = world.commit_many([("nobody", 0, 5, "ic/1;7-8"), ("t", 1, 5, "ic/1;7-8")], version=10)
     assert unknown.codes == [ErrorCode.UNKNOWN_TOPIC_ID, 0]
@@ -408,7 +408,7 @@ def test_partition_that_does_not_exist_is_the_brokers_to_refuse(world: CommitWor
 
 def test_partition_named_twice_is_refused_the_second_time(world: CommitWorld) -> None:
     sent = world.commit_many([("t", 0, 5, "ic/1;7-8"), ("t", 0, 6, "ic/1;9-9")])
-    assert sent.answer.topics[0].partitions[0].error_code == 0
+    assert sent.response.topics[0].partitions[0].error_code == 0
     assert sent.codes == [0, ErrorCode.INVALID_REQUEST]
     assert world.ranges() == "7-8"
 
@@ -429,7 +429,7 @@ def test_ranges_of_a_view_are_not_those_of_its_base_or_of_another_view(world: Co
 def test_answer_has_the_order_of_the_request_and_the_brokers_throttle(world: CommitWorld) -> None:
     world.begin(5, "9-9")
     sent = world.commit_many([("u", 2, 5, None), ("t", 1, 5, "ic/1;x"), ("t", 0, 5, "ic/1;7-8"), ("u", 0, 1, None)])
-    found = [(topic.name, entry.partition_index) for topic in sent.answer.topics for entry in topic.partitions]
+    found = [(topic.name, entry.partition_index) for topic in sent.response.topics for entry in topic.partitions]
     assert found == [("u", 2), ("u", 0), ("t", 1), ("t", 0)]
 
 
@@ -440,7 +440,7 @@ def test_a004_18_thousand_overlapping_commits_in_any_order_come_to_their_union(w
     world.cluster.held = {OFFSET_COMMIT}
     sent = [world.commit(0, f"ic/1;{first}-{last}") for first, last in spans]
     for _ in range(1000):
-        if all(each.is_answered for each in sent):
+        if all(each.has_response for each in sent):
             break
         world.cluster.release()
         world.cluster.held = {OFFSET_COMMIT}

@@ -30,7 +30,7 @@ def test_mark_is_shown_moved_over_what_touches_it(world: CommitWorld) -> None:
     world.coordinator.committed["g", "t", 0] = Committed(45, leader_epoch=7)
     assert world.committed() == (48, "ic/1;50-50")
     sent = world.fetch()
-    assert sent.answer.topics[0].partitions[0].committed_leader_epoch == -1
+    assert sent.response.topics[0].partitions[0].committed_leader_epoch == -1
 
 
 def test_once_known_the_broker_is_asked_once(world: CommitWorld) -> None:
@@ -44,10 +44,10 @@ def test_several_groups_of_which_some_have_ranges(world: CommitWorld) -> None:
     request = registry.message("OffsetFetchRequest")
     topics = [request.OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
     groups = [request.OffsetFetchRequestGroup(group_id=name, topics=topics) for name in ("other", "g", "third")]
-    answer = world.send(OFFSET_FETCH, 9, request(groups=groups)).answer
+    response = world.send(OFFSET_FETCH, 9, request(groups=groups)).response
     found = [
         (group.group_id, entry.committed_offset, entry.metadata)
-        for group in answer.groups
+        for group in response.groups
         for topic in group.topics
         for entry in topic.partitions
     ]
@@ -72,7 +72,7 @@ def test_text_in_the_brokers_metadata_of_a_known_group_is_told_canonical(world: 
 def test_open_transaction_is_the_brokers_88_where_stable_offsets_are_wanted(world: CommitWorld) -> None:
     world.commit_in_transaction(43, "ic/1;48-49")
     sent = world.fetch(stable=True)
-    assert sent.answer.topics[0].partitions[0].error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
+    assert sent.response.topics[0].partitions[0].error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
     assert world.committed() == (43, "ic/1;45-47,50-50"), "the last stable offset"
 
 
@@ -100,11 +100,11 @@ def test_refusal_has_the_shape_of_the_version(world: CommitWorld, version: int) 
     world.services.gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "loading")
     sent = world.fetch(version=version)
     world.timers.advance(3)
-    answer = sent.answer
+    response = sent.response
     code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     if version >= 8:
-        assert [(group.group_id, group.error_code) for group in answer.groups] == [("g", code)]
+        assert [(group.group_id, group.error_code) for group in response.groups] == [("g", code)]
     elif version >= 2:
-        assert answer.error_code == code
+        assert response.error_code == code
     else:
-        assert [entry.error_code for topic in answer.topics for entry in topic.partitions] == [code]
+        assert [entry.error_code for topic in response.topics for entry in topic.partitions] == [code]

@@ -19,8 +19,8 @@ def world() -> CommitWorld:
 
 def delete(world: CommitWorld, *names: str) -> dict[str, int]:
     request = registry.message("DeleteGroupsRequest")(groups_names=list(names))
-    answer = world.send(DELETE_GROUPS, 2, request).answer
-    return {result.group_id: result.error_code for result in answer.results}
+    response = world.send(DELETE_GROUPS, 2, request).response
+    return {result.group_id: result.error_code for result in response.results}
 
 
 def test_a004_17_ranges_of_a_deleted_group_are_gone(world: CommitWorld) -> None:
@@ -45,7 +45,7 @@ def test_ranges_that_could_not_be_deleted_are_dropped_when_the_broker_is_asked(w
     request = registry.message("DeleteGroupsRequest")(groups_names=["g"])
     sent = world.send(DELETE_GROUPS, 2, request)
     world.journal.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
-    assert [result.error_code for result in sent.answer.results] == [0]
+    assert [result.error_code for result in sent.response.results] == [0]
     world.journal.slow = False
     assert world.commit(44, "ic/1;50-50").codes == [0]
     assert (world.primary()[0], world.ranges()) == (44, "50-50")
@@ -56,4 +56,4 @@ def test_refusal_names_every_group(world: CommitWorld) -> None:
     request = registry.message("DeleteGroupsRequest")(groups_names=["g"])
     sent = world.send(DELETE_GROUPS, 2, request)
     world.timers.advance(3)
-    assert [(result.group_id, result.error_code) for result in sent.answer.results] == [("g", 15)]
+    assert [(result.group_id, result.error_code) for result in sent.response.results] == [("g", 15)]

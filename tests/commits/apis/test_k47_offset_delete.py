@@ -25,14 +25,14 @@ def delete(world: CommitWorld, group: str = "g") -> Sent:
 
 
 def test_ranges_end_with_the_offset_and_those_of_other_partitions_stay(world: CommitWorld) -> None:
-    assert delete(world).answer.error_code == 0
+    assert delete(world).response.error_code == 0
     assert (world.ranges(), world.ranges(partition=1)) == ("", "9-9")
     assert world.commit(20, "ic/1;30-30").codes == [0]
     assert (world.primary()[0], world.ranges()) == (20, "30-30")
 
 
 def test_group_without_ranges_is_the_brokers(world: CommitWorld) -> None:
-    assert delete(world, "other").answer.error_code == 0
+    assert delete(world, "other").response.error_code == 0
     assert "other" not in world.services.held.groups
 
 
@@ -40,4 +40,4 @@ def test_while_the_state_is_away_the_group_is_refused(world: CommitWorld) -> Non
     world.services.gate.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, "away")
     sent = delete(world)
     world.timers.advance(3)
-    assert sent.answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert sent.response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -33,7 +33,7 @@ class Compared(RuleBasedStateMachine):
             self.topic.pop(span, None)
 
     def _know(self) -> None:
-        if not self.commits.is_mark_known:
+        if not self.commits.is_committed_known:
             self._store(self.commits.broker_says(self.mark, -1))
 
     @rule(offset=OFFSETS, spans=SPANS, fails=st.booleans(), is_lost=st.booleans())
@@ -43,13 +43,13 @@ class Compared(RuleBasedStateMachine):
         plan = self.commits.plan(commit)
         assert plan.moves == (plan.offset != self.mark)
         assert plan.offset >= self.mark
-        if self.commits.leaves_mark(commit):
+        if self.commits.keeps_committed(commit):
             assert plan.offset == self.mark
             assert plan.ranges <= len(self.commits.ranges) + len(commit.done or ())
         self.mark = plan.offset
         self.done |= set(range(offset))
         if is_lost:  # the broker has committed the offset, and nobody knows
-            self.commits.mark_unknown()
+            self.commits.forget_committed()
             return
         self._store(self.commits.accepted(commit, plan.offset, -1), fails=fails)
         if not fails:
@@ -73,13 +73,13 @@ class Compared(RuleBasedStateMachine):
             self.done.clear()
         self.mark = offset
         self.done |= set(range(offset))
-        self.commits.mark_unknown()
+        self.commits.forget_committed()
         self._know()
 
     @rule()
     def restart(self) -> None:
         ranges, change = loaded(self.topic)
-        self.commits = PartitionCommits(ranges, stored_mark=max(self.topic.values(), default=-1))
+        self.commits = PartitionCommits(ranges, stored_committed=max(self.topic.values(), default=-1))
         self.commits.not_stored(change)
 
     @rule()
@@ -117,7 +117,7 @@ def test_ranges_in_the_brokers_metadata_are_put() -> None:
 
 
 def test_topic_of_another_id_has_no_ranges() -> None:
-    commits = PartitionCommits(OffsetRanges([(45, 48)]), stored_mark=43, topic_id=b"1" * 16)
+    commits = PartitionCommits(OffsetRanges([(45, 48)]), stored_committed=43, topic_id=b"1" * 16)
     assert not commits.topic_is(bytes(16))
     assert not commits.topic_is(b"1" * 16)
     assert commits.topic_is(b"2" * 16) == RangeChange((), (OffsetSpan(45, 48),))

@@ -7,26 +7,26 @@ from dataclasses import replace
 import pytest
 
 from tests.consumer.oracle import assignors
-from tests.consumer.oracle.assignors import ASSIGNORS, CASES, GOLDEN, RELEASES, Case, compact, is_valid, read_answer
+from tests.consumer.oracle.assignors import ASSIGNORS, CASES, GOLDEN, RELEASES, Case, compact, is_valid, read_response
 
 STORIES = CASES // (assignors.ROUNDS * len(ASSIGNORS))
 LIVE_STORIES = 60
 
 
-def differences(asked: list[Case], answers: list[str]) -> list[str]:
+def differences(asked: list[Case], responses: list[str]) -> list[str]:
     """Return where ours is not valid, or is not Java's though Java's is."""
     return [
-        f"{case}\njava {answer}\nours {compact(ours)}"
-        for case, answer, ours in zip(asked, answers, (case.ours() for case in asked), strict=True)
-        if not is_valid(case, ours) or answer not in ("error", compact(ours))
+        f"{case}\njava {response}\nours {compact(ours)}"
+        for case, response, ours in zip(asked, responses, (case.ours() for case in asked), strict=True)
+        if not is_valid(case, ours) or response not in ("error", compact(ours))
     ]
 
 
 def test_every_recorded_case_is_assigned_as_java_assigned_it() -> None:
-    asked, answers = assignors.some_cases(STORIES), GOLDEN.read_text().splitlines()
-    assert len(answers) > 300
-    assert answers.count("error") < 10, "a case in which Java fails, or assigns what nobody wanted, compares nothing"
-    assert differences(asked, answers) == []
+    asked, responses = assignors.some_cases(STORIES), GOLDEN.read_text().splitlines()
+    assert len(responses) > 300
+    assert responses.count("error") < 10, "a case in which Java fails, or assigns what nobody wanted, compares nothing"
+    assert differences(asked, responses) == []
 
 
 def test_among_the_recorded_cases_are_many_in_which_racks_decide() -> None:
@@ -42,13 +42,13 @@ def test_java_of_today_assigns_as_we_do(release: str) -> None:
     if not assignors.has_compiler():
         pytest.skip("needs a JDK: the Java at hand has no compiler")
     asked = assignors.some_cases(LIVE_STORIES, first=10_000)
-    found = [read_answer(answer) for answer in assignors.judge(asked, release)]
-    answers = [
+    found = [read_response(response) for response in assignors.judge(asked, release)]
+    responses = [
         "error" if theirs is None or not is_valid(case, theirs) else compact(theirs)
         for case, theirs in zip(asked, found, strict=True)
     ]
-    assert answers.count("error") < len(asked) / 50
-    assert differences(asked, answers) == []
+    assert responses.count("error") < len(asked) / 50
+    assert differences(asked, responses) == []
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)

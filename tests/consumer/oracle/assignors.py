@@ -143,11 +143,11 @@ def _later(
     return found
 
 
-def read_answer(answer: str) -> Assigned | None:
+def read_response(response: str) -> Assigned | None:
     """Return what Java assigned; None where it failed."""
-    if answer.startswith("error"):
+    if response.startswith("error"):
         return None
-    told = (member.split(";") for member in answer.split("\t"))
+    told = (member.split(";") for member in response.split("\t"))
     return {member_id: list(read_assignment(bytes.fromhex(data)).partitions) for member_id, data in told}
 
 
@@ -221,8 +221,8 @@ def main() -> None:
     stories = int(sys.argv[1]) if sys.argv[1:] else CASES // (ROUNDS * len(ASSIGNORS))
     asked = some_cases(stories)
     lines, parted, failed = [], 0, 0
-    for case, answer in zip(asked, judge(asked, RELEASES[-1]), strict=True):
-        theirs, ours = read_answer(answer), case.ours()
+    for case, response in zip(asked, judge(asked, RELEASES[-1]), strict=True):
+        theirs, ours = read_response(response), case.ours()
         wrong = theirs is None or not is_valid(case, theirs)
         lines.append("error" if theirs is None or wrong else compact(theirs))
         failed += wrong

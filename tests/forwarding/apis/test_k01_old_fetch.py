@@ -23,7 +23,7 @@ def request(version: int, topics: dict[bytes, list[int]]) -> bytes:
     return body
 
 
-def answer(version: int, frame: bytes) -> Task:
+def response(version: int, frame: bytes) -> Task:
     call = Call(1, version, 7, None, memoryview(frame), None)
     task = Task(k01_old_fetch.handle(call), lambda _: None)
     task.start()
@@ -33,7 +33,7 @@ def answer(version: int, frame: bytes) -> Task:
 @pytest.mark.parametrize("version", k01_old_fetch.VERSIONS)
 def test_every_partition_is_told(version):
     """By name and number, in the layout of its version."""
-    data = answer(version, request(version, {b"__view.r2.t": [0, 3], b"u": [1]})).value
+    data = response(version, request(version, {b"__view.r2.t": [0, 3], b"u": [1]})).value
     assert struct.unpack_from(">ii", data) == (len(data) - 4, 7)
     at = 12 if version else 8
     assert struct.unpack_from(">ih11si", data, at) == (2, 11, b"__view.r2.t", 2)
@@ -46,9 +46,9 @@ def test_every_partition_is_told(version):
 @pytest.mark.parametrize("cut", [4, 30, 45, 60])
 def test_bytes_that_are_no_request_are_refused(cut):
     """Whatever is missing, and however many entries are promised."""
-    assert isinstance(answer(3, request(3, {b"topic": [0, 1, 2]})[:cut]).error, RemoteProtocolError)
+    assert isinstance(response(3, request(3, {b"topic": [0, 1, 2]})[:cut]).error, RemoteProtocolError)
     promised = request(3, {})[:-4] + struct.pack(">i", 1 << 30)
-    assert isinstance(answer(3, promised).error, RemoteProtocolError)
+    assert isinstance(response(3, promised).error, RemoteProtocolError)
 
 
 def test_route_reads_nothing_before():
@@ -58,7 +58,7 @@ def test_route_reads_nothing_before():
 def test_table_answers_old_versions_only_where_fetch_is_looked_at():
     """Else they are refused as any version that is not offered."""
     from kafka_share_proxy.forwarding.address_book import AddressBook
-    from kafka_share_proxy.forwarding.early_looks import EveryRequest
+    from kafka_share_proxy.forwarding.early_matches import EveryRequest
     from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions, Offer
     from kafka_share_proxy.forwarding.route_table import Served, build
     from kafka_share_proxy.forwarding.routes import header

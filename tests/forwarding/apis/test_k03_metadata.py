@@ -2,7 +2,7 @@
 
 import pytest
 from kafka_share_proxy.forwarding import hidden_topics
-from kafka_share_proxy.forwarding.early_looks import AboutAllTopics
+from kafka_share_proxy.forwarding.early_matches import AboutAllTopics
 from kafka_share_proxy.wire import frames, registry
 
 from tests.tables.golden import recorded, replaced, rewritten

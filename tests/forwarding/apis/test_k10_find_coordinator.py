@@ -11,7 +11,7 @@ from kafka_share_proxy.wire.errors import ErrorCode
 from tests.support.ports import World
 from tests.tables.golden import recorded, replaced, rewritten
 
-ANSWER = registry.message("FindCoordinatorResponse")
+RESPONSE = registry.message("FindCoordinatorResponse")
 
 
 @pytest.mark.parametrize(("release", "version", "frame"), recorded("FindCoordinator"))
@@ -21,10 +21,10 @@ def test_in_a_real_answer_only_the_address_changes(release, version, frame):
 
 def test_a_coordinator_that_cannot_be_dialled_keeps_its_key():
     """The client has asked for several at once and matches answers by key."""
-    coordinator = ANSWER.Coordinator(key="group", node_id=4, host="kafka-4", port=9092, error_message=None)
-    answer = ANSWER(coordinators=[coordinator])
-    k10_find_coordinator.repair(answer, AddressBook(20000, "h", lambda *_: False))
-    (told,) = answer.coordinators
+    coordinator = RESPONSE.Coordinator(key="group", node_id=4, host="kafka-4", port=9092, error_message=None)
+    response = RESPONSE(coordinators=[coordinator])
+    k10_find_coordinator.repair(response, AddressBook(20000, "h", lambda *_: False))
+    (told,) = response.coordinators
     assert (told.key, told.error_code, told.node_id, told.host, told.port) == ("group", 15, -1, "", -1)
     assert "proxy" in told.error_message
 
@@ -40,11 +40,11 @@ def test_a_long_request_is_asked_in_parts_and_answered_as_one():
     task = Task(k10_find_coordinator.handle(call, world.services.book), lambda _: None)
     task.start()
     assert task.finished
-    answer = frames.decode_response(10, 6, memoryview(task.value)[4:])[1]
-    assert [each.key for each in answer.coordinators] == keys
-    assert answer.coordinators[7].error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+    response = frames.decode_response(10, 6, memoryview(task.value)[4:])[1]
+    assert [each.key for each in response.coordinators] == keys
+    assert response.coordinators[7].error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
     ours = world.services.book.ours_of(1)
-    assert {(each.host, each.port) for each in answer.coordinators} == {ours}
+    assert {(each.host, each.port) for each in response.coordinators} == {ours}
 
 
 def test_only_long_requests_are_asked_in_parts():

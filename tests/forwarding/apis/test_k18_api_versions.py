@@ -43,10 +43,10 @@ def test_a_client_gets_the_effective_table_with_its_own_correlation_id(routes, v
     for correlation_id in (0, 77):
         told = rewrite(memoryview(correlation_id.to_bytes(4, "big") + frame[4:]), Context(node_id=3))
         assert int.from_bytes(told[:4], "big") == len(told) - 4
-        got_id, answer = frames.decode_response(18, version, told[4:])
+        got_id, response = frames.decode_response(18, version, told[4:])
         upstream = ranges_of(frames.decode_response(18, version, frame)[1])
         assert got_id == correlation_id
-        assert ranges_of(answer) == effective(upstream, versions.offer)
+        assert ranges_of(response) == effective(upstream, versions.offer)
         assert versions.upstream == upstream, "what the broker serves has been learnt"
 
 

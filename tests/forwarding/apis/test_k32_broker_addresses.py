@@ -11,7 +11,7 @@ from kafka_share_proxy.forwarding.apis.k32_broker_addresses import BROKER, REWRI
 from kafka_share_proxy.forwarding.routes import Context
 from kafka_share_proxy.wire import frames, registry
 from kafka_share_proxy.wire.api_key import ApiKey
-from kafka_share_proxy.wire.errors import AnswerUnusable
+from kafka_share_proxy.wire.errors import UnusableResponse
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address
 
 TOPIC = 2
@@ -29,7 +29,7 @@ def book() -> AddressBook:
     return book
 
 
-def answer(*configs: tuple[str, str | None], kind: int = BROKER, name: str = "3") -> Any:
+def response(*configs: tuple[str, str | None], kind: int = BROKER, name: str = "3") -> Any:
     message = registry.message("DescribeConfigsResponse")
     entries = [
         message.DescribeConfigsResourceResult(
@@ -57,7 +57,7 @@ def rewritten(book: AddressBook, told: Any, version: int = 4) -> list[Any] | Non
 def test_the_listeners_of_a_broker_are_the_proxys(book: AddressBook, version: int) -> None:
     """By name as the broker has them, in the entry and its synonyms; the rest is as it was."""
     others = (("log.dirs", "/var/kafka"), ("listener.security.protocol.map", "CLIENT:SSL,INTERNAL:PLAINTEXT"))
-    told = answer(("advertised.listeners", NAMED), ("listeners", NAMED), *others)
+    told = response(("advertised.listeners", NAMED), ("listeners", NAMED), *others)
     entries = rewritten(book, told, version)
     assert entries is not None
     assert [(e.name, e.value, e.is_sensitive) for e in entries] == [
@@ -70,30 +70,30 @@ def test_the_listeners_of_a_broker_are_the_proxys(book: AddressBook, version: in
 @pytest.mark.parametrize("name", sorted(k32_broker_addresses.WITHHELD))
 def test_machines_without_an_address_here_are_withheld(book: AddressBook, name: str, version: int) -> None:
     """As a broker withholds a password."""
-    entries = rewritten(book, answer((name, VOTERS), ("node.id", "3")), version)
+    entries = rewritten(book, response((name, VOTERS), ("node.id", "3")), version)
     assert entries is not None
     assert [(e.value, e.is_sensitive, e.synonyms[0].value) for e in entries] == [(None, True, None), ("3", False, "3")]
 
 
 @pytest.mark.parametrize("name", ["4", "", "x", "-1"])
 def test_listeners_of_a_broker_without_an_address_here_are_withheld(book: AddressBook, name: str) -> None:
-    entries = rewritten(book, answer(("listeners", NAMED), name=name))
+    entries = rewritten(book, response(("listeners", NAMED), name=name))
     assert entries is not None
     assert (entries[0].value, entries[0].is_sensitive) == (None, True)
 
 
 @pytest.mark.parametrize("value", ["", None])
 def test_what_names_nothing_stays(book: AddressBook, value: str | None) -> None:
-    assert rewritten(book, answer(("controller.quorum.voters", value), ("listeners", value))) is None
-    entries = rewritten(book, answer(("controller.quorum.voters", value), ("listeners", NAMED)))
+    assert rewritten(book, response(("controller.quorum.voters", value), ("listeners", value))) is None
+    entries = rewritten(book, response(("controller.quorum.voters", value), ("listeners", NAMED)))
     assert entries is not None
     assert [(e.value, e.is_sensitive) for e in entries] == [(value, False), (SHOWN, False)]
 
 
 def test_other_resources_pass_as_they_are(book: AddressBook) -> None:
-    assert rewritten(book, answer(("retention.ms", "1"), kind=TOPIC, name="t")) is None
-    assert rewritten(book, answer(("log.dirs", "listeners"), ("node.id", "3"))) is None
-    assert rewritten(book, answer(("retention.ms", "1"), kind=TOPIC, name="listeners")) is None
+    assert rewritten(book, response(("retention.ms", "1"), kind=TOPIC, name="t")) is None
+    assert rewritten(book, response(("log.dirs", "listeners"), ("node.id", "3"))) is None
+    assert rewritten(book, response(("retention.ms", "1"), kind=TOPIC, name="listeners")) is None
 
 
 @pytest.mark.parametrize(
@@ -119,6 +119,6 @@ def test_an_answer_too_large_to_be_rewritten_ends_the_connection(book: AddressBo
     """It would hold up everybody; without an address in it, it passes whatever its size."""
     large = ("log.dirs", "x" * 30_000)
     many = [large] * (REWRITTEN_BYTES_MAX // 60_000 + 1)
-    assert rewritten(book, answer(*many)) is None
-    with pytest.raises(AnswerUnusable, match="in a request of their own"):
-        rewritten(book, answer(*many, ("listeners", NAMED)))
+    assert rewritten(book, response(*many)) is None
+    with pytest.raises(UnusableResponse, match="in a request of their own"):
+        rewritten(book, response(*many, ("listeners", NAMED)))

@@ -7,7 +7,7 @@ from kafka_share_proxy.wire import registry
 
 from tests.tables.golden import recorded, replaced, rewritten
 
-ANSWER = registry.message("DescribeClusterResponse")
+RESPONSE = registry.message("DescribeClusterResponse")
 
 
 @pytest.mark.parametrize(("release", "version", "frame"), recorded("DescribeCluster"))
@@ -16,7 +16,7 @@ def test_in_a_real_answer_only_the_address_changes(release, version, frame):
 
 
 def test_a_kind_of_endpoint_nobody_knows_yet_is_hidden_like_controllers():
-    broker = ANSWER.DescribeClusterBroker(broker_id=1, host="unknown.internal", port=1)
-    answer = ANSWER(endpoint_type=3, cluster_id="c", brokers=[broker])
-    k60_describe_cluster.repair(answer, AddressBook(20000, "h", lambda *_: True))
-    assert (answer.error_code, answer.brokers) == (115, [])
+    broker = RESPONSE.DescribeClusterBroker(broker_id=1, host="unknown.internal", port=1)
+    response = RESPONSE(endpoint_type=3, cluster_id="c", brokers=[broker])
+    k60_describe_cluster.repair(response, AddressBook(20000, "h", lambda *_: True))
+    assert (response.error_code, response.brokers) == (115, [])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kafka_share_proxy.forwarding.address_book import AddressBook, AnswerCache
+from kafka_share_proxy.forwarding.address_book import AddressBook, ResponseCache
 from kafka_share_proxy.forwarding.address_rewriting import ProduceRewriter
 from kafka_share_proxy.forwarding.apis.without_handler import APIS
 from kafka_share_proxy.forwarding.forwarded_api import RewritingParts
@@ -11,7 +11,7 @@ from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions, Off
 from kafka_share_proxy.wire.values import Limits
 
 BOOK = AddressBook(20000, "h", lambda *_: True)
-PARTS = RewritingParts(BOOK, EffectiveVersions(Offer()), Limits(), AnswerCache(BOOK))
+PARTS = RewritingParts(BOOK, EffectiveVersions(Offer()), Limits(), ResponseCache(BOOK))
 
 
 def test_each_says_one_thing_about_an_api_of_clients() -> None:

@@ -31,7 +31,7 @@ def committed(codes: dict[str, int], key: int = COMMIT):
     """An upstream that answers these codes by topic name."""
     name = f"{registry.API_KEYS[key]}Response"
 
-    def answer(version, request):
+    def response(version, request):
         message = registry.message(name)
         topic, partition = getattr(message, f"{name}Topic"), getattr(message, f"{name}Partition")
         return message(
@@ -41,16 +41,18 @@ def committed(codes: dict[str, int], key: int = COMMIT):
             ]
         )
 
-    return answer
+    return response
 
 
 @pytest.mark.parametrize("version", versions(JOIN))
 def test_a_classic_member_cannot_join(world, version):
     """23, also when the group is empty, and nothing is sent that could create a group upstream."""
     world.group("shared")
-    answer = world.call(JOIN, version, group_id="shared", session_timeout_ms=1, protocol_type="consumer", protocols=[])
-    assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert (answer.generation_id, answer.members) == (-1, [])
+    response = world.call(
+        JOIN, version, group_id="shared", session_timeout_ms=1, protocol_type="consumer", protocols=[]
+    )
+    assert response.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert (response.generation_id, response.members) == (-1, [])
     assert [key for key, _, _ in world.broker.asked] == [12]
 
 
@@ -59,9 +61,9 @@ def test_a_classic_member_cannot_join(world, version):
 def test_consumer_and_streams_members_cannot_join(world, key, kind, epoch):
     """69 with the words of Kafka, whatever the epoch."""
     world.group("shared", "member")
-    answer = world.call(key, 0, group_id="shared", member_id="m", member_epoch=epoch)
-    assert answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND
-    assert answer.error_message == f"Group shared is not a {kind} group."
+    response = world.call(key, 0, group_id="shared", member_id="m", member_epoch=epoch)
+    assert response.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert response.error_message == f"Group shared is not a {kind} group."
 
 
 @pytest.mark.parametrize("key", [JOIN, CONSUMER_BEAT, STREAMS_BEAT])
@@ -69,19 +71,19 @@ def test_without_read_on_the_group_nothing_is_told(world, key):
     """30, and no word about what the group is."""
     world.group("shared")
     world.broker.denied.add(("READ", "shared"))
-    answer = world.call(key, registry.versions(key)[1], group_id="shared")
-    assert answer.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
-    assert getattr(answer, "error_message", None) is None
+    response = world.call(key, registry.versions(key)[1], group_id="shared")
+    assert response.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+    assert getattr(response, "error_message", None) is None
 
 
 @pytest.mark.parametrize("version", range(2, 10))
 def test_offsets_cannot_be_committed(world, version):
     """69 per partition, but what the broker says of topics stands; it is asked as a member that cannot exist."""
     world.group("shared")
-    world.broker.answers[COMMIT] = committed({"good": 22, "also": 25, "gone": 3, "secret": 29})
+    world.broker.responses[COMMIT] = committed({"good": 22, "also": 25, "gone": 3, "secret": 29})
     fields = commit_fields("shared", "good", "also", "gone", "secret", generation_id_or_member_epoch=-1, member_id="")
-    answer = world.call(COMMIT, version, **fields)
-    assert {t.name: t.partitions[0].error_code for t in answer.topics} == {
+    response = world.call(COMMIT, version, **fields)
+    assert {t.name: t.partitions[0].error_code for t in response.topics} == {
         "good": 69, "also": 69, "gone": 3, "secret": 29
     }  # fmt: skip
     (asked,) = world.broker.requests(COMMIT)
@@ -93,21 +95,21 @@ def test_offsets_cannot_be_committed(world, version):
 def test_a_broker_that_is_not_the_coordinator_says_so(world, code):
     """The client looks for the coordinator, as it would with any group; a refusal stays one."""
     world.group("shared")
-    world.broker.answers[COMMIT] = committed({"good": code})
-    answer = world.call(COMMIT, 8, **commit_fields("shared", "good"))
-    assert answer.topics[0].partitions[0].error_code == code
+    world.broker.responses[COMMIT] = committed({"good": code})
+    response = world.call(COMMIT, 8, **commit_fields("shared", "good"))
+    assert response.topics[0].partitions[0].error_code == code
 
 
 @pytest.mark.parametrize("version", range(6))
 def test_offsets_cannot_be_committed_in_a_transaction(world, version):
     """69 per partition; below v3 nobody is asked to commit, since without a member that would write."""
     world.group("shared")
-    world.broker.answers[TXN_COMMIT] = committed({"good": 25, "gone": 3}, TXN_COMMIT)
+    world.broker.responses[TXN_COMMIT] = committed({"good": 25, "gone": 3}, TXN_COMMIT)
     fields = commit_fields(
         "shared", "good", "gone", key=TXN_COMMIT, transactional_id="t", producer_id=1, producer_epoch=0
     )
-    answer = world.call(TXN_COMMIT, version, **fields)
-    codes = {t.name: t.partitions[0].error_code for t in answer.topics}
+    response = world.call(TXN_COMMIT, version, **fields)
+    codes = {t.name: t.partitions[0].error_code for t in response.topics}
     assert codes == ({"good": 69, "gone": 3} if version >= 3 else {"good": 69, "gone": 69})
     assert len(world.broker.requests(TXN_COMMIT)) == (1 if version >= 3 else 0)
 
@@ -117,13 +119,13 @@ def test_ranges_of_individual_commits_are_refused_with_42_and_a_reason(world, ke
     """Where individual commits are served; what the broker says of topics stands."""
     world.services.has_ranges = lambda group_id, metadata: (metadata or "").startswith("ic/1;")
     world.group("shared")
-    world.broker.answers[key] = committed({"ranges": 25, "plain": 25, "gone": 3}, key)
+    world.broker.responses[key] = committed({"ranges": 25, "plain": 25, "gone": 3}, key)
     fields = commit_fields("shared", "ranges", "plain", "gone", key=key)
     for topic in (fields["topics"][0], fields["topics"][2]):
         topic.partitions[0].committed_metadata = "ic/1;5-7"
     more = {} if key == COMMIT else {"transactional_id": "t", "producer_id": 1, "producer_epoch": 0}
-    answer = world.call(key, version, **fields, **more)
-    codes = {t.name: t.partitions[0].error_code for t in answer.topics}
+    response = world.call(key, version, **fields, **more)
+    codes = {t.name: t.partitions[0].error_code for t in response.topics}
     assert codes == {"ranges": 42, "plain": 69, "gone": 3 if version > 2 else 42}
     assert "it is a share group" in str([note for note in world.notes if note[0] == "commit-refused"])
 
@@ -132,8 +134,8 @@ def test_a_transactional_commit_below_v3_needs_read_on_the_group(world):
     """30 per partition."""
     world.group("shared")
     world.broker.denied.add(("READ", "shared"))
-    answer = world.call(TXN_COMMIT, 2, **commit_fields("shared", "good", key=TXN_COMMIT, transactional_id="t"))
-    assert answer.topics[0].partitions[0].error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+    response = world.call(TXN_COMMIT, 2, **commit_fields("shared", "good", key=TXN_COMMIT, transactional_id="t"))
+    assert response.topics[0].partitions[0].error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
 def test_offsets_cannot_be_deleted(world):
@@ -144,9 +146,9 @@ def test_offsets_cannot_be_deleted(world):
         message.OffsetDeleteRequestTopic(name="t", partitions=[message.OffsetDeleteRequestPartition(partition_index=0)])
     ]
     assert world.call(DELETE, 0, group_id="shared", topics=topics).error_code == ErrorCode.GROUP_ID_NOT_FOUND
-    world.broker.answers[DELETE] = lambda *_: registry.message("OffsetDeleteResponse")(error_code=0, topics=[])
+    world.broker.responses[DELETE] = lambda *_: registry.message("OffsetDeleteResponse")(error_code=0, topics=[])
     assert world.call(DELETE, 0, group_id="shared", topics=topics).error_code == ErrorCode.GROUP_ID_NOT_FOUND
-    del world.broker.answers[DELETE]
+    del world.broker.responses[DELETE]
     world.broker.denied.add(("DELETE", "shared"))
     assert world.call(DELETE, 0, group_id="shared", topics=topics).error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
 
@@ -164,10 +166,10 @@ def test_a_share_group_is_described_as_no_other_type(world, key, kind):
             groups=[message.DescribedGroup(group_id=g, error_code=codes[g], members=[]) for g in request.group_ids]
         )
 
-    world.broker.answers[key] = describe
-    answer = world.call(key, 0, group_ids=["other", "shared", "secret"])
-    assert {group.group_id: group.error_code for group in answer.groups} == codes
-    assert answer.groups[1].error_message == f"Group shared is not a {kind} group."
+    world.broker.responses[key] = describe
+    response = world.call(key, 0, group_ids=["other", "shared", "secret"])
+    assert {group.group_id: group.error_code for group in response.groups} == codes
+    assert response.groups[1].error_message == f"Group shared is not a {kind} group."
 
 
 @pytest.mark.parametrize("key", [JOIN, COMMIT, TXN_COMMIT, DELETE, CONSUMER_BEAT, STREAMS_BEAT])

@@ -42,8 +42,8 @@ class Place:
             }
             for operation in operations
         ]
-        answer = self.users["admin"].ask("CreateAcls", 2, creations=creations)
-        assert all(not result.error_code for result in answer.results)
+        response = self.users["admin"].send_request("CreateAcls", 2, creations=creations)
+        assert all(not result.error_code for result in response.results)
 
     def forbid(self, user: str, kind: int, name: str, operation: int) -> None:
         """Take a right back."""
@@ -56,8 +56,8 @@ class Place:
             "operation": operation,
             "permission_type": ALLOW,
         }
-        answer = self.users["admin"].ask("DeleteAcls", 2, filters=[wanted])
-        assert all(not result.error_code for result in answer.filter_results)
+        response = self.users["admin"].send_request("DeleteAcls", 2, filters=[wanted])
+        assert all(not result.error_code for result in response.filter_results)
 
     def again(self, user: str) -> Raw:
         """A new connection: rights are remembered per connection."""
@@ -65,14 +65,14 @@ class Place:
         self.users[user] = Raw(self.proxy, sasl=(user, USERS.users[user]))
         return self.users[user]
 
-    def until_allowed(self, user: str, question: Callable[[Raw], Any], denied: Any) -> Any:
+    def until_allowed(self, user: str, query: Callable[[Raw], Any], denied: Any) -> Any:
         """Ask on new connections until the response is no longer this refusal (ACLs take a moment to arrive)."""
 
-        def answer() -> tuple[Any] | None:
-            got = question(self.again(user))
+        def response() -> tuple[Any] | None:
+            got = query(self.again(user))
             return None if got == denied else (got,)
 
-        return until(answer, f"{user} to be allowed")[0]
+        return until(response, f"{user} to be allowed")[0]
 
 
 @pytest.fixture(scope="module", params=[OLD, NEW])
@@ -89,7 +89,7 @@ def held(place: Place, group: str) -> str:
     admin.create_topic(f"{group}-topic")
     admin.coordinator(group)
     for epoch in (0, -1):
-        answer = admin.ask(
+        response = admin.send_request(
             "ShareGroupHeartbeat",
             1,
             group_id=group,
@@ -98,12 +98,14 @@ def held(place: Place, group: str) -> str:
             rack_id=None,
             subscribed_topic_names=[f"{group}-topic"] if epoch == 0 else None,
         )
-        assert answer.error_code == 0, answer.error_message
+        assert response.error_code == 0, response.error_message
     return group
 
 
 def listed(raw: Raw) -> set[str]:
-    return {group.group_id for group in raw.ask("ListGroups", 5, states_filter=[], types_filter=["share"]).groups}
+    return {
+        group.group_id for group in raw.send_request("ListGroups", 5, states_filter=[], types_filter=["share"]).groups
+    }
 
 
 def alter(raw: Raw, group: str) -> int:
@@ -112,16 +114,16 @@ def alter(raw: Raw, group: str) -> int:
 
 def described(raw: Raw, group: str) -> tuple[int, str | None]:
     resource = {"resource_type": GROUP_RESOURCE, "resource_name": group, "configuration_keys": [LOCK]}
-    (result,) = raw.ask("DescribeConfigs", 4, resources=[resource]).results
+    (result,) = raw.send_request("DescribeConfigs", 4, resources=[resource]).results
     return int(result.error_code), result.configs[0].value if result.configs else None
 
 
 def deleted(raw: Raw, group: str) -> int:
-    return int(raw.ask("DeleteGroups", 2, groups_names=[group]).results[0].error_code)
+    return int(raw.send_request("DeleteGroups", 2, groups_names=[group]).results[0].error_code)
 
 
 def joined(raw: Raw, group: str) -> int:
-    answer = raw.ask(
+    response = raw.send_request(
         "JoinGroup",
         5,
         on=raw.on_coordinator(group),
@@ -133,7 +135,7 @@ def joined(raw: Raw, group: str) -> int:
         protocol_type="consumer",
         protocols=[{"name": "range", "metadata": b""}],
     )
-    return int(answer.error_code)
+    return int(response.error_code)
 
 
 def test_listing_takes_describe_on_the_group(place, fresh):
@@ -172,7 +174,10 @@ def test_settings_take_their_own_rights(place, fresh):
     group = fresh("group")
     place.allow("bob", GROUP, group, READ, DESCRIBE, DELETE)
     until(
-        lambda: place.again("bob").ask("Heartbeat", 4, group_id=group, generation_id=0, member_id="x").error_code != 30,
+        lambda: (
+            place.again("bob").send_request("Heartbeat", 4, group_id=group, generation_id=0, member_id="x").error_code
+            != 30
+        ),
         "READ",
     )
     assert described(place.users["bob"], group) == (30, None)

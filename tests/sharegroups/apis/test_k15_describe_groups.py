@@ -11,7 +11,7 @@ DESCRIBE = 15
 def upstream(codes: dict[str, int]):
     """A broker that answers these codes, in another order than asked."""
 
-    def answer(version, request):
+    def response(version, request):
         message = registry.message("DescribeGroupsResponse")
         return message(
             groups=[
@@ -28,16 +28,16 @@ def upstream(codes: dict[str, int]):
             ]
         )
 
-    return answer
+    return response
 
 
 @pytest.mark.parametrize("version", range(6))
 def test_below_v6_a_share_group_is_dead(world, version):
     """Error 0, state Dead, with the operations the broker names; other groups as the broker says."""
     world.group("shared", "member")
-    world.broker.answers[DESCRIBE] = upstream({"shared": 0, "classic": 0})
-    answer = world.call(DESCRIBE, version, groups=["classic", "shared"])
-    found = {group.group_id: group for group in answer.groups}
+    world.broker.responses[DESCRIBE] = upstream({"shared": 0, "classic": 0})
+    response = world.call(DESCRIBE, version, groups=["classic", "shared"])
+    found = {group.group_id: group for group in response.groups}
     assert (found["shared"].error_code, found["shared"].group_state, found["shared"].members) == (0, "Dead", [])
     assert found["shared"].authorized_operations == (3400 if version >= 3 else -2147483648)
     assert (found["classic"].group_state, found["classic"].protocol_type) == ("Empty", "consumer")
@@ -46,7 +46,7 @@ def test_below_v6_a_share_group_is_dead(world, version):
 def test_from_v6_on_it_is_not_found(world):
     """Item 70: 69 with Kafka's words."""
     world.group("shared")
-    world.broker.answers[DESCRIBE] = upstream({"shared": 69})
+    world.broker.responses[DESCRIBE] = upstream({"shared": 69})
     (group,) = world.call(DESCRIBE, 6, groups=["shared"]).groups
     assert (group.error_code, group.error_message) == (69, "Group shared is not a classic group.")
     assert group.authorized_operations == -2147483648
@@ -56,7 +56,7 @@ def test_from_v6_on_it_is_not_found(world):
 def test_refusals_and_coordinators_elsewhere_are_passed_on(world, code):
     """The broker judges rights, and where the coordinator is."""
     world.group("shared")
-    world.broker.answers[DESCRIBE] = upstream({"shared": code})
+    world.broker.responses[DESCRIBE] = upstream({"shared": code})
     (group,) = world.call(DESCRIBE, 5, groups=["shared"]).groups
     assert group.error_code == code
 

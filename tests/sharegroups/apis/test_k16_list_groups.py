@@ -16,7 +16,7 @@ from kafka_share_proxy.sharegroups.apis.k16_list_groups import is_listed_at
 from kafka_share_proxy.wire import frames, registry
 from kafka_share_proxy.wire.values import UNKNOWN_NODE
 
-from tests.support.ports import answered
+from tests.support.ports import responded
 
 LIST = 16
 
@@ -24,16 +24,16 @@ LIST = 16
 def upstream(*groups: tuple[str, str], error_code: int = 0):
     """A broker with these groups: (id, protocol type)."""
 
-    def answer(version, request):
+    def response(version, request):
         message = registry.message("ListGroupsResponse")
         rows = [message.ListedGroup(group_id=name, protocol_type=kind) for name, kind in groups]
         return message(groups=rows, error_code=error_code)
 
-    return answer
+    return response
 
 
-def rows(answer):
-    return [(g.group_id, g.protocol_type, g.group_state, g.group_type) for g in answer.groups]
+def rows(response):
+    return [(g.group_id, g.protocol_type, g.group_state, g.group_type) for g in response.groups]
 
 
 def test_more_groups_than_rights_are_remembered_for_are_listed_all_the_same(world, monkeypatch):
@@ -42,7 +42,7 @@ def test_more_groups_than_rights_are_remembered_for_are_listed_all_the_same(worl
     for number in range(600):
         world.group(f"g{number:03}")
     world.broker.denied.update({("DESCRIBE", "g007"), ("DESCRIBE", "cluster")})
-    world.broker.answers[LIST] = upstream()
+    world.broker.responses[LIST] = upstream()
     for _ in range(2):
         ids = [group.group_id for group in world.call(LIST, 5).groups]
         assert ids == [f"g{number:03}" for number in range(600) if number != 7]
@@ -53,7 +53,7 @@ def test_ours_follow_the_brokers(world, version):
     """Protocol type share always, state from v4, type from v5 on."""
     world.group("empty")
     world.group("full", "member")
-    world.broker.answers[LIST] = upstream(("classic", "consumer"))
+    world.broker.responses[LIST] = upstream(("classic", "consumer"))
     state = ("Empty", "Stable") if version >= 4 else ("", "")
     kind = "share" if version >= 5 else ""
     assert rows(world.call(LIST, version)) == [
@@ -79,9 +79,9 @@ def test_filters_are_compared_without_case(world, states, types, ids):
     """Item 68; the filters reach the broker as they are."""
     world.group("empty")
     world.group("full", "member")
-    world.broker.answers[LIST] = upstream()
-    answer = world.call(LIST, 5, states_filter=states, types_filter=types)
-    assert [group.group_id for group in answer.groups] == ids
+    world.broker.responses[LIST] = upstream()
+    response = world.call(LIST, 5, states_filter=states, types_filter=types)
+    assert [group.group_id for group in response.groups] == ids
     (asked,) = world.broker.requests(LIST)
     assert (asked.states_filter, asked.types_filter) == (states, types)
 
@@ -91,7 +91,7 @@ def test_groups_one_may_not_describe_are_left_out(world):
     for name in ("a", "b", "c"):
         world.group(name)
     world.broker.denied |= {("DESCRIBE", "b"), ("DESCRIBE", "cluster")}
-    world.broker.answers[LIST] = upstream()
+    world.broker.responses[LIST] = upstream()
     for _ in range(2):
         assert [group.group_id for group in world.call(LIST, 5).groups] == ["a", "c"]
     assert len(world.broker.requests(10)) == len(world.broker.requests(60)) == 1
@@ -100,7 +100,7 @@ def test_groups_one_may_not_describe_are_left_out(world):
 def test_who_may_describe_the_cluster_sees_every_group(world):
     """As on a broker; that right is only asked about when a group is refused."""
     world.group("a")
-    world.broker.answers[LIST] = upstream()
+    world.broker.responses[LIST] = upstream()
     world.call(LIST, 5)
     assert world.broker.requests(60) == []
     world.group("b")
@@ -111,23 +111,25 @@ def test_who_may_describe_the_cluster_sees_every_group(world):
 def test_nothing_is_asked_about_groups_that_are_not_shown(world):
     """A filter that admits none of ours needs no right."""
     world.group("a")
-    world.broker.answers[LIST] = upstream(("classic", "consumer"))
+    world.broker.responses[LIST] = upstream(("classic", "consumer"))
     world.call(LIST, 5, types_filter=["classic"])
     assert world.broker.requests(10) == []
 
 
 def test_the_group_of_the_proxies_is_hidden(world):
     """A group of that name but another protocol is not ours to hide."""
-    world.broker.answers[LIST] = upstream(("__proxy_owners", "proxy"), ("__proxy_owners2", "consumer"), ("x", "proxy"))
+    world.broker.responses[LIST] = upstream(
+        ("__proxy_owners", "proxy"), ("__proxy_owners2", "consumer"), ("x", "proxy")
+    )
     assert [group.group_id for group in world.call(LIST, 5).groups] == ["__proxy_owners2", "x"]
 
 
 def test_an_error_of_the_broker_is_passed_on(world):
     """The client asks again; half a list would be taken for the whole."""
     world.group("a")
-    world.broker.answers[LIST] = upstream(error_code=15)
-    answer = world.call(LIST, 5)
-    assert (answer.error_code, answer.groups) == (15, [])
+    world.broker.responses[LIST] = upstream(error_code=15)
+    response = world.call(LIST, 5)
+    assert (response.error_code, response.groups) == (15, [])
 
 
 def test_each_group_is_listed_at_one_broker_and_at_the_bootstrap_listener(world):
@@ -137,7 +139,7 @@ def test_each_group_is_listed_at_one_broker_and_at_the_bootstrap_listener(world)
     names = sorted(f"group-{number}" for number in range(20))
     for name in names:
         world.group(name)
-    world.broker.answers[LIST] = upstream()
+    world.broker.responses[LIST] = upstream()
     found = []
     for node_id in (1, 2, 3):
         world.client.node_id = node_id
@@ -162,16 +164,16 @@ def test_the_choice_of_a_broker_is_stable(group_id, nodes):
 def test_where_the_broker_cannot_judge_there_is_no_list(world, code):
     """Neither the groups nor a part of them: its code, unless the principal may describe the cluster."""
     world.group("g")
-    world.broker.answers[LIST] = upstream(("classic", "consumer"))
+    world.broker.responses[LIST] = upstream(("classic", "consumer"))
     found = registry.message("FindCoordinatorResponse")
-    world.broker.answers[10] = lambda version, request: found(
+    world.broker.responses[10] = lambda version, request: found(
         coordinators=[found.Coordinator(key="g", error_code=code)]
     )
     assert [group.group_id for group in world.call(LIST, 5).groups] == ["classic", "g"]
     rights.forget(world.client)
     world.broker.denied.add(("DESCRIBE", "cluster"))
-    answer = world.call(LIST, 5)
-    assert (answer.error_code, answer.groups) == (code, [])
+    response = world.call(LIST, 5)
+    assert (response.error_code, response.groups) == (code, [])
 
 
 class Counting(Work):
@@ -200,15 +202,15 @@ def test_a_list_of_many_groups_can_be_interrupted_after_every_group(world, monke
     groups, work = 2_000, Counting()
     for number in range(groups):
         world.group(f"g{number:05}")
-    world.broker.answers[LIST] = upstream(*((f"classic-{number}", "consumer") for number in range(groups)))
+    world.broker.responses[LIST] = upstream(*((f"classic-{number}", "consumer") for number in range(groups)))
     for owner, name in ((k16_list_groups, "is_listed_at"), (k16_list_groups, "_entry"), (k16_list_groups, "_is_own")):
         monkeypatch.setattr(owner, name, work.counted(getattr(owner, name)))
     monkeypatch.setattr(rights.Rights, "group_code", work.counted(rights.Rights.group_code))
     call = replace(world._call(LIST, 5, world.frame(LIST, 5)), work=work)
-    task = Task(answered(world._served()[LIST].handler, call), lambda _: None)
+    task = Task(responded(world._served()[LIST].handler, call), lambda _: None)
     task.start()
-    _, answer = frames.decode_response(LIST, 5, memoryview(task.value)[4:])
-    assert [group.group_id for group in answer.groups[groups:]] == [f"g{number:05}" for number in range(groups)]
-    assert len(answer.groups) == 2 * groups
+    _, response = frames.decode_response(LIST, 5, memoryview(task.value)[4:])
+    assert [group.group_id for group in response.groups[groups:]] == [f"g{number:05}" for number in range(groups)]
+    assert len(response.groups) == 2 * groups
     assert work.most == 1
     assert work.steps > 5 * groups, "of both lists, of the rights, and of the response"

@@ -18,7 +18,7 @@ def resource(name: str, kind: int = GROUP, keys: list[str] | None = None):
 def upstream(knows_groups: bool = True, denied: frozenset[int] = frozenset()):
     """A broker: 4.x knows GROUP resources, 3.9 fails the whole request; refuses the resource types in `denied`."""
 
-    def answer(version, request):
+    def response(version, request):
         message = registry.message("DescribeConfigsResponse")
         strange = not knows_groups and any(r.resource_type == GROUP for r in request.resources)
         results = []
@@ -43,12 +43,12 @@ def upstream(knows_groups: bool = True, denied: frozenset[int] = frozenset()):
             )
         return message(results=results)
 
-    return answer
+    return response
 
 
 @pytest.fixture(params=[True, False], ids=["upstream with group settings", "upstream without"])
 def knows_groups(request, world) -> bool:
-    world.broker.answers[DESCRIBE] = upstream(request.param)
+    world.broker.responses[DESCRIBE] = upstream(request.param)
     return request.param
 
 
@@ -71,17 +71,17 @@ def test_every_setting_of_a_group_nobody_named_before_is_described(world, knows_
 
 def test_what_a_group_sets_has_source_group(world):
     """Source 8, with the broker's settings behind it as synonyms: 4 where the proxy is configured so, 5 by default."""
-    world.broker.answers[DESCRIBE] = upstream()
+    world.broker.responses[DESCRIBE] = upstream()
     world.limit(group_share_record_lock_duration_ms=20_000)
     world.services.coordinator.store_settings("shared", {"share.record.lock.duration.ms": "25000"})
-    answer = world.call(
+    response = world.call(
         DESCRIBE,
         4,
         resources=[resource("shared", keys=["share.record.lock.duration.ms"])],
         include_synonyms=True,
         include_documentation=True,
     )
-    (entry,) = answer.results[0].configs
+    (entry,) = response.results[0].configs
     assert (entry.value, entry.config_source, entry.config_type, entry.read_only) == ("25000", 8, 3, False)
     assert [(synonym.name, synonym.value, synonym.source) for synonym in entry.synonyms] == [
         ("share.record.lock.duration.ms", "25000", 8),
@@ -114,7 +114,7 @@ def test_synonyms_and_documentation_come_only_when_asked_for(world, knows_groups
 )
 def test_keys_choose(world, keys, names):
     """Unknown ones are left out, and nothing is answered that was not asked for."""
-    world.broker.answers[DESCRIBE] = upstream()
+    world.broker.responses[DESCRIBE] = upstream()
     (result,) = world.call(DESCRIBE, 4, resources=[resource("g", keys=keys)]).results
     assert set(values(result)) == names
 
@@ -127,8 +127,8 @@ def test_no_keys_are_all_keys(world, knows_groups):
 
 def test_other_resources_are_the_brokers(world, knows_groups):
     """They are asked in a request of their own, since 3.9 fails a whole request that names a group."""
-    answer = world.call(DESCRIBE, 4, resources=[resource("t", TOPIC), resource("g"), resource("1", BROKER)])
-    assert [(r.resource_type, r.resource_name, r.error_code) for r in answer.results] == [
+    response = world.call(DESCRIBE, 4, resources=[resource("t", TOPIC), resource("g"), resource("1", BROKER)])
+    assert [(r.resource_type, r.resource_name, r.error_code) for r in response.results] == [
         (TOPIC, "t", 0),
         (GROUP, "g", 0),
         (BROKER, "1", 0),
@@ -139,16 +139,16 @@ def test_other_resources_are_the_brokers(world, knows_groups):
 
 def test_a_group_without_name_is_refused(world, knows_groups):
     """42, and the others of the request are answered."""
-    answer = world.call(DESCRIBE, 4, resources=[resource(""), resource("g")])
-    assert [(r.resource_name, r.error_code) for r in answer.results] == [("", 42), ("g", 0)]
+    response = world.call(DESCRIBE, 4, resources=[resource(""), resource("g")])
+    assert [(r.resource_name, r.error_code) for r in response.results] == [("", 42), ("g", 0)]
 
 
 def test_without_the_right_nothing_is_shown(world):
     """30: judged on the group where upstream knows group settings, on the cluster elsewhere."""
-    world.broker.answers[DESCRIBE] = upstream(denied=frozenset({GROUP}))
+    world.broker.responses[DESCRIBE] = upstream(denied=frozenset({GROUP}))
     (result,) = world.call(DESCRIBE, 4, resources=[resource("g")]).results
     assert (result.error_code, result.configs) == (30, [])
-    world.broker.answers[DESCRIBE] = upstream(knows_groups=False, denied=frozenset({BROKER}))
+    world.broker.responses[DESCRIBE] = upstream(knows_groups=False, denied=frozenset({BROKER}))
     (result,) = world.call(DESCRIBE, 4, resources=[resource("g")]).results
     assert (result.error_code, result.configs) == (30, [])
 
@@ -156,8 +156,8 @@ def test_without_the_right_nothing_is_shown(world):
 def test_the_same_group_twice_is_answered_twice(world, knows_groups):
     """As a broker does, with the keys of each."""
     asked = [resource("g", keys=["share.isolation.level"]), resource("g", keys=["share.auto.offset.reset"])]
-    answer = world.call(DESCRIBE, 4, resources=asked)
-    assert [list(values(result)) for result in answer.results] == [
+    response = world.call(DESCRIBE, 4, resources=asked)
+    assert [list(values(result)) for result in response.results] == [
         ["share.isolation.level"],
         ["share.auto.offset.reset"],
     ]
@@ -176,7 +176,7 @@ def test_a_code_of_the_broker_is_passed_on(world, code, knows):
     """Where it has settings of groups: what it says of the group; elsewhere what it says of the cluster."""
     message = registry.message("DescribeConfigsResponse")
 
-    def answer(version, request):
+    def response(version, request):
         (asked,) = request.resources
         told = code if knows or asked.resource_type == BROKER else 42
         return message(results=[result(asked, told)])
@@ -185,13 +185,13 @@ def test_a_code_of_the_broker_is_passed_on(world, code, knows):
         kind, name = asked.resource_type, asked.resource_name
         return message.DescribeConfigsResult(error_code=told, resource_type=kind, resource_name=name, configs=[])
 
-    world.broker.answers[DESCRIBE] = answer
+    world.broker.responses[DESCRIBE] = response
     (described,) = world.call(DESCRIBE, 4, resources=[resource("g")]).results
     assert (described.error_code, described.configs) == (code, [])
 
 
 def test_no_result_is_no_permission(world):
     message = registry.message("DescribeConfigsResponse")
-    world.broker.answers[DESCRIBE] = lambda version, request: message(results=[])
+    world.broker.responses[DESCRIBE] = lambda version, request: message(results=[])
     (described,) = world.call(DESCRIBE, 4, resources=[resource("g")]).results
     assert (described.error_code, described.configs) == (-1, [])

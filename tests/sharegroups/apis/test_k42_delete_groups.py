@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kafka_share_proxy.durable.interfaces import ANSWER_MAX_S
+from kafka_share_proxy.durable.interfaces import RESPONSE_MAX_S
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 from kafka_share_proxy.sharegroups.model.sessions import SessionKey
 from kafka_share_proxy.sharegroups.state_records import StateKey
@@ -28,11 +28,11 @@ def upstream(version, request):
 
 @pytest.fixture(autouse=True)
 def broker(world):
-    world.broker.answers[DELETE] = upstream
+    world.broker.responses[DELETE] = upstream
 
 
-def codes(answer):
-    return {result.group_id: result.error_code for result in answer.results}
+def codes(response):
+    return {result.group_id: result.error_code for result in response.results}
 
 
 @pytest.mark.parametrize("version", range(4))
@@ -40,9 +40,9 @@ def test_a_mixed_request_is_split(world, version):
     """Item 69: 68 with members, 0 when empty, and the broker's response for the rest, each id once."""
     world.group("empty")
     world.group("full", "member")
-    answer = world.call(DELETE, version, groups_names=["full", "classic", "empty", "absent", "full"])
-    assert codes(answer) == {"full": 68, "empty": 0, "classic": 0, "absent": 69}
-    assert len(answer.results) == 4
+    response = world.call(DELETE, version, groups_names=["full", "classic", "empty", "absent", "full"])
+    assert codes(response) == {"full": 68, "empty": 0, "classic": 0, "absent": 69}
+    assert len(response.results) == 4
     assert [request.groups_names for request in world.broker.requests(DELETE)] == [["classic", "absent"]]
     assert set(world.services.coordinator.groups) == {"full"}
 
@@ -108,7 +108,7 @@ def test_a_deletion_nobody_knows_the_outcome_of_goes_on(world):
     """15 in time; whoever asks again waits for the same, and once it is stored the group is gone."""
     journal = slow_world(world, "one", "two")
     reply = world.send(DELETE, 2, groups_names=["one", "two"])
-    world.timers.advance(ANSWER_MAX_S - 0.1)
+    world.timers.advance(RESPONSE_MAX_S - 0.1)
     assert not reply.done
     world.timers.advance(0.2)
     assert codes(reply.message) == {"one": 15, "two": 15}
@@ -135,7 +135,7 @@ def test_a_deletion_refused_late_leaves_a_group_that_can_be_joined_and_deleted(w
     reply = world.send(DELETE, 2, groups_names=["one"])
     group = world.services.coordinator.group("one")
     assert group.deleting
-    world.timers.advance(ANSWER_MAX_S)
+    world.timers.advance(RESPONSE_MAX_S)
     assert codes(reply.message) == {"one": 15}
     journal.refuse(ErrorCode.NOT_COORDINATOR)
     assert not group.deleting
@@ -149,6 +149,6 @@ def test_only_what_grants_the_right_deletes(world, code):
     """An authorizer that throws, a coordinator that loads, a newer broker: the group stays, the code is passed on."""
     world.group("empty")
     deletes = registry.message("OffsetDeleteResponse")
-    world.broker.answers[47] = lambda version, request: deletes(error_code=code, topics=[])
+    world.broker.responses[47] = lambda version, request: deletes(error_code=code, topics=[])
     assert codes(world.call(DELETE, 2, groups_names=["empty"])) == {"empty": code}
     assert set(world.services.coordinator.groups) == {"empty"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kafka_share_proxy.durable.interfaces import ANSWER_MAX_S
+from kafka_share_proxy.durable.interfaces import RESPONSE_MAX_S
 from kafka_share_proxy.sharegroups.apis.group_configs import settings_of
 from kafka_share_proxy.sharegroups.state_records import StateKey
 from kafka_share_proxy.wire import registry
@@ -32,7 +32,7 @@ def upstream(
 ):
     """A broker; refuses the resource types in `denied` and the settings in `invalid`."""
 
-    def answer(version, request):
+    def response(version, request):
         message = registry.message(f"{registry.API_KEYS[key]}Response")
         strange = not knows_groups and any(r.resource_type == GROUP for r in request.resources)
         entries = []
@@ -49,19 +49,19 @@ def upstream(
             )
         return message(responses=entries)
 
-    return answer
+    return response
 
 
 @pytest.fixture(params=[True, False], ids=["upstream with group settings", "upstream without"])
 def knows_groups(request, world) -> bool:
     for key in (ALTER, INCREMENTAL):
-        world.broker.answers[key] = upstream(key, request.param)
+        world.broker.responses[key] = upstream(key, request.param)
     return request.param
 
 
 def alter(world, *resources, version: int = 1, **more):
-    answer = world.call(INCREMENTAL, version, resources=list(resources), **more)
-    return [(entry.resource_name, entry.error_code) for entry in answer.responses]
+    response = world.call(INCREMENTAL, version, resources=list(resources), **more)
+    return [(entry.resource_name, entry.error_code) for entry in response.responses]
 
 
 def stored(world, group_id: str = "g"):
@@ -99,8 +99,8 @@ def test_a_setting_is_stored_before_the_group_exists(world, knows_groups, versio
 )
 def test_what_native_kafka_refuses_is_refused_whole(world, knows_groups, changes, code, words):
     """Measured on 4.3.0: the codes, and that nothing of a refused resource is stored."""
-    answer = world.call(INCREMENTAL, 1, resources=[resource("g", *changes)])
-    (entry,) = answer.responses
+    response = world.call(INCREMENTAL, 1, resources=[resource("g", *changes)])
+    (entry,) = response.responses
     assert entry.error_code == code
     assert words is None or words in entry.error_message
     assert stored(world) == {}
@@ -136,7 +136,7 @@ def test_only_ours_changes_nothing_upstream(world, knows_groups):
 
 def test_settings_of_other_types_are_the_brokers(world):
     """They are sent there without ours; if it refuses them, ours are not stored either."""
-    world.broker.answers[INCREMENTAL] = upstream(INCREMENTAL, invalid=frozenset({"consumer.bad"}))
+    world.broker.responses[INCREMENTAL] = upstream(INCREMENTAL, invalid=frozenset({"consumer.bad"}))
     mixed = resource("g", (TIMEOUT, SET, "50000"), ("consumer.session.timeout.ms", SET, "45000"))
     assert alter(world, mixed) == [("g", 0)]
     (request,) = world.broker.requests(INCREMENTAL)
@@ -150,11 +150,11 @@ def test_settings_of_other_types_are_the_brokers(world):
 def test_an_unknown_setting_of_a_group_is_40_with_its_name_where_upstream_has_none(world, name):
     """INVALID_CONFIG, as a broker that has settings of groups says of a name it does not know; nothing is stored."""
     for key in (ALTER, INCREMENTAL):
-        world.broker.answers[key] = upstream(key, knows_groups=False)
+        world.broker.responses[key] = upstream(key, knows_groups=False)
     for resources in ([(name, SET, "1")], [(TIMEOUT, SET, "50000"), (name, SET, "1")]):
-        answer = world.call(INCREMENTAL, 1, resources=[resource("g", *resources)])
-        assert [entry.error_code for entry in answer.responses] == [40]
-        assert f"Unknown group config name: {name}" in answer.responses[0].error_message
+        response = world.call(INCREMENTAL, 1, resources=[resource("g", *resources)])
+        assert [entry.error_code for entry in response.responses] == [40]
+        assert f"Unknown group config name: {name}" in response.responses[0].error_message
     (entry,) = world.call(ALTER, 2, resources=[replacement("g", (TIMEOUT, "50000"), (name, "1"))]).responses
     assert (entry.error_code, name in entry.error_message) == (40, True)
     assert stored(world) == {}
@@ -162,7 +162,7 @@ def test_an_unknown_setting_of_a_group_is_40_with_its_name_where_upstream_has_no
 
 def test_an_unknown_setting_is_judged_by_its_operation_where_upstream_has_none(world):
     """As natively: there is nothing to delete, lists cannot be appended to, a value must be given."""
-    world.broker.answers[INCREMENTAL] = upstream(INCREMENTAL, knows_groups=False)
+    world.broker.responses[INCREMENTAL] = upstream(INCREMENTAL, knows_groups=False)
     assert alter(world, resource("g", (TIMEOUT, SET, "50000"), ("consumer.x", DELETE, None))) == [("g", 0)]
     assert stored(world) == {TIMEOUT: "50000"}
     assert alter(world, resource("g", ("consumer.x", APPEND, "1"))) == [("g", 40)]
@@ -172,7 +172,7 @@ def test_an_unknown_setting_is_judged_by_its_operation_where_upstream_has_none(w
 
 def test_an_unknown_setting_is_told_only_to_who_may_change_settings(world):
     """30 without the right on the cluster, where upstream has no settings of groups."""
-    world.broker.answers[INCREMENTAL] = upstream(INCREMENTAL, knows_groups=False, denied=frozenset({BROKER}))
+    world.broker.responses[INCREMENTAL] = upstream(INCREMENTAL, knows_groups=False, denied=frozenset({BROKER}))
     assert alter(world, resource("g", ("nope", SET, "1"))) == [("g", 30)]
 
 
@@ -180,12 +180,12 @@ def test_what_a_broker_with_group_settings_refuses_keeps_its_code(world):
     """42 of such a broker is about the request (a null value), not about the kind of resource."""
     knows = upstream(INCREMENTAL)
 
-    def answer(version, request):
+    def response(version, request):
         if any(change.value is None for r in request.resources for change in r.configs):
             return upstream(INCREMENTAL, knows_groups=False)(version, request)
         return knows(version, request)
 
-    world.broker.answers[INCREMENTAL] = answer
+    world.broker.responses[INCREMENTAL] = response
     (entry,) = world.call(INCREMENTAL, 1, resources=[resource("g", ("consumer.x", SET, None))]).responses
     assert (entry.error_code, entry.error_message) == (42, "no")
 
@@ -193,9 +193,9 @@ def test_what_a_broker_with_group_settings_refuses_keeps_its_code(world):
 def test_without_the_right_nothing_is_changed(world):
     """30: judged on the group where upstream knows group settings, on the cluster elsewhere."""
     change = resource("g", (TIMEOUT, SET, "50000"))
-    world.broker.answers[INCREMENTAL] = upstream(INCREMENTAL, denied=frozenset({GROUP}))
+    world.broker.responses[INCREMENTAL] = upstream(INCREMENTAL, denied=frozenset({GROUP}))
     assert alter(world, change) == [("g", 30)]
-    world.broker.answers[INCREMENTAL] = upstream(INCREMENTAL, knows_groups=False, denied=frozenset({BROKER}))
+    world.broker.responses[INCREMENTAL] = upstream(INCREMENTAL, knows_groups=False, denied=frozenset({BROKER}))
     assert alter(world, change) == [("g", 30)]
     assert stored(world) == {}
 
@@ -223,12 +223,12 @@ def test_a_group_without_name_or_named_twice_is_refused(world, knows_groups):
 def test_alter_configs_replaces_everything(world, knows_groups, version):
     """The older request leaves exactly what it names."""
     alter(world, resource("g", (TIMEOUT, SET, "50000")))
-    answer = world.call(ALTER, version, resources=[replacement("g", (LEVEL, "read_committed"))])
-    assert [entry.error_code for entry in answer.responses] == [0]
+    response = world.call(ALTER, version, resources=[replacement("g", (LEVEL, "read_committed"))])
+    assert [entry.error_code for entry in response.responses] == [0]
     assert stored(world) == {LEVEL: "read_committed"}
     for settings, code in (([("share.nope", "1")], 40), ([(TIMEOUT, None)], 42)):
-        answer = world.call(ALTER, version, resources=[replacement("g", *settings)])
-        assert [entry.error_code for entry in answer.responses] == [code]
+        response = world.call(ALTER, version, resources=[replacement("g", *settings)])
+        assert [entry.error_code for entry in response.responses] == [code]
     assert stored(world) == {LEVEL: "read_committed"}
 
 
@@ -258,14 +258,14 @@ def verdicts(reply):
 @pytest.fixture
 def journal(world):
     for key in (ALTER, INCREMENTAL):
-        world.broker.answers[key] = upstream(key)
+        world.broker.responses[key] = upstream(key)
     return world.slow()
 
 
 def test_a_change_nobody_knows_the_outcome_of_is_7_and_holds_when_it_is_stored(world, journal):
     """Not before; and though nobody waits for it any longer."""
     reply = begin(world, resource("g", (TIMEOUT, SET, "50000")))
-    world.timers.advance(ANSWER_MAX_S - 0.1)
+    world.timers.advance(RESPONSE_MAX_S - 0.1)
     assert not reply.done
     world.timers.advance(0.2)
     assert verdicts(reply) == [("g", ErrorCode.REQUEST_TIMED_OUT)]
@@ -297,7 +297,7 @@ def test_two_changes_of_a_group_are_both_kept(world, journal):
 def test_a_change_behind_one_that_is_not_known_is_7_and_does_nothing(world, journal):
     begin(world, resource("g", (TIMEOUT, SET, "50000")))
     second = begin(world, resource("g", (LEVEL, SET, "read_committed")))
-    world.timers.advance(ANSWER_MAX_S)
+    world.timers.advance(RESPONSE_MAX_S)
     assert verdicts(second) == [("g", ErrorCode.REQUEST_TIMED_OUT)]
     journal.refuse(ErrorCode.NOT_COORDINATOR)
     assert (stored(world), journal.appends) == ({}, [])
@@ -309,14 +309,14 @@ def test_a_code_of_the_broker_is_passed_on(world, code, knows):
     """Where it has settings of groups: what it says of the group; elsewhere what it says of the cluster."""
     message = registry.message("IncrementalAlterConfigsResponse")
 
-    def answer(version, request):
+    def response(version, request):
         (asked,) = request.resources
         kind, name = asked.resource_type, asked.resource_name
         told = code if knows or kind == BROKER else 42
         entry = message.AlterConfigsResourceResponse
         return message(responses=[entry(error_code=told, resource_type=kind, resource_name=name)])
 
-    world.broker.answers[INCREMENTAL] = answer
+    world.broker.responses[INCREMENTAL] = response
     (altered,) = world.call(INCREMENTAL, 1, resources=[resource("g", (TIMEOUT, SET, "50000"))]).responses
     assert altered.error_code == code
     assert world.services.coordinator.stored_settings("g") == {}
@@ -324,7 +324,7 @@ def test_a_code_of_the_broker_is_passed_on(world, code, knows):
 
 def test_no_result_is_no_permission(world):
     message = registry.message("IncrementalAlterConfigsResponse")
-    world.broker.answers[INCREMENTAL] = lambda version, request: message(responses=[])
+    world.broker.responses[INCREMENTAL] = lambda version, request: message(responses=[])
     (altered,) = world.call(INCREMENTAL, 1, resources=[resource("g", (TIMEOUT, SET, "50000"))]).responses
     assert altered.error_code == -1
     assert world.services.coordinator.stored_settings("g") == {}

@@ -12,12 +12,12 @@ TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 def upstream(*resources: tuple[int, str], error_code: int = 0):
     """A broker that has these resources: (type, name)."""
 
-    def answer(version, request):
+    def response(version, request):
         message = registry.message("ListConfigResourcesResponse")
         entries = [message.ConfigResource(resource_type=kind, resource_name=name) for kind, name in resources]
         return message(config_resources=entries, error_code=error_code)
 
-    return answer
+    return response
 
 
 @pytest.fixture(autouse=True)
@@ -32,9 +32,9 @@ def test_groups_with_settings_here_are_listed_once(world, types):
     world.group("without settings")
     for group_id in ("b", "a", "both"):
         world.services.coordinator.store_settings(group_id, {"share.isolation.level": "read_committed"})
-    world.broker.answers[LIST] = upstream((TOPIC, "t"), (GROUP, "both"))
-    answer = world.call(LIST, 1, resource_types=types)
-    assert [(entry.resource_type, entry.resource_name) for entry in answer.config_resources] == [
+    world.broker.responses[LIST] = upstream((TOPIC, "t"), (GROUP, "both"))
+    response = world.call(LIST, 1, resource_types=types)
+    assert [(entry.resource_type, entry.resource_name) for entry in response.config_resources] == [
         (GROUP, "a"),
         (GROUP, "b"),
         (TOPIC, "t"),
@@ -45,9 +45,9 @@ def test_groups_with_settings_here_are_listed_once(world, types):
 def test_a_refusal_is_passed_on(world):
     """The broker judges the right on the cluster."""
     world.services.coordinator.store_settings("a", {"share.isolation.level": "read_committed"})
-    world.broker.answers[LIST] = upstream(error_code=31)
-    answer = world.call(LIST, 1, resource_types=[GROUP])
-    assert (answer.error_code, answer.config_resources) == (31, [])
+    world.broker.responses[LIST] = upstream(error_code=31)
+    response = world.call(LIST, 1, resource_types=[GROUP])
+    assert (response.error_code, response.config_resources) == (31, [])
 
 
 def test_other_requests_are_forwarded(world):
@@ -61,8 +61,8 @@ def older(world):
     """A broker that lists client metrics and nothing else."""
     world.services.versions.learn(1, {LIST: (0, 0)})
     world.services.coordinator.store_settings("a", {"share.isolation.level": "read_committed"})
-    world.broker.answers[LIST] = upstream((CLIENT_METRICS, "m"))
-    world.broker.answers[3] = metadata
+    world.broker.responses[LIST] = upstream((CLIENT_METRICS, "m"))
+    world.broker.responses[3] = metadata
     return world
 
 
@@ -95,13 +95,13 @@ def metadata(version, request):
     ],
 )
 def test_an_older_broker_is_asked_for_the_parts(older, types, listed):
-    answer = older.call(LIST, 1, resource_types=types)
-    assert [(entry.resource_type, entry.resource_name) for entry in answer.config_resources] == listed
+    response = older.call(LIST, 1, resource_types=types)
+    assert [(entry.resource_type, entry.resource_name) for entry in response.config_resources] == listed
     assert len(older.broker.requests(LIST)) == 1, "it judges the right"
 
 
 def test_an_older_broker_s_refusal_and_unknown_types(older):
     assert older.call(LIST, 1, resource_types=[GROUP, 77]).error_code == 35
-    older.broker.answers[LIST] = upstream(error_code=31)
-    answer = older.call(LIST, 1, resource_types=[GROUP])
-    assert (answer.error_code, answer.config_resources) == (31, [])
+    older.broker.responses[LIST] = upstream(error_code=31)
+    response = older.call(LIST, 1, resource_types=[GROUP])
+    assert (response.error_code, response.config_resources) == (31, [])

@@ -20,41 +20,41 @@ def world() -> World:
 def test_join(world):
     """[52] A positive epoch, the interval, the whole assignment."""
     topic = world.cluster.create("t", leaders=(1, 2, 3))
-    answer = world.member().heartbeat(0, ["t"])
-    assert (answer.error_code, answer.member_id, answer.heartbeat_interval_ms) == (0, "m1", 5000)
-    assert answer.member_epoch > 0
-    assert assigned(answer) == {topic.topic_id: [0, 1, 2]}
+    response = world.member().heartbeat(0, ["t"])
+    assert (response.error_code, response.member_id, response.heartbeat_interval_ms) == (0, "m1", 5000)
+    assert response.member_epoch > 0
+    assert assigned(response) == {topic.topic_id: [0, 1, 2]}
 
 
 def test_topic_that_comes_later(world):
     """[53]"""
     member = world.member()
-    answer = member.heartbeat(0, ["t"])
-    assert assigned(answer) == {}
+    response = member.heartbeat(0, ["t"])
+    assert assigned(response) == {}
     topic = world.cluster.create("t")
     world.timers.advance(5)
-    later = member.heartbeat(answer.member_epoch)
+    later = member.heartbeat(response.member_epoch)
     assert assigned(later) == {topic.topic_id: [0]}
-    assert later.member_epoch > answer.member_epoch
+    assert later.member_epoch > response.member_epoch
 
 
 def test_topic_that_grows(world):
     """[65]"""
     topic = world.cluster.create("t")
     member = world.member()
-    answer = member.heartbeat(0, ["t"])
+    response = member.heartbeat(0, ["t"])
     topic.logs += world.cluster.create("more", leaders=(1, 1)).logs
     world.timers.advance(5)
-    assert assigned(member.heartbeat(answer.member_epoch)) == {topic.topic_id: [0, 1, 2]}
+    assert assigned(member.heartbeat(response.member_epoch)) == {topic.topic_id: [0, 1, 2]}
 
 
 def test_topic_that_goes(world):
     world.cluster.create("t")
     member = world.member()
-    answer = member.heartbeat(0, ["t"])
+    response = member.heartbeat(0, ["t"])
     del world.cluster.topics["t"]
     world.timers.advance(5)
-    assert assigned(member.heartbeat(answer.member_epoch)) == {}
+    assert assigned(member.heartbeat(response.member_epoch)) == {}
 
 
 def test_two_members_share_the_partitions(world):
@@ -74,8 +74,8 @@ def test_leave_and_come_back(world):
     world.cluster.create("t")
     member = world.member()
     member.heartbeat(0, ["t"])
-    answer = member.heartbeat(-1)
-    assert (answer.member_epoch, answer.heartbeat_interval_ms, answer.assignment) == (-1, 0, None)
+    response = member.heartbeat(-1)
+    assert (response.member_epoch, response.heartbeat_interval_ms, response.assignment) == (-1, 0, None)
     assert member.heartbeat(0, ["t"]).error_code == 0
 
 
@@ -115,9 +115,9 @@ def test_epoch_of_another_life(world):
     member = world.member()
     epoch = member.heartbeat(0, ["t"]).member_epoch
     assert member.heartbeat(epoch + 5).error_code == ErrorCode.FENCED_MEMBER_EPOCH
-    answer = member.heartbeat(0, ["t"])
-    assert answer.member_epoch == epoch
-    assert assigned(answer) is not None
+    response = member.heartbeat(0, ["t"])
+    assert response.member_epoch == epoch
+    assert assigned(response) is not None
 
 
 def test_lost_group_makes_members_join_again(world):
@@ -145,8 +145,8 @@ def test_bad_requests(world, epoch, topics, fields):
 
 def test_group_right_comes_first(world):
     world.cluster.group_errors["g"] = ErrorCode.GROUP_AUTHORIZATION_FAILED
-    answer = world.member().heartbeat(0, ["t"], member_id="")
-    assert answer.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+    response = world.member().heartbeat(0, ["t"], member_id="")
+    assert response.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
     assert world.services.coordinator.group("g") is None
 
 

@@ -22,11 +22,11 @@ def test_first_fetch_gives_all_records_from_the_start(world):
     """[3] earliest: all of the log, count 1, the batch's own bytes."""
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 10)
-    answer = world.member().fetch(topic)
-    assert acquired(answer) == [(0, 9, 1)]
-    assert bytes(entries(answer)[topic.topic_id, 0].records) == topic.logs[0].batches[0][2]
-    assert answer.acquisition_lock_timeout_ms == 30_000
-    assert answer.error_code == 0
+    response = world.member().fetch(topic)
+    assert acquired(response) == [(0, 9, 1)]
+    assert bytes(entries(response)[topic.topic_id, 0].records) == topic.logs[0].batches[0][2]
+    assert response.acquisition_lock_timeout_ms == 30_000
+    assert response.error_code == 0
 
 
 def test_partitions_of_one_node_in_one_fetch(world):
@@ -34,8 +34,8 @@ def test_partitions_of_one_node_in_one_fetch(world):
     topic = world.cluster.create("t", leaders=(1, 1, 1))
     for partition in range(3):
         world.cluster.produce(topic, 10, partition)
-    answer = world.member().fetch(topic)
-    assert [acquired(answer, topic, p) for p in range(3)] == [[(0, 9, 1)]] * 3
+    response = world.member().fetch(topic)
+    assert [acquired(response, topic, p) for p in range(3)] == [[(0, 9, 1)]] * 3
     assert world.cluster.count(1) == 1
 
 
@@ -46,9 +46,9 @@ def test_accepted_records_are_settled_and_new_ones_come_in_the_same_answer(world
     member = world.member()
     member.fetch(topic)
     world.cluster.produce(topic, 10)
-    answer = member.fetch(acks={(topic.topic_id, 0): [(0, 9, [1])]})
-    assert entries(answer)[topic.topic_id, 0].acknowledge_error_code == 0
-    assert acquired(answer) == [(10, 19, 1)]
+    response = member.fetch(acks={(topic.topic_id, 0): [(0, 9, [1])]})
+    assert entries(response)[topic.topic_id, 0].acknowledge_error_code == 0
+    assert acquired(response) == [(10, 19, 1)]
 
 
 def test_what_a_fetch_releases_comes_after_others(world, where):
@@ -61,10 +61,10 @@ def test_what_a_fetch_releases_comes_after_others(world, where):
     member = world.member()
     member.fetch(topic)
     world.cluster.produce(topic, 10)
-    answer = member.fetch(acks={(topic.topic_id, 0): [(0, 9, [RELEASE])]})
-    assert acquired(answer) == ([(10, 19, 1)] if where == "owner" else [(0, 9, 2), (10, 19, 1)])
-    answer = member.fetch(acks={(topic.topic_id, 0): [(10, 19, [ACCEPT])]})
-    assert acquired(answer) == ([(0, 9, 2)] if where == "owner" else [])
+    response = member.fetch(acks={(topic.topic_id, 0): [(0, 9, [RELEASE])]})
+    assert acquired(response) == ([(10, 19, 1)] if where == "owner" else [(0, 9, 2), (10, 19, 1)])
+    response = member.fetch(acks={(topic.topic_id, 0): [(10, 19, [ACCEPT])]})
+    assert acquired(response) == ([(0, 9, 2)] if where == "owner" else [])
     count = 3 if where == "owner" else 2
     held_first = {(topic.topic_id, 0): [(0, 9, [RELEASE])]}
     assert acquired(member.fetch(acks=held_first)) == [(0, 9, count + (where == "edge"))]
@@ -118,10 +118,10 @@ def test_fetch_does_not_wait_until_accepted_records_are_stored_and_the_answer_do
     reply = member.send_fetch(acks={(topic.topic_id, 0): [(0, 9, [ACCEPT])]})
     world.timers.advance(0.1)
     assert ((10, 19) in locked(world, topic)) == (where == "owner")
-    assert (world.services.answers.used > 0) == (where == "owner")
+    assert (world.services.responses.used > 0) == (where == "owner")
     assert not reply.done
     journal.confirm()
-    assert world.services.answers.used == 0
+    assert world.services.responses.used == 0
     assert entries(reply.message)[topic.topic_id, 0].acknowledge_error_code == 0
     assert acquired(reply.message) == [(10, 19, 1)]
     assert bytes(entries(reply.message)[topic.topic_id, 0].records) == topic.logs[0].batches[1][2]
@@ -213,7 +213,7 @@ def test_member_that_leaves_before_its_acceptance_is_stored_gives_back_what_came
     world, journal, topic, member = accepting()
     member.send_fetch(acks={(topic.topic_id, 0): [(0, 9, [ACCEPT])]})
     member.connection.close()
-    assert world.services.answers.used == 0
+    assert world.services.responses.used == 0
     while journal.appends:
         journal.confirm()
     journal.slow = False
@@ -240,9 +240,9 @@ def test_final_epoch_settles_releases_and_ends(world):
     world.cluster.produce(topic, 5)
     member = world.member(member_id="a")
     member.fetch(topic)
-    answer = member.fetch(acks={(topic.topic_id, 0): [(0, 4, [1])]}, epoch=-1)
-    assert list(entries(answer)) == [(topic.topic_id, 0)]
-    assert acquired(answer) == []
+    response = member.fetch(acks={(topic.topic_id, 0): [(0, 4, [1])]}, epoch=-1)
+    assert list(entries(response)) == [(topic.topic_id, 0)]
+    assert acquired(response) == []
     assert acquired(world.member(member_id="b").fetch(topic)) == [(5, 9, 2)]
     assert member.fetch(epoch=2).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
 
@@ -252,16 +252,16 @@ def test_final_epoch_without_acknowledgements_names_nothing(world):
     world.cluster.produce(topic, 5)
     member = world.member()
     member.fetch(topic)
-    answer = member.fetch(epoch=-1)
-    assert answer.error_code == 0
-    assert answer.responses == []
+    response = member.fetch(epoch=-1)
+    assert response.error_code == 0
+    assert response.responses == []
 
 
 def test_first_epoch_must_not_acknowledge(world):
     """[16]"""
     topic = world.cluster.create("t")
-    answer = world.member().fetch(acks={(topic.topic_id, 0): [(0, 0, [1])]})
-    assert (answer.error_code, answer.acquisition_lock_timeout_ms) == (ErrorCode.INVALID_REQUEST, 0)
+    response = world.member().fetch(acks={(topic.topic_id, 0): [(0, 0, [1])]})
+    assert (response.error_code, response.acquisition_lock_timeout_ms) == (ErrorCode.INVALID_REQUEST, 0)
 
 
 def test_wrong_epoch_and_unknown_session(world):
@@ -310,10 +310,10 @@ def test_forgotten_partition_is_not_fetched(world):
     member.fetch(topic)
     for partition in range(2):
         world.cluster.produce(topic, 1, partition)
-    answer = member.fetch(acks={(topic.topic_id, 1): [(0, 0, [1])]}, forget=[(topic, 1)])
-    assert acquired(answer, topic, 0) == [(1, 1, 1)]
-    entry = entries(answer)[topic.topic_id, 1]
-    assert (entry.acknowledge_error_code, acquired(answer, topic, 1)) == (0, [])
+    response = member.fetch(acks={(topic.topic_id, 1): [(0, 0, [1])]}, forget=[(topic, 1)])
+    assert acquired(response, topic, 0) == [(1, 1, 1)]
+    entry = entries(response)[topic.topic_id, 1]
+    assert (entry.acknowledge_error_code, acquired(response, topic, 1)) == (0, [])
 
 
 def test_max_records_of_one_gives_one_batch(world):
@@ -329,9 +329,9 @@ def test_batch_size_cuts_the_entries(world):
     topic = world.cluster.create("t")
     for _ in range(9):
         world.cluster.produce(topic, 1)
-    answer = world.member().fetch(topic, max_records=5, batch_size=1)
-    assert acquired(answer) == [(i, i, 1) for i in range(5)]
-    sent = list(records.iter_batches(entries(answer)[topic.topic_id, 0].records))
+    response = world.member().fetch(topic, max_records=5, batch_size=1)
+    assert acquired(response) == [(i, i, 1) for i in range(5)]
+    sent = list(records.iter_batches(entries(response)[topic.topic_id, 0].records))
     assert [batch.base_offset for batch in sent] == [0, 1, 2, 3, 4]
 
 
@@ -339,9 +339,9 @@ def test_record_limit_is_exact_and_the_whole_batch_is_sent(world):
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 10)
     member = world.member()
-    answer = member.fetch(topic, max_records=3, share_acquire_mode=1)
-    assert acquired(answer) == [(0, 2, 1)]
-    assert bytes(entries(answer)[topic.topic_id, 0].records) == topic.logs[0].batches[0][2]
+    response = member.fetch(topic, max_records=3, share_acquire_mode=1)
+    assert acquired(response) == [(0, 2, 1)]
+    assert bytes(entries(response)[topic.topic_id, 0].records) == topic.logs[0].batches[0][2]
     assert acquired(member.fetch(max_records=3, share_acquire_mode=1)) == [(3, 5, 1)]
 
 
@@ -357,8 +357,8 @@ def test_unknown_topic_id(world):
     unknown = bytes(15) + b"\xff"
     member = world.member()
     member.fetch(topic, wait_ms=0)
-    answer = member.fetch(acks={(unknown, 0): [(0, 0, [1])]}, wait_ms=0)
-    entry = entries(answer)[unknown, 0]
+    response = member.fetch(acks={(unknown, 0): [(0, 0, [1])]}, wait_ms=0)
+    entry = entries(response)[unknown, 0]
     assert (entry.error_code, entry.acknowledge_error_code) == (ErrorCode.UNKNOWN_TOPIC_ID,) * 2
 
 
@@ -379,8 +379,8 @@ def test_no_right_on_the_group(world):
     """30, before anything else is looked at."""
     topic = world.cluster.create("t")
     world.cluster.group_errors["g"] = ErrorCode.GROUP_AUTHORIZATION_FAILED
-    answer = world.member(member_id="x" * 37).fetch(topic)
-    assert (answer.error_code, answer.acquisition_lock_timeout_ms) == (ErrorCode.GROUP_AUTHORIZATION_FAILED, 0)
+    response = world.member(member_id="x" * 37).fetch(topic)
+    assert (response.error_code, response.acquisition_lock_timeout_ms) == (ErrorCode.GROUP_AUTHORIZATION_FAILED, 0)
 
 
 def test_epoch_after_the_largest_is_one(world):
@@ -427,9 +427,9 @@ def test_renewing_fetch_must_not_fetch(world, topic, field):
     """[41] 42, and the epoch is not used up."""
     member = held(world, topic)
     zeros = {"wait_ms": 0, "min_bytes": 0, "max_bytes": 0, "max_records": 0, "is_renew_ack": True}
-    answer = member.fetch(epoch=1, **(zeros | {field: 1}))
-    assert (answer.error_code, answer.acquisition_lock_timeout_ms) == (ErrorCode.INVALID_REQUEST, 0)
-    assert field.title().replace("_", "") in answer.error_message
+    response = member.fetch(epoch=1, **(zeros | {field: 1}))
+    assert (response.error_code, response.acquisition_lock_timeout_ms) == (ErrorCode.INVALID_REQUEST, 0)
+    assert field.title().replace("_", "") in response.error_message
     assert member.fetch(epoch=1, **zeros).error_code == 0
 
 
@@ -442,9 +442,9 @@ def test_renewing_fetch_acknowledges_and_gives_no_records(world, topic):
     member = held(world, topic)
     world.cluster.produce(topic, 5)
     types = [ACCEPT] * 5 + [RENEW] * 5
-    answer = renewing(member, {(topic.topic_id, 0): [(0, 9, types)]}, batch_size=500)
-    entry = entries(answer)[topic.topic_id, 0]
-    assert (entry.acknowledge_error_code, len(entry.records), acquired(answer)) == (0, 0, [])
+    response = renewing(member, {(topic.topic_id, 0): [(0, 9, types)]}, batch_size=500)
+    entry = entries(response)[topic.topic_id, 0]
+    assert (entry.acknowledge_error_code, len(entry.records), acquired(response)) == (0, 0, [])
     assert start_offset(world, topic) == 5
-    answer = renewing(member, {(topic.topic_id, 0): [(5, 9, [ACCEPT])]})
-    assert entries(answer)[topic.topic_id, 0].acknowledge_error_code == 0
+    response = renewing(member, {(topic.topic_id, 0): [(5, 9, [ACCEPT])]})
+    assert entries(response)[topic.topic_id, 0].acknowledge_error_code == 0

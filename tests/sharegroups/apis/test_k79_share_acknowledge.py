@@ -39,8 +39,8 @@ def test_refusals_of_the_whole_request(world, topic):
     """42, 30; the lock duration is 0 then."""
     member = held(world, topic)
     world.cluster.group_errors["secret"] = ErrorCode.GROUP_AUTHORIZATION_FAILED
-    answer = world.member(group_id="secret").acknowledge({}, epoch=1)
-    assert (answer.error_code, answer.acquisition_lock_timeout_ms) == (ErrorCode.GROUP_AUTHORIZATION_FAILED, 0)
+    response = world.member(group_id="secret").acknowledge({}, epoch=1)
+    assert (response.error_code, response.acquisition_lock_timeout_ms) == (ErrorCode.GROUP_AUTHORIZATION_FAILED, 0)
     assert world.member(member_id="x" * 37).acknowledge({}, epoch=1).error_code == ErrorCode.INVALID_REQUEST
     member.group_id = None
     assert member.acknowledge({}, epoch=1).error_code == ErrorCode.INVALID_REQUEST
@@ -54,11 +54,11 @@ def test_partition_without_batches_succeeds(world, topic):
 def test_not_leader_has_a_hint(world, topic):
     member = held(world, topic)
     world.cluster.move_leader(topic, 2)
-    world.services.topology.mark_stale("t")
-    answer = member.acknowledge({(topic.topic_id, 0): [(0, 9, [ACCEPT])]})
-    entry = entries(answer)[topic.topic_id, 0]
+    world.services.topology.set_stale("t")
+    response = member.acknowledge({(topic.topic_id, 0): [(0, 9, [ACCEPT])]})
+    entry = entries(response)[topic.topic_id, 0]
     assert (entry.error_code, entry.current_leader.leader_id) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 2)
-    assert [(n.node_id, n.port) for n in answer.node_endpoints] == [(2, 9102)]
+    assert [(n.node_id, n.port) for n in response.node_endpoints] == [(2, 9102)]
 
 
 def test_renew_without_the_flag_or_in_v1(world, topic):
@@ -74,8 +74,8 @@ def test_changed_lock_duration_holds_and_is_told(world, topic):
     """[47]"""
     member = held(world, topic)
     world.configure("g", share_record_lock_duration_ms="25000")
-    answer = member.acknowledge({(topic.topic_id, 0): [(0, 9, [RENEW])]}, renew=True)
-    assert answer.acquisition_lock_timeout_ms == 25_000
+    response = member.acknowledge({(topic.topic_id, 0): [(0, 9, [RENEW])]}, renew=True)
+    assert response.acquisition_lock_timeout_ms == 25_000
     world.timers.advance(24.9)
     assert acquired(world.member(member_id="b").fetch(topic, wait_ms=0)) == []
     world.timers.advance(0.2)

@@ -32,27 +32,27 @@ def describe(world, topics=None, group_id="g", version=1, connection=None):
             for name, partitions in topics.items()
         ]
     group = message.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=named)
-    (answered,) = world.ask(90, version, connection, groups=[group]).groups
-    return answered
+    (responded,) = world.send_request(90, version, connection, groups=[group]).groups
+    return responded
 
 
 def begun(member, *places):
     """Fetch from these partitions, and give back what came: a delivery has ended in each that has records."""
-    answer = member.fetch(*places)
+    response = member.fetch(*places)
     acks = {
         place: [(a.first_offset, a.last_offset, [RELEASE]) for a in entry.acquired_records]
-        for place, entry in entries(answer).items()
+        for place, entry in entries(response).items()
         if entry.acquired_records
     }
     if acks:
         member.acknowledge(acks)
 
 
-def told(answered):
+def told(responded):
     """(topic, partition) -> (start offset, leader epoch, lag, error)."""
     return {
         (topic.topic_name, p.partition_index): (p.start_offset, p.leader_epoch, p.lag, p.error_code)
-        for topic in answered.topics
+        for topic in responded.topics
         for p in topic.partitions
     }
 
@@ -72,9 +72,9 @@ def test_lag_counts_what_is_not_settled(world, kind, lag):
 def test_without_state_there_is_nothing_and_no_error(world):
     """[123] A partition nobody has fetched from, one beyond the topic, an unknown topic, an unknown group."""
     topic = world.cluster.create("t", leaders=(1, 1))
-    answered = describe(world, {"t": [1, 7], "absent": [0]})
-    assert told(answered) == dict.fromkeys([("t", 1), ("t", 7), ("absent", 0)], (-1, 0, -1, 0))
-    assert [each.topic_id for each in answered.topics] == [topic.topic_id, ZERO_UUID]
+    responded = describe(world, {"t": [1, 7], "absent": [0]})
+    assert told(responded) == dict.fromkeys([("t", 1), ("t", 7), ("absent", 0)], (-1, 0, -1, 0))
+    assert [each.topic_id for each in responded.topics] == [topic.topic_id, ZERO_UUID]
     assert told(describe(world, group_id="nobody")) == {}
     assert describe(world, group_id="nobody").error_code == 0
     assert told(describe(world, {})) == {}
@@ -107,12 +107,12 @@ def test_rights(world):
     secret.bits = 0
     world.timers.advance(20)
     assert told(describe(world)) == {}
-    answered = describe(world, {"secret": [0], "absent": [0], "t": [0]})
-    assert [topic.topic_name for topic in answered.topics] == ["t", "absent", "secret"]
-    assert told(answered)["secret", 0] == (-1, 0, -1, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    responded = describe(world, {"secret": [0], "absent": [0], "t": [0]})
+    assert [topic.topic_name for topic in responded.topics] == ["t", "absent", "secret"]
+    assert told(responded)["secret", 0] == (-1, 0, -1, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     world.cluster.group_errors["g"] = ErrorCode.GROUP_AUTHORIZATION_FAILED
-    answered = describe(world)
-    assert (answered.error_code, answered.topics) == (ErrorCode.GROUP_AUTHORIZATION_FAILED, [])
+    responded = describe(world)
+    assert (responded.error_code, responded.topics) == (ErrorCode.GROUP_AUTHORIZATION_FAILED, [])
 
 
 def test_a_log_that_another_broker_leads_is_asked_there(world):
@@ -160,8 +160,8 @@ def test_a_number_that_is_no_partition_of_a_resting_group(world, partition):
     message = registry.message("DescribeShareGroupOffsetsRequest")
     wanted = message.DescribeShareGroupOffsetsRequestTopic(topic_name="t", partitions=[partition, 0])
     group = message.DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=[wanted])
-    (answered,) = world.ask(90, 1, groups=[group]).groups
-    told = [(each.partition_index, each.error_code, each.start_offset) for each in answered.topics[0].partitions]
+    (responded,) = world.send_request(90, 1, groups=[group]).groups
+    told = [(each.partition_index, each.error_code, each.start_offset) for each in responded.topics[0].partitions]
     assert told == [(partition, 0, -1), (0, 0, 7)]
 
 
@@ -236,12 +236,12 @@ def test_altered_offsets_are_told_at_once_and_deleted_ones_no_more(world):
     message = registry.message("AlterShareGroupOffsetsRequest")
     part = message.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=2)
     named = message.AlterShareGroupOffsetsRequestTopic(topic_name="t", partitions=[part])
-    world.ask(91, 0, group_id="g", topics=[named])
+    world.send_request(91, 0, group_id="g", topics=[named])
     assert told(describe(world)) == {("t", 0): (2, 5, 3, 0)}
     restart(world)
     assert told(describe(world)) == {("t", 0): (2, 5, 3, 0)}, "after a restart"
     assert acquired(world.member().fetch(topic)) == [(2, 4, 1)]
     assert told(describe(world)) == {("t", 0): (2, 5, 3, 0)}, "held by a member"
     message = registry.message("DeleteShareGroupOffsetsRequest")
-    world.ask(92, 0, group_id="g", topics=[message.DeleteShareGroupOffsetsRequestTopic(topic_name="t")])
+    world.send_request(92, 0, group_id="g", topics=[message.DeleteShareGroupOffsetsRequestTopic(topic_name="t")])
     assert told(describe(world, {"t": [0]})) == {("t", 0): (-1, 0, -1, 0)}

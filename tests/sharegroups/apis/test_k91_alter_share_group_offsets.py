@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kafka_share_proxy.durable.interfaces import ANSWER_MAX_S
+from kafka_share_proxy.durable.interfaces import RESPONSE_MAX_S
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 from kafka_share_proxy.wire import registry
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -44,8 +44,8 @@ def alter(world, topics, group_id="g"):
     return world.send(world.connect(), 91, 0, request(topics, group_id)).message
 
 
-def codes(answer):
-    return {(t.topic_name, p.partition_index): p.error_code for t in answer.responses for p in t.partitions}
+def codes(response):
+    return {(t.topic_name, p.partition_index): p.error_code for t in response.responses for p in t.partitions}
 
 
 def test_the_group_begins_at_the_offset_with_everything_forgotten(world):
@@ -57,9 +57,9 @@ def test_the_group_begins_at_the_offset_with_everything_forgotten(world):
     assert acquired(member.fetch(topic, max_records=6)) == [(0, 5, 1)]
     member.acknowledge({(topic.topic_id, 0): [(1, 5, [ACCEPT])]})
     member.connection.close()
-    answer = alter(world, {"t": {0: 3}})
-    assert codes(answer) == {("t", 0): 0}
-    assert answer.responses[0].topic_id == topic.topic_id
+    response = alter(world, {"t": {0: 3}})
+    assert codes(response) == {("t", 0): 0}
+    assert response.responses[0].topic_id == topic.topic_id
     share = world.services.coordinator.share(ShareKey("g", topic.topic_id, 0))
     assert (share.partition.start_offset, share.partition.state_epoch) == (3, 1)
     assert acquired(world.member(member_id="m2").fetch(topic)) == [(3, 5, 1)]
@@ -80,8 +80,8 @@ def test_a_group_with_members_is_left_alone(world):
     member = world.member()
     member.heartbeat(0, ["t"])
     member.fetch(topic)
-    answer = alter(world, {"t": {0: 7}})
-    assert (answer.error_code, answer.responses) == (ErrorCode.NON_EMPTY_GROUP, [])
+    response = alter(world, {"t": {0: 7}})
+    assert (response.error_code, response.responses) == (ErrorCode.NON_EMPTY_GROUP, [])
     assert world.services.coordinator.share(ShareKey("g", topic.topic_id, 0)).partition.start_offset == 0
 
 
@@ -89,11 +89,11 @@ def test_what_is_refused_does_not_touch_the_rest(world):
     """3 for unknown topics and partitions, 29, 42; the others are applied."""
     world.cluster.create("t")
     world.cluster.create("secret").bits = 1 << 8
-    answer = alter(world, {"absent": {0: 1}, "secret": {0: 1}, "t": {0: 5, 1: 5, -1: 5}})
+    response = alter(world, {"absent": {0: 1}, "secret": {0: 1}, "t": {0: 5, 1: 5, -1: 5}})
     refused = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    assert codes(answer) == {("absent", 0): refused, ("secret", 0): denied, ("t", 0): 0, ("t", 1): 3, ("t", -1): 3}
-    assert answer.responses[0].topic_id == ZERO_UUID
+    assert codes(response) == {("absent", 0): refused, ("secret", 0): denied, ("t", 0): 0, ("t", 1): 3, ("t", -1): 3}
+    assert response.responses[0].topic_id == ZERO_UUID
     assert codes(alter(world, {"t": {0: -2}})) == {("t", 0): ErrorCode.INVALID_REQUEST}
     assert [share.partition.start_offset for _, share in world.services.coordinator.shares()] == [5]
 
@@ -189,7 +189,7 @@ def test_a_change_nobody_knows_the_outcome_of_is_15_and_holds_when_it_is_stored(
     reply = world.send(world.connect(), 91, 0, request({"t": {0: 2, 1: 3, 7: 1}}))
     world.timers.advance(1)
     world.journal.confirm()
-    world.timers.advance(ANSWER_MAX_S)
+    world.timers.advance(RESPONSE_MAX_S)
     assert codes(reply.message) == {("t", 0): 0, ("t", 1): ErrorCode.COORDINATOR_NOT_AVAILABLE, ("t", 7): 3}
     again = world.send(world.connect(), 91, 0, request({"t": {1: 9}}))
     world.timers.advance(5.1)

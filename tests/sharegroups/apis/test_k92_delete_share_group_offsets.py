@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kafka_share_proxy.durable.interfaces import ANSWER_MAX_S
+from kafka_share_proxy.durable.interfaces import RESPONSE_MAX_S
 from kafka_share_proxy.wire import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 
@@ -31,8 +31,8 @@ def delete(world, *names, group_id="g"):
     return world.send(world.connect(), 92, 0, request(*names, group_id=group_id)).message
 
 
-def codes(answer):
-    return {topic.topic_name: topic.error_code for topic in answer.responses}
+def codes(response):
+    return {topic.topic_name: topic.error_code for topic in response.responses}
 
 
 def consumed(world, name="t"):
@@ -51,9 +51,9 @@ def consumed(world, name="t"):
 def test_deleted_offsets_begin_anew(world):
     """[126] Delete, then earliest: all redelivered. Other topics keep their state."""
     topic, other = consumed(world), consumed(world, "other")
-    answer = delete(world, "t")
-    assert codes(answer) == {"t": 0}
-    assert answer.responses[0].topic_id == topic.topic_id
+    response = delete(world, "t")
+    assert codes(response) == {"t": 0}
+    assert response.responses[0].topic_id == topic.topic_id
     assert [key.topic_id for key in world.journal.values if key.kind == "partition"] == [other.topic_id]
     assert acquired(world.member(member_id="m2").fetch(topic, other), topic) == [(0, 2, 1)]
 
@@ -63,8 +63,8 @@ def test_what_has_no_offsets(world):
     consumed(world)
     world.cluster.create("idle")
     world.cluster.create("secret").bits = 1 << 8
-    answer = delete(world, "absent", "idle", "secret", "t")
-    assert codes(answer) == {"absent": 3, "idle": 3, "secret": 29, "t": 0}
+    response = delete(world, "absent", "idle", "secret", "t")
+    assert codes(response) == {"absent": 3, "idle": 3, "secret": 29, "t": 0}
     assert delete(world).error_code == 0
 
 
@@ -96,7 +96,7 @@ def test_a_deletion_nobody_knows_the_outcome_of_is_15_and_holds_when_it_is_store
     topic = consumed(world)
     world.journal.slow = True
     reply = world.send(world.connect(), 92, 0, request("t"))
-    world.timers.advance(ANSWER_MAX_S - 0.1)
+    world.timers.advance(RESPONSE_MAX_S - 0.1)
     assert not reply.done
     world.timers.advance(0.2)
     assert codes(reply.message) == {"t": ErrorCode.COORDINATOR_NOT_AVAILABLE}

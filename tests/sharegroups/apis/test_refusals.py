@@ -15,8 +15,8 @@ def said(refusal: Any, key: int, code: ErrorCode, reason: str) -> tuple[str, int
     connection: Any = None
     task: Task[Any] = Task(refusal(Call(key, 1, 1, None, None, connection), code, reason), lambda _: None)
     task.start()
-    answer = task.value
-    return type(answer).__name__, answer.error_code, answer.error_message
+    response = task.value
+    return type(response).__name__, response.error_code, response.error_message
 
 
 @pytest.mark.parametrize(("key", "name"), [(76, "ShareGroupHeartbeat"), (92, "DeleteShareGroupOffsets")])

@@ -19,12 +19,12 @@ def test_not_leader_is_told_at_once_with_a_hint(world):
     """[2] Partition 6 with CurrentLeader and the proxy's own endpoint; the lock duration is still told."""
     topic = world.cluster.create("t", leaders=(2,))
     reply = world.member(node_id=1).send_fetch(topic)
-    answer = reply.message
-    entry = entries(answer)[topic.topic_id, 0]
+    response = reply.message
+    entry = entries(response)[topic.topic_id, 0]
     assert entry.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (entry.current_leader.leader_id, entry.current_leader.leader_epoch) == (2, 5)
-    assert [(n.node_id, n.host, n.port) for n in answer.node_endpoints] == [(2, "proxy.example", 9102)]
-    assert answer.acquisition_lock_timeout_ms == 30_000
+    assert [(n.node_id, n.host, n.port) for n in response.node_endpoints] == [(2, "proxy.example", 9102)]
+    assert response.acquisition_lock_timeout_ms == 30_000
     assert world.cluster.count(1) == 0
 
 
@@ -70,11 +70,11 @@ def test_leader_move_releases_the_locks_once(world):
     world.timers.advance(1.1)
     moved = world.member(node_id=2)
     assert acquired(moved.fetch(topic)) == [(0, 9, 2)]
-    answer = member.acknowledge({(topic.topic_id, 0): [(0, 9, [1])]})
-    assert entries(answer)[topic.topic_id, 0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    response = member.acknowledge({(topic.topic_id, 0): [(0, 9, [1])]})
+    assert entries(response)[topic.topic_id, 0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     member.connection.close()
-    answer = moved.acknowledge({(topic.topic_id, 0): [(0, 9, [1])]})
-    assert entries(answer)[topic.topic_id, 0].error_code == 0
+    response = moved.acknowledge({(topic.topic_id, 0): [(0, 9, [1])]})
+    assert entries(response)[topic.topic_id, 0].error_code == 0
 
 
 def test_repeated_partitions_of_one_request_are_joined(world):
@@ -92,7 +92,7 @@ def test_repeated_partitions_of_one_request_are_joined(world):
         return message.FetchPartition(partition_index=0, acknowledgement_batches=[batch])
 
     topics = [message.FetchTopic(topic_id=topic.topic_id, partitions=[part(i)]) for i in range(4)]
-    answer = member.fetch(wait_ms=0, topics=topics)
-    assert entries(answer)[topic.topic_id, 0].acknowledge_error_code == 0
+    response = member.fetch(wait_ms=0, topics=topics)
+    assert entries(response)[topic.topic_id, 0].acknowledge_error_code == 0
     share = world.services.coordinator.share(("g", topic.topic_id, 0))
     assert share.partition.start_offset == 4

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from kafka_share_proxy.durable.interfaces import ANSWER_MAX_S
+from kafka_share_proxy.durable.interfaces import RESPONSE_MAX_S
 from kafka_share_proxy.sharegroups.model.renewal import RenewalBound
 from kafka_share_proxy.wire.errors import ErrorCode
 
@@ -88,16 +88,16 @@ def test_bad_batches_fail_their_partition_only(world, batches):
         world.cluster.produce(topic, 10, partition)
     member = world.member()
     member.fetch(topic)
-    answer = member.acknowledge({(topic.topic_id, 0): batches, (topic.topic_id, 1): [(0, 9, [ACCEPT])]})
-    assert (code(answer, topic, 0), code(answer, topic, 1)) == (ErrorCode.INVALID_REQUEST, 0)
+    response = member.acknowledge({(topic.topic_id, 0): batches, (topic.topic_id, 1): [(0, 9, [ACCEPT])]})
+    assert (code(response, topic, 0), code(response, topic, 1)) == (ErrorCode.INVALID_REQUEST, 0)
 
 
 def test_bad_shape_is_judged_before_the_topic(world, topic):
     """6.1: 42 comes before 100."""
     member = held(world, topic)
     unknown = b"\xee" * 16
-    answer = member.acknowledge({(unknown, 0): [(5, 3, [1])], (unknown, 1): [(3, 5, [1])]})
-    codes = [entries(answer)[unknown, partition].error_code for partition in range(2)]
+    response = member.acknowledge({(unknown, 0): [(5, 3, [1])], (unknown, 1): [(3, 5, [1])]})
+    codes = [entries(response)[unknown, partition].error_code for partition in range(2)]
     assert codes == [ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_TOPIC_ID]
 
 
@@ -105,8 +105,8 @@ def test_one_bad_record_changes_none(world, topic):
     """[31]"""
     member = held(world, topic)
     member.acknowledge({(topic.topic_id, 0): [(7, 7, [ACCEPT])]})
-    answer = member.acknowledge({(topic.topic_id, 0): [(0, 9, [ACCEPT])]})
-    assert code(answer, topic) == ErrorCode.INVALID_RECORD_STATE
+    response = member.acknowledge({(topic.topic_id, 0): [(0, 9, [ACCEPT])]})
+    assert code(response, topic) == ErrorCode.INVALID_RECORD_STATE
     assert code(member.acknowledge({(topic.topic_id, 0): [(0, 6, [ACCEPT]), (8, 9, [ACCEPT])]}), topic) == 0
 
 
@@ -138,8 +138,8 @@ def test_topic_without_the_right_to_read(world, topic):
     member = held(world, topic)
     secret = world.cluster.create("secret")
     secret.bits = 1 << 8
-    answer = member.acknowledge({(secret.topic_id, 0): [(0, 0, [1])]})
-    assert code(answer, secret) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    response = member.acknowledge({(secret.topic_id, 0): [(0, 0, [1])]})
+    assert code(response, secret) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def test_late_acknowledgement(world, topic):
@@ -175,11 +175,11 @@ def test_renew_of_what_is_not_held(world, topic):
     """[46]"""
     member = held(world, topic)
     member.acknowledge({(topic.topic_id, 0): [(5, 9, [ACCEPT])]})
-    answer = member.acknowledge({(topic.topic_id, 0): [(5, 9, [RENEW])]}, renew=True)
-    assert code(answer, topic) == ErrorCode.INVALID_RECORD_STATE
+    response = member.acknowledge({(topic.topic_id, 0): [(5, 9, [RENEW])]}, renew=True)
+    assert code(response, topic) == ErrorCode.INVALID_RECORD_STATE
     world.timers.advance(30.1)
-    answer = member.acknowledge({(topic.topic_id, 0): [(0, 4, [RENEW])]}, renew=True)
-    assert code(answer, topic) == ErrorCode.INVALID_RECORD_STATE
+    response = member.acknowledge({(topic.topic_id, 0): [(0, 4, [RENEW])]}, renew=True)
+    assert code(response, topic) == ErrorCode.INVALID_RECORD_STATE
 
 
 def test_renew_switched_off(world, topic):
@@ -187,8 +187,8 @@ def test_renew_switched_off(world, topic):
     world.configure("g", share_renew_acknowledge_enable="false")
     member = held(world, topic)
     types = [ACCEPT] * 5 + [RENEW] * 5
-    answer = member.acknowledge({(topic.topic_id, 0): [(0, 9, types)]}, renew=True)
-    assert code(answer, topic) == ErrorCode.INVALID_RECORD_STATE
+    response = member.acknowledge({(topic.topic_id, 0): [(0, 9, types)]}, renew=True)
+    assert code(response, topic) == ErrorCode.INVALID_RECORD_STATE
     assert start_offset(world, topic) == 0
 
 
@@ -200,8 +200,8 @@ def test_renew_of_one_partition_and_nonsense_for_another(world):
     member = world.member()
     member.fetch(topic)
     acks = {(topic.topic_id, 0): [(0, 0, [RENEW])], (topic.topic_id, 1): [(0, 0, [9])]}
-    answer = member.acknowledge(acks, renew=True)
-    assert (code(answer, topic, 0), code(answer, topic, 1)) == (0, ErrorCode.INVALID_REQUEST)
+    response = member.acknowledge(acks, renew=True)
+    assert (code(response, topic, 0), code(response, topic, 1)) == (0, ErrorCode.INVALID_REQUEST)
 
 
 def test_a_bound_on_renewals_names_the_member(world, topic):
@@ -226,7 +226,7 @@ def test_client_is_told_to_come_again_while_nobody_knows_what_became_of_the_appe
     member = held(world, topic)
     journal.slow = True
     reply = member.send_acknowledge({(topic.topic_id, 0): [(0, 9, [ACCEPT])]})
-    world.timers.advance(ANSWER_MAX_S - 0.1)
+    world.timers.advance(RESPONSE_MAX_S - 0.1)
     assert not reply.done
     world.timers.advance(0.2)
     assert code(reply.message, topic) == ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -20,10 +20,10 @@ def test_max_bytes_is_split_and_one_batch_always_comes(world):
     for partition in range(2):
         world.cluster.produce(topic, 1, partition, value=b"x" * 1000)
         world.cluster.produce(topic, 1, partition, value=b"x" * 1000)
-    answer = world.member().fetch(topic, max_bytes=1)
-    assert sum(len(acquired(answer, topic, p)) for p in range(2)) == 1
-    answer = world.member(member_id="b").fetch(topic, max_bytes=2400)
-    assert [len(acquired(answer, topic, p)) for p in range(2)] == [1, 1]
+    response = world.member().fetch(topic, max_bytes=1)
+    assert sum(len(acquired(response, topic, p)) for p in range(2)) == 1
+    response = world.member(member_id="b").fetch(topic, max_bytes=2400)
+    assert [len(acquired(response, topic, p)) for p in range(2)] == [1, 1]
 
 
 def test_local_answers_are_bounded():
@@ -34,8 +34,8 @@ def test_local_answers_are_bounded():
     topic = world.cluster.create("t")
     for _ in range(10):
         world.cluster.produce(topic, 1, value=b"x" * 1000)
-    answer = world.member().fetch(topic)
-    assert acquired(answer) == [(0, 1, 1)]
+    response = world.member().fetch(topic)
+    assert acquired(response) == [(0, 1, 1)]
 
 
 def test_no_room_for_another_answer_is_waited_out(world):
@@ -43,13 +43,13 @@ def test_no_room_for_another_answer_is_waited_out(world):
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 5)
     member = world.member()
-    world.services.answers.add_unsent(world.services.limits.local_answers_total_bytes)
+    world.services.responses.add_unsent(world.services.limits.local_answers_total_bytes)
     reply = member.send_fetch(topic, wait_ms=400)
     assert not reply.done
     world.timers.advance(0.41)
     assert acquired(reply.message) == []
-    assert world.services.answers.refusals == 1
-    world.services.answers.sent(world.services.limits.local_answers_total_bytes)
+    assert world.services.responses.refusals == 1
+    world.services.responses.sent(world.services.limits.local_answers_total_bytes)
     assert acquired(member.fetch()) == [(0, 4, 1)]
 
 
@@ -62,8 +62,8 @@ def test_read_committed_skips_aborted_records(world):
     world.cluster.produce(topic, 2)
     topic.logs[0].aborted.append((9, 0))
     topic.logs[0].stable = 8
-    answer = world.member().fetch(topic)
-    assert acquired(answer) == [(5, 7, 1)]
+    response = world.member().fetch(topic)
+    assert acquired(response) == [(5, 7, 1)]
 
 
 def test_compaction_holes_are_not_waited_for(world):
@@ -99,7 +99,7 @@ def test_an_answer_ends_where_enough_ranges_were_acquired(world, monkeypatch):
         for _ in range(4):
             world.cluster.produce(topic, 1, partition)
     member = world.member()
-    answer = member.fetch(topic, batch_size=1)
-    assert sorted(len(acquired(answer, topic, p)) for p in range(3)) == [0, 0, 4]
+    response = member.fetch(topic, batch_size=1)
+    assert sorted(len(acquired(response, topic, p)) for p in range(3)) == [0, 0, 4]
     found = sum(len(acquired(member.fetch(topic, batch_size=1), topic, p)) for _ in range(2) for p in range(3))
     assert found > 0

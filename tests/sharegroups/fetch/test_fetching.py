@@ -161,8 +161,8 @@ def test_rotation_lets_every_partition_be_first(world):
         for _ in range(3):
             world.cluster.produce(topic, 1, partition)
     member = world.member()
-    answers = [member.fetch(topic, max_records=1)] + [member.fetch(max_records=1) for _ in range(8)]
-    counts = [sum(len(acquired(answer, topic, p)) for answer in answers) for p in range(3)]
+    responses = [member.fetch(topic, max_records=1)] + [member.fetch(max_records=1) for _ in range(8)]
+    counts = [sum(len(acquired(response, topic, p)) for response in responses) for p in range(3)]
     assert counts == [3, 3, 3]
 
 
@@ -175,8 +175,8 @@ def test_quiet_partition_is_read_beside_a_busy_one(world):
     member.fetch(topic, max_records=1)
     world.cluster.produce(topic, 1, 1)
     world.timers.advance(0.11)
-    answers = [member.fetch(max_records=1) for _ in range(2)]
-    assert [a for answer in answers for a in acquired(answer, topic, 1)] == [(0, 0, 1)]
+    responses = [member.fetch(max_records=1) for _ in range(2)]
+    assert [a for response in responses for a in acquired(response, topic, 1)] == [(0, 0, 1)]
 
 
 def test_broker_that_is_no_longer_leader_refreshes_the_view(world):
@@ -220,15 +220,15 @@ def test_codes_of_the_broker_as_clients_can_take_them(world, theirs, told):
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 1)
     world.cluster.fail_next[1] = [theirs]
-    answer = world.member().fetch(topic)
-    assert entries(answer)[topic.topic_id, 0].error_code == told
+    response = world.member().fetch(topic)
+    assert entries(response)[topic.topic_id, 0].error_code == told
 
 
 def test_trouble_that_stays_is_told_as_not_leader(world):
     topic = world.cluster.create("t")
     world.cluster.fail_next[1] = [ErrorCode.UNKNOWN_LEADER_EPOCH] * 50
-    answer = world.member().fetch(topic)
-    assert entries(answer)[topic.topic_id, 0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    response = world.member().fetch(topic)
+    assert entries(response)[topic.topic_id, 0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert world.cluster.count(1) <= 4
 
 
@@ -383,10 +383,10 @@ def test_four_members_and_four_thousand_records(world):
             world.cluster.produce(topic, 50, (turn + 1) % 2)
         for index, member in enumerate(members):
             first = [topic] if member.epoch == 0 else []
-            answer = member.fetch(*first, acks=held[index] or None, wait_ms=0, max_records=75)
-            assert answer.error_code == 0
+            response = member.fetch(*first, acks=held[index] or None, wait_ms=0, max_records=75)
+            assert response.error_code == 0
             held[index] = {}
-            for (topic_id, partition), entry in entries(answer).items():
+            for (topic_id, partition), entry in entries(response).items():
                 assert (entry.error_code, entry.acknowledge_error_code) == (0, 0)
                 for span in entry.acquired_records:
                     assert span.delivery_count == 1
@@ -404,9 +404,9 @@ def test_four_members_and_four_thousand_records(world):
     assert world.services.reads.cache.bytes == 0
 
 
-def giving(answer):
+def giving(response):
     """The partitions of which there are records."""
-    return {partition for (_, partition), entry in entries(answer).items() if entry.acquired_records}
+    return {partition for (_, partition), entry in entries(response).items() if entry.acquired_records}
 
 
 def test_a_member_gets_no_more_of_a_partition_it_is_to_give_up_and_settles_it_first(world):
@@ -463,7 +463,7 @@ def test_a_log_batch_wider_than_the_window_may_become_is_given_out_in_parts(worl
         for first, last, count in acquired(member.fetch(topic)):
             delivered += [(offset, count) for offset in range(first, last + 1)]
             types = [1 if count > 1 or offset % 2 else 2 for offset in range(first, last + 1)]
-            answer = member.acknowledge({(topic.topic_id, 0): [(first, last, types)]})
-            assert entries(answer)[topic.topic_id, 0].error_code == 0
+            response = member.acknowledge({(topic.topic_id, 0): [(first, last, types)]})
+            assert entries(response)[topic.topic_id, 0].error_code == 0
     assert sorted(delivered) == sorted([(o, 1) for o in range(1000)] + [(o, 2) for o in range(0, 1000, 2)])
     assert world.services.coordinator.share(("g", topic.topic_id, 0)).partition.start_offset == 1000

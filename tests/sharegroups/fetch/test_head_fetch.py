@@ -64,8 +64,8 @@ def test_late_answer_only_feeds_the_cache(world):
     other = world.member(member_id="c")
     waiting = other.send_fetch(topic, wait_ms=5000)
     holder.acknowledge({(topic.topic_id, 0): [(0, 4, [2])]})
-    answered, still = (reading, waiting) if reading.done else (waiting, reading)
-    assert acquired(answered.message) == [(0, 4, 2)]
+    responded, still = (reading, waiting) if reading.done else (waiting, reading)
+    assert acquired(responded.message) == [(0, 4, 2)]
     world.cluster.produce(topic, 2)
     assert acquired(still.message) == [(5, 6, 1)]
     world.assert_idle()

@@ -27,7 +27,7 @@ class Storm:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.answers_late = False
+        self.responds_late = False
         """Clients may be told that nobody knows what became of what they said."""
         self.journal = SlowJournal()
         self.world = World(journal=self.journal)
@@ -132,20 +132,20 @@ class Storm:
                 self.take(member, reply, acks, sent_at)
 
     def take(self, member: Member, reply, acks: dict, sent_at: float) -> None:
-        answer = reply.message
-        if answer.error_code != ErrorCode.NONE:
-            assert answer.error_code in (ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+        response = reply.message
+        if response.error_code != ErrorCode.NONE:
+            assert response.error_code in (ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH)
             member.epoch = 0
             self.held[member] = {}
             return
-        found = entries(answer)
+        found = entries(response)
         for place, batches in acks.items():
             self.held[member].pop(place, None)
             if found[place].acknowledge_error_code == ErrorCode.NONE:
                 for first, last, types in batches:
                     if types == [1]:
                         self.settled.update((*place, offset) for offset in range(first, last + 1))
-            elif self.answers_late:  # nobody could say in time whether it was stored
+            elif self.responds_late:  # nobody could say in time whether it was stored
                 for first, last, _ in batches:
                     self.unconfirmed.update((*place, offset) for offset in range(first, last + 1))
         for place, entry in found.items():
@@ -188,10 +188,10 @@ class Storm:
     def drain(self, member: Member) -> None:
         acks, idle = {}, 0
         for _ in range(2000):
-            answer = member.fetch(*(self.topics if member.epoch == 0 else []), acks=acks or None, wait_ms=0)
-            assert answer.error_code == ErrorCode.NONE
+            response = member.fetch(*(self.topics if member.epoch == 0 else []), acks=acks or None, wait_ms=0)
+            assert response.error_code == ErrorCode.NONE
             acks = {}
-            for place, entry in entries(answer).items():
+            for place, entry in entries(response).items():
                 assert entry.acknowledge_error_code == ErrorCode.NONE
                 for span in entry.acquired_records:
                     acks.setdefault(place, []).append((span.first_offset, span.last_offset, [1]))
@@ -216,9 +216,9 @@ def test_storm(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     storm.world.is_restless = seed >= 40
     if storm.world.is_restless:
         monkeypatch.setattr(fetching, "SURVEYED_AT_ONCE", 0)
-    storm.answers_late = bool(seed % 2)
-    if not storm.answers_late:
-        monkeypatch.setattr(state_writes, "ANSWER_MAX_S", 1e9)
+    storm.responds_late = bool(seed % 2)
+    if not storm.responds_late:
+        monkeypatch.setattr(state_writes, "RESPONSE_MAX_S", 1e9)
     for _ in range(STEPS):
         try:
             storm.step()

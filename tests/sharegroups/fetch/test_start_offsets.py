@@ -32,9 +32,9 @@ def test_log_start_that_moved(world):
     member.fetch(topic, max_records=1)
     world.cluster.delete_records(topic, 5)
     world.timers.advance(2.1)
-    answer = member.fetch()
-    assert entries(answer)[topic.topic_id, 0].error_code == 0
-    assert acquired(answer) == [(5, 9, 1)]
+    response = member.fetch()
+    assert entries(response)[topic.topic_id, 0].error_code == 0
+    assert acquired(response) == [(5, 9, 1)]
     assert [r.topics[0].partitions[0].timestamp for r in world.cluster.requests(2)] == [-2, -2, -1]
 
 
@@ -259,6 +259,6 @@ def test_nothing_begins_in_a_group_that_is_being_deleted(world, slow):
     """What was begun would be left behind; the client comes again."""
     topic = world.cluster.create("t")
     world.services.coordinator.add_group("g").deleting = True
-    answer = world.member().fetch(topic)
-    assert entries(answer)[topic.topic_id, 0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    response = world.member().fetch(topic)
+    assert entries(response)[topic.topic_id, 0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert slow.appends == []

@@ -14,8 +14,8 @@ def test_the_engine_answers_every_recorded_command_as_kafka_did() -> None:
     lines = kafka.GOLDEN.read_text(encoding="utf-8").splitlines()
     assert len(lines) > 3000
     for number, line in enumerate(lines, 1):
-        command, answer, state = line.split("\t")
-        assert engine(command) == answer, f"golden.txt:{number}: {command}"
+        command, response, state = line.split("\t")
+        assert engine(command) == response, f"golden.txt:{number}: {command}"
         assert kafka.compact(engine("state")) == state, f"golden.txt:{number}: {command}"
 
 

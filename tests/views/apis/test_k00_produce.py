@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kafka_share_proxy.forwarding.early_looks import LOOKED_MAX
+from kafka_share_proxy.forwarding.early_matches import LOOKED_MAX
 from kafka_share_proxy.views.apis.k00_produce import NOTHING, may_name_view
 from kafka_share_proxy.wire import frames
 from kafka_share_proxy.wire.api_key import ApiKey
@@ -98,8 +98,8 @@ def test_bytes_that_are_no_request_are_looked_at(world: World) -> None:
 @pytest.mark.parametrize("version", [3, 8, 9, 12, BY_ID])
 def test_partitions_of_a_view_get_17(world: World, version: int) -> None:
     """INVALID_TOPIC_EXCEPTION ends a producer's attempts at once; nothing goes to the broker."""
-    answer = world.call(ApiKey.PRODUCE, version, **request(world, version, V))
-    (told,) = answer.responses
+    response = world.call(ApiKey.PRODUCE, version, **request(world, version, V))
+    (told,) = response.responses
     assert [(part.index, part.error_code, part.base_offset) for part in told.partition_responses] == [(0, 17, -1)]
     assert bytes(told.topic_id) == (world.cluster.topics[V].topic_id if version == BY_ID else ZERO_UUID)
     assert world.cluster.count(ApiKey.PRODUCE) == 0
@@ -109,8 +109,8 @@ def test_partitions_of_a_view_get_17(world: World, version: int) -> None:
 @pytest.mark.parametrize("version", [3, 9, 12, BY_ID])
 def test_the_rest_of_a_mixed_request_is_produced(world: World, version: int) -> None:
     """And both answers are one."""
-    answer = world.call(ApiKey.PRODUCE, version, **request(world, version, "orders", V))
-    codes = [part.error_code for told in answer.responses for part in told.partition_responses]
+    response = world.call(ApiKey.PRODUCE, version, **request(world, version, "orders", V))
+    codes = [part.error_code for told in response.responses for part in told.partition_responses]
     assert sorted(codes) == [0, 17]
     ((_, sent),) = [asked for asked in world.cluster.asked if asked[0] == ApiKey.PRODUCE]
     assert len(sent.topic_data) == 1

@@ -72,9 +72,9 @@ def test_slots_have_everything_once(world, version):
     for start in range(0, 200, 50):
         world.produce(base, KEYS[start : start + 50])
     name = view if version >= 13 else "__view.r4.t"
-    answer = world.fetch(world.connect(), {name: dict.fromkeys(range(4), 0)}, version=version).message
+    response = world.fetch(world.connect(), {name: dict.fromkeys(range(4), 0)}, version=version).message
     cut, found = EvenCut(4), {}
-    for (_, slot), entry in partitions_of(answer).items():
+    for (_, slot), entry in partitions_of(response).items():
         found[slot] = offsets_in(entry.records)
         assert next_offset(entry.records, 0) == 200
         assert entry.high_watermark == 200
@@ -88,8 +88,8 @@ def test_upstream_is_asked_once_without_session(world):
     base = world.topic("t")
     view = world.view("__view.r4.t")
     world.produce(base, KEYS)
-    answer = world.fetch(world.connect(), {view: dict.fromkeys(range(4), 0)}, session=(0, 0)).message
-    assert answer.session_id == 0
+    response = world.fetch(world.connect(), {view: dict.fromkeys(range(4), 0)}, session=(0, 0)).message
+    assert response.session_id == 0
     (asked,) = world.cluster.requests(1)
     assert (asked.session_id, asked.session_epoch, asked.rack_id) == (0, -1, "")
     assert [(t.topic_id, len(t.partitions)) for t in asked.topics] == [(base.topic_id, 1)]
@@ -99,8 +99,8 @@ def test_incremental_request_naming_a_view_starts_anew(world):
     """70, without a question to the broker; a session given up by a full request is closed upstream."""
     world.topic("t")
     view = world.view("__view.r4.t")
-    answer = world.fetch(world.connect(), {view: {0: 0}}, session=(77, 3)).message
-    assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    response = world.fetch(world.connect(), {view: {0: 0}}, session=(77, 3)).message
+    assert response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert world.cluster.count(1) == 0
     world.fetch(world.connect(), {view: {0: 0}}, session=(77, 0), wait_ms=0)
     assert world.cluster.requests(1)[0].session_id == 77
@@ -116,9 +116,9 @@ def test_unknown_id_is_looked_up_before_anything_goes_upstream(world):
     world.produce(base, KEYS)
     assert next_offset(partitions_of(world.fetch(client, {view: {0: 0}}).message)[view, 0].records, 0) == 200
     nobody = b"n" * 16
-    answer = world.fetch(client, {nobody: {0: 0}, plain.topic_id: {0: 0}}, wait_ms=0).message
-    assert partitions_of(answer)[nobody, 0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
-    assert partitions_of(answer)[plain.topic_id, 0].error_code == ErrorCode.NONE
+    response = world.fetch(client, {nobody: {0: 0}, plain.topic_id: {0: 0}}, wait_ms=0).message
+    assert partitions_of(response)[nobody, 0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert partitions_of(response)[plain.topic_id, 0].error_code == ErrorCode.NONE
     assert world.keeper.resolved == [plain.topic_id, view, nobody]
     assert all(t.topic_id != nobody for r in world.cluster.requests(1) for t in r.topics)
 
@@ -132,10 +132,10 @@ def test_plain_partitions_of_the_same_request_pass_untouched(world, version):
     world.produce(other, KEYS[:7])
     named = ("__view.r2.t", "other", "t") if version < 13 else (view, other.topic_id, base.topic_id)
     wanted = {named[0]: {0: 0, 1: 0}, named[1]: {0: 3}, named[2]: {0: 0}}
-    answer = partitions_of(world.fetch(world.connect(), wanted, version=version).message)
-    assert bytes(answer[named[1], 0].records) == other.logs[0].batches[0][2]
-    assert bytes(answer[named[2], 0].records) == base.logs[0].batches[0][2]
-    assert len(offsets_in(answer[named[0], 0].records)) + len(offsets_in(answer[named[0], 1].records)) == 200
+    response = partitions_of(world.fetch(world.connect(), wanted, version=version).message)
+    assert bytes(response[named[1], 0].records) == other.logs[0].batches[0][2]
+    assert bytes(response[named[2], 0].records) == base.logs[0].batches[0][2]
+    assert len(offsets_in(response[named[0], 0].records)) + len(offsets_in(response[named[0], 1].records)) == 200
     assert world.cluster.count(1) == 1
     assert sum(len(t.partitions) for t in world.cluster.requests(1)[0].topics) == 2
 
@@ -147,9 +147,9 @@ def test_base_named_from_elsewhere_is_asked_apart(world):
     for start in range(0, 200, 50):
         world.produce(base, KEYS[start : start + 50])
     reply = world.fetch(world.connect(), {view: {0: 0, 1: 0}, base.topic_id: {0: 150}})
-    answer = partitions_of(reply.message)
-    assert offsets_in(answer[base.topic_id, 0].records) == list(range(150, 200))
-    assert next_offset(answer[view, 0].records, 0) == 200
+    response = partitions_of(reply.message)
+    assert offsets_in(response[base.topic_id, 0].records) == list(range(150, 200))
+    assert next_offset(response[view, 0].records, 0) == 200
     for asked in world.cluster.requests(1):
         places = [(t.topic_id, p.partition) for t in asked.topics for p in t.partitions]
         assert len(places) == len(set(places))
@@ -160,11 +160,11 @@ def test_errors_of_the_base_are_told_of_every_slot(world):
     base = world.topic("t", (1, 2))
     view = world.view("__view.r2.t")
     client = world.connect(1)
-    answer = partitions_of(world.fetch(client, {view: dict.fromkeys(range(4), 0)}, wait_ms=10_000).message)
-    told = [answer[view, v] for v in (2, 3)]
+    response = partitions_of(world.fetch(client, {view: dict.fromkeys(range(4), 0)}, wait_ms=10_000).message)
+    told = [response[view, v] for v in (2, 3)]
     assert [entry.error_code for entry in told] == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
     assert {(e.current_leader.leader_id, e.current_leader.leader_epoch) for e in told} == {(2, 5)}
-    assert answer[view, 0].error_code == ErrorCode.NONE
+    assert response[view, 0].error_code == ErrorCode.NONE
     base.bits = 1 << 8
     world.timers.advance(60)
     refused = partitions_of(world.fetch(world.connect(1), {view: {0: 0, 1: 0}}).message)
@@ -268,9 +268,9 @@ def test_answers_are_compressed_where_the_settings_say_so(codec):
     base = world.topic("t")
     view = world.view("__view.r2.t")
     world.produce(base, KEYS, codec=compression.GZIP)
-    answer = partitions_of(world.fetch(world.connect(), {view: {0: 0, 1: 0}}).message)
-    assert sorted(offsets_in(answer[view, 0].records) + offsets_in(answer[view, 1].records)) == list(range(200))
-    kept = [b for slot in (0, 1) for b in records.iter_batches(answer[view, slot].records) if not b.is_control]
+    response = partitions_of(world.fetch(world.connect(), {view: {0: 0, 1: 0}}).message)
+    assert sorted(offsets_in(response[view, 0].records) + offsets_in(response[view, 1].records)) == list(range(200))
+    kept = [b for slot in (0, 1) for b in records.iter_batches(response[view, slot].records) if not b.is_control]
     assert {batch.compression for batch in kept} == {codec}
 
 

@@ -38,8 +38,8 @@ def asked(world: ViewWorld, topics: dict[str, list[tuple[int, int]]], version: i
             for name, wanted in topics.items()
         ],
     )
-    answer = world.give(world.connect(), 2, version, request).message
-    return [[(e.partition_index, e.error_code, e.offset) for e in topic.partitions] for topic in answer.topics]
+    response = world.give(world.connect(), 2, version, request).message
+    return [[(e.partition_index, e.error_code, e.offset) for e in topic.partitions] for topic in response.topics]
 
 
 @pytest.mark.parametrize("version", [4, 7, 9])
@@ -77,6 +77,6 @@ def test_leader_epoch_goes_both_ways(world):
     message = registry.message("ListOffsetsRequest")
     partition = message.ListOffsetsPartition(partition_index=1, timestamp=-1, current_leader_epoch=5)
     request = message(replica_id=-1, topics=[message.ListOffsetsTopic(name=VIEW, partitions=[partition])])
-    answer = world.give(world.connect(), 2, 7, request).message
-    assert answer.topics[0].partitions[0].leader_epoch == 5
+    response = world.give(world.connect(), 2, 7, request).message
+    assert response.topics[0].partitions[0].leader_epoch == 5
     assert world.cluster.requests(2)[0].topics[0].partitions[0].current_leader_epoch == 5

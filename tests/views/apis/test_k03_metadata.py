@@ -63,8 +63,8 @@ def test_by_id_the_answer_tells_that_a_topic_is_a_view(world):
     view_id, plain_id = world.cluster.topics[V].topic_id, world.cluster.topics["plain"].topic_id
     world.catalog.forget(V)
     topics = [{"name": None, "topic_id": each} for each in (view_id, plain_id, b"?" * 16)]
-    answer = world.call(3, 12, topics=topics)
-    found = {topic.name: (topic.error_code, len(topic.partitions)) for topic in answer.topics}
+    response = world.call(3, 12, topics=topics)
+    found = {topic.name: (topic.error_code, len(topic.partitions)) for topic in response.topics}
     assert found == {V: (0, 4), "plain": (0, 1), None: (100, 0)}
     assert world.catalog.view(view_id) is not None
     assert world.catalog.is_plain(plain_id)
@@ -75,8 +75,8 @@ def test_by_id_the_answer_tells_that_a_topic_is_a_view(world):
 def test_a_view_without_a_topic_is_shown_and_not_created(world, version, may_create):
     """It has no topic id. Consumers of librdkafka send allow_auto_topic_creation=false, kcat -L sends true."""
     allowed = {"allow_auto_topic_creation": may_create} if version >= 4 else {}
-    answer = world.call(3, version, topics=[{"name": V}, {"name": "orders"}], **allowed)
-    found = {topic.name: topic for topic in answer.topics}
+    response = world.call(3, version, topics=[{"name": V}, {"name": "orders"}], **allowed)
+    found = {topic.name: topic for topic in response.topics}
     assert {name: (topic.error_code, len(topic.partitions)) for name, topic in found.items()} == {
         V: (0, 4),
         "orders": (0, 1),
@@ -135,8 +135,8 @@ def test_a_view_named_twice_is_shown_once(world):
     """By name and by id."""
     world.ensure(V)
     view_id = world.cluster.topics[V].topic_id
-    answer = world.call(3, 12, topics=[{"name": V}, {"name": None, "topic_id": view_id}, {"name": V}])
-    assert [topic.name for topic in answer.topics] == [V]
+    response = world.call(3, 12, topics=[{"name": V}, {"name": None, "topic_id": view_id}, {"name": V}])
+    assert [topic.name for topic in response.topics] == [V]
 
 
 def test_weights_of_a_plan_are_sent_to_clients_that_request_them(world):

@@ -30,8 +30,8 @@ def wanted(name: str, partitions: int = -1, **more: Any) -> dict[str, Any]:
 
 
 def create(world: World, *topics: dict[str, Any], version: int = 7, **fields: Any) -> dict[str, int]:
-    answer = world.call(19, version, topics=list(topics), timeout_ms=1000, **fields)
-    return {topic.name: topic.error_code for topic in answer.topics}
+    response = world.call(19, version, topics=list(topics), timeout_ms=1000, **fields)
+    return {topic.name: topic.error_code for topic in response.topics}
 
 
 def test_what_is_left_open_becomes_what_the_view_needs(world: World) -> None:

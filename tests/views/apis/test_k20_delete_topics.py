@@ -23,8 +23,8 @@ def test_by_name(world: World, version: int) -> None:
     """In the list of names or, from v6 on, among the states."""
     fields = {"topic_names": [V]} if version < 6 else {"topics": [{"name": V}]}
     assert world.is_served(20, version, timeout_ms=1, **fields)
-    answer = world.call(20, version, timeout_ms=1, **fields)
-    assert [result.error_code for result in answer.responses] == [0]
+    response = world.call(20, version, timeout_ms=1, **fields)
+    assert [result.error_code for result in response.responses] == [0]
     assert world.catalog.named(V) is world.catalog.binding(V) is None
     assert world.stored[state_records.binding_key(V)] is None
 

@@ -17,8 +17,8 @@ def wanted(*names: str) -> dict[str, Any]:
 def test_partitions_of_a_view_get_44_and_the_rest_is_done() -> None:
     """POLICY_VIOLATION, per partition."""
     world = World()
-    answer = world.call(21, 2, **wanted(V, "orders"))
-    found = {topic.name: [part.error_code for part in topic.partitions] for topic in answer.topics}
+    response = world.call(21, 2, **wanted(V, "orders"))
+    found = {topic.name: [part.error_code for part in topic.partitions] for topic in response.topics}
     assert found == {V: [44, 44], "orders": [0, 0]}
     assert [topic.name for _, request in world.cluster.asked for topic in request.topics] == ["orders"]
 

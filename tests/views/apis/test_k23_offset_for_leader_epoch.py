@@ -25,7 +25,7 @@ class Client:
         self.tasks: list[Any] = []
         self.asked: list[Any] = []
 
-    def ask(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
+    def send_request(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
         request = registry.request(key, version).decode(body)
         self.asked.append(request)
         message = registry.message("OffsetForLeaderEpochResponse")
@@ -80,17 +80,17 @@ def test_every_slot_has_the_end_of_the_epoch_in_its_base(world, version):
     """With other epochs in other questions, the base itself too, and the broker's throttle time."""
     client = Client()
     wanted = {VIEW: [(0, 3, -1), (1, 4, 5), (2, 3, 4), (9, 0, -1)], "t": [(0, 3, -1)], "__view.r2.none": [(0, 0, -1)]}
-    answer = asked(world, client, wanted, version)
+    response = asked(world, client, wanted, version)
     found = {
         t.topic: [(e.partition, e.error_code, e.leader_epoch, e.end_offset) for e in t.partitions]
-        for t in answer.topics
+        for t in response.topics
     }
     assert found == {
         VIEW: [(0, 0, 3, 3), (1, 0, 4, 4), (2, 74, 3, 103), (9, 3, -1, -1)],
         "t": [(0, 0, 3, 3)],
         "__view.r2.none": [(0, 3, -1, -1)],
     }
-    assert answer.throttle_time_ms == 4
+    assert response.throttle_time_ms == 4
     assert len(client.asked) == 2
     for request in client.asked:
         places = [(topic.topic, entry.partition) for topic in request.topics for entry in topic.partitions]

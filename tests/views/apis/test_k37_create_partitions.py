@@ -17,8 +17,8 @@ def test_views_get_44_and_the_rest_is_done() -> None:
     """POLICY_VIOLATION."""
     world = World()
     world.cluster.make("orders", 2)
-    answer = world.call(37, 3, **wanted(V, "orders"))
-    assert {result.name: result.error_code for result in answer.results} == {V: 44, "orders": 0}
+    response = world.call(37, 3, **wanted(V, "orders"))
+    assert {result.name: result.error_code for result in response.results} == {V: 44, "orders": 0}
     assert world.cluster.topics["orders"].partitions == 9
 
 

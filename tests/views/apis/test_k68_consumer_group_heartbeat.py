@@ -35,13 +35,13 @@ def test_a_view_that_may_not_be_created_ends_the_heartbeat_with_the_missing_righ
     world = World()
     world.cluster.make("orders", 1)
     world.cluster.codes[19] = 29
-    answer = world.call(KEY, 1, **beat(V))
-    assert answer.error_code == 29
-    assert V in answer.error_message
-    assert "grant CREATE on this topic" in answer.error_message
+    response = world.call(KEY, 1, **beat(V))
+    assert response.error_code == 29
+    assert V in response.error_message
+    assert "grant CREATE on this topic" in response.error_message
     world.cluster.codes[19] = 44
-    answer = world.call(KEY, 1, **beat(V))
-    assert (answer.error_code, answer.error_message) == (42, "refused 44")
+    response = world.call(KEY, 1, **beat(V))
+    assert (response.error_code, response.error_message) == (42, "refused 44")
 
 
 def test_a_member_without_describe_on_the_base_gets_the_missing_right() -> None:
@@ -49,8 +49,8 @@ def test_a_member_without_describe_on_the_base_gets_the_missing_right() -> None:
     world = World()
     world.cluster.make("orders", 1)
     world.cluster.hidden.add("orders")
-    answer = world.call(KEY, 1, **beat(V))
-    assert (answer.error_code, "DESCRIBE" in answer.error_message) == (29, True)
+    response = world.call(KEY, 1, **beat(V))
+    assert (response.error_code, "DESCRIBE" in response.error_message) == (29, True)
 
 
 def test_a_view_that_is_not_ready_in_time_has_the_member_come_again() -> None:

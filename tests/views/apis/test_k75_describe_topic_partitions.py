@@ -23,8 +23,8 @@ def world() -> World:
 def describe(world: World, *names: str, cursor: tuple[str, int] | None = None) -> dict[str, Any]:
     at = {"topic_name": cursor[0], "partition_index": cursor[1]} if cursor else None
     topics = [{"name": name} for name in names]
-    answer = world.call(KEY, 0, topics=topics, response_partition_limit=100, cursor=at)
-    return {topic.name: topic for topic in answer.topics}
+    response = world.call(KEY, 0, topics=topics, response_partition_limit=100, cursor=at)
+    return {topic.name: topic for topic in response.topics}
 
 
 def test_a_view_without_a_topic_is_shown_and_not_created(world: World) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kafka_share_proxy.forwarding.ask_and_reply import framed
 from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.upstream_requests import framed
 from kafka_share_proxy.wire import frames
 
 from tests.support.stretches import longest_stretch

@@ -33,8 +33,8 @@ def test_a_subscription_to_a_view_is_refused(world: World) -> None:
     """42 with a text: a member ends with it instead of waiting for records that never come."""
     beat = {"group_id": "g", "member_id": "m", "member_epoch": 0, "rack_id": None}
     assert world.is_served(ApiKey.SHARE_GROUP_HEARTBEAT, 1, subscribed_topic_names=["orders", V], **beat)
-    answer = world.call(ApiKey.SHARE_GROUP_HEARTBEAT, 1, subscribed_topic_names=["orders", V], **beat)
-    assert (answer.error_code, "views" in answer.error_message) == (42, True)
+    response = world.call(ApiKey.SHARE_GROUP_HEARTBEAT, 1, subscribed_topic_names=["orders", V], **beat)
+    assert (response.error_code, "views" in response.error_message) == (42, True)
     assert not world.is_served(ApiKey.SHARE_GROUP_HEARTBEAT, 1, subscribed_topic_names=["orders"], **beat)
     assert not world.is_served(ApiKey.SHARE_GROUP_HEARTBEAT, 1, subscribed_topic_names=None, **beat)
 

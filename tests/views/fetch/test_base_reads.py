@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from kafka_share_proxy.reading.chunk_cache import ReadKey
-from kafka_share_proxy.reading.upstream_fetch import AskedPartition, PartitionRead
+from kafka_share_proxy.reading.upstream_fetch import PartitionRead, RequestedPartition
 from kafka_share_proxy.views.fetch.base_reads import ViewRead, in_turn
 from kafka_share_proxy.wire import registry
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -75,7 +75,7 @@ def test_plain_partition_at_the_same_place_serves_both(world):
     topic = world.topic("t")
     world.produce(topic, KEYS)
     entry = registry.message("FetchRequest").FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    _, made = read(world, head(topic), plains=[AskedPartition(topic.topic_id, entry)])
+    _, made = read(world, head(topic), plains=[RequestedPartition(topic.topic_id, entry)])
     assert len(made.chunks) == 1
     assert bytes(made.plains[topic.topic_id, 0].records) == topic.logs[0].batches[0][2]
     assert len(world.cluster.requests(1)[0].topics[0].partitions) == 1
@@ -86,7 +86,7 @@ def test_plain_partitions_known_by_name_are_asked_in_the_clients_version(world, 
     topic, other = world.topic("t"), world.topic("u")
     world.produce(topic, KEYS)
     entry = registry.message("FetchRequest").FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    _, made = read(world, head(topic), plains=[AskedPartition(other.name, entry)], version=version)
+    _, made = read(world, head(topic), plains=[RequestedPartition(other.name, entry)], version=version)
     assert len(made.chunks) == 1
     assert {topic.topic for topic in world.cluster.requests(1)[0].topics} == {"t", "u"}
 

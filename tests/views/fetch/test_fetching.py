@@ -220,14 +220,14 @@ def test_limits_of_the_client_hold_after_filtering(world):
 
 def test_answer_without_room_waits_and_comes_without_records(world):
     """The client's position does not move (views/README.md rule 44)."""
-    world.services.answers.limit = 10
-    world.services.answers.add_unsent(10)
+    world.services.responses.limit = 10
+    world.services.responses.add_unsent(10)
     world.produce(world.base, KEYS)
     reply = world.fetch(world.connect(), {world.v: {0: 0}}, wait_ms=300)
     assert not reply.done
     world.timers.advance(0.3)
     assert not entry(reply, world.v, 0).records
-    assert world.services.answers.refusals == 1
+    assert world.services.responses.refusals == 1
 
 
 def test_scanned_cap_ends_an_answer(world):
@@ -327,39 +327,39 @@ def test_while_too_much_waits_for_the_threads_a_fetch_waits_too():
 
 def test_records_of_an_answer_count_while_it_waits_for_more(world):
     """Those of the base that it read itself, and its own; all is given back with the response."""
-    answers = world.services.answers
+    responses = world.services.responses
     world.produce(world.base, KEYS)
     reply = world.fetch(world.connect(), {world.v: {0: 0}}, wait_ms=800, min_bytes=1 << 20)
     assert not reply.done
     read = len(world.base.logs[0].batches[0][2])
-    kept = answers.used - read
+    kept = responses.used - read
     assert 0 < kept < read
     world.timers.advance(0.8)
     assert len(entry(reply, world.v, 0).records) >= kept
-    assert answers.used == 0
+    assert responses.used == 0
 
 
 def test_who_leaves_while_waiting_takes_its_count_along(world):
     world.produce(world.base, KEYS)
     reader = world.connect()
     reply = world.fetch(reader, {world.v: {0: 0}}, wait_ms=800, min_bytes=1 << 20)
-    assert world.services.answers.used > 0
+    assert world.services.responses.used > 0
     reply.task.cancel()
     reader.close()
-    assert world.services.answers.used == 0
+    assert world.services.responses.used == 0
 
 
 def test_readers_that_have_records_do_not_wait_for_more_when_room_is_short(world):
     """Whatever their MinBytes: others may need the room."""
     world.produce(world.base, KEYS)
-    answers = world.services.answers
-    answers.limit = 10_000
+    responses = world.services.responses
+    responses.limit = 10_000
     first = world.fetch(world.connect(), {world.v: {0: 0}}, wait_ms=800, min_bytes=1 << 20)
     assert not first.done
-    answers.limit = answers.used + 100
+    responses.limit = responses.used + 100
     second = world.fetch(world.connect(), {world.v: {1: 0}}, wait_ms=800, min_bytes=1 << 20)
     assert not second.done
-    answers.limit = answers.used + 500
+    responses.limit = responses.used + 500
     third = world.fetch(world.connect(), {world.v: {2: 0}}, wait_ms=800, min_bytes=1 << 20)
     assert third.done
     assert offsets_in(entry(third, world.v, 2).records)
@@ -375,7 +375,7 @@ def test_little_is_asked_for_where_no_more_is_known_to_be_there(world):
     world.fetch(reader, {world.v: {0: at}})
     sizes = [request.topics[0].partitions[0].partition_max_bytes for request in world.cluster.requests(1)]
     assert sizes == [READ_BYTES_MIN, world.views.options.read_bytes]
-    assert world.services.answers.used == 0
+    assert world.services.responses.used == 0
 
 
 def test_throttled_answer_ends_the_waiting(world):

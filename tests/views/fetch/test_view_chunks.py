@@ -29,7 +29,7 @@ def made(base: int, count: int = 4, epoch: int = 3, codec: int = 0, size: int = 
     return records.build_batch(base, batch, leader_epoch=epoch, codec=codec)
 
 
-def chunk_of(*batches: bytes, read_at: float = 0.0, epoch: int = 5, asked_epoch: int = -1, **fields) -> ViewChunk:
+def chunk_of(*batches: bytes, read_at: float = 0.0, epoch: int = 5, requested_epoch: int = -1, **fields) -> ViewChunk:
     data = memoryview(b"".join(batches))
     found, _ = split_complete(data)
     return ViewChunk(
@@ -39,7 +39,7 @@ def chunk_of(*batches: bytes, read_at: float = 0.0, epoch: int = 5, asked_epoch:
         records=data,
         fates=fields.get("fates", bytes(len(found))),
         leader_epoch=epoch,
-        asked_epoch=asked_epoch,
+        requested_epoch=requested_epoch,
         read_at=read_at,
         facts=Facts(10, 10, 0),
     )
@@ -77,7 +77,7 @@ def test_other_leader_epoch_and_old_age_do_not_serve():
 )
 def test_reader_goes_on_only_where_its_history_is_that_of_the_log(offset, epoch, continues):
     """By the epoch of what lies before it here, or by what the broker was asked."""
-    chunk = chunk_of(made(10, epoch=3), made(14, epoch=4), made(18, epoch=4), asked_epoch=2)
+    chunk = chunk_of(made(10, epoch=3), made(14, epoch=4), made(18, epoch=4), requested_epoch=2)
     assert chunk.continues(offset, epoch) is continues
 
 

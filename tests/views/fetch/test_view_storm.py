@@ -33,11 +33,11 @@ class Reader:
 
     def step(self) -> None:
         if self.reply is None:
-            self.ask()
+            self.send_request()
         elif self.reply.done:
             self.take()
 
-    def ask(self) -> None:
+    def send_request(self) -> None:
         storm = self.storm
         leads = {p: o for p, o in self.positions.items() if storm.base.logs[p // SLOTS].leader == self.node}
         is_elsewhere = len(leads) < len(self.positions) and storm.random.random() < 0.3
@@ -59,11 +59,11 @@ class Reader:
     def take(self) -> None:
         reply, self.reply = self.reply, None
         try:
-            answer = reply.message
+            response = reply.message
         except ProxyError:
             self.reconnect()
             return
-        for (_, partition), entry in partitions_of(answer).items():
+        for (_, partition), entry in partitions_of(response).items():
             if entry.error_code:
                 assert entry.error_code in (
                     ErrorCode.NOT_LEADER_OR_FOLLOWER,

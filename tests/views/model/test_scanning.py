@@ -83,10 +83,10 @@ class Broker:
                 plain.bytes = 1
             for base, place in step.places:
                 self.rounds.append((place.offset, step.wait_s))
-                self.answer(scan, base, place, step.wait_s)
+                self.respond(scan, base, place, step.wait_s)
         raise AssertionError("the machine asks without end")
 
-    def answer(self, scan: FetchScan, base: BaseScan, place: BasePlace, wait_s: float) -> None:
+    def respond(self, scan: FetchScan, base: BaseScan, place: BasePlace, wait_s: float) -> None:
         found = [batch for batch in self.log if batch.last_offset >= place.offset][: self.per_read]
         if not found:
             self.now += wait_s

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
-from kafka_share_proxy.commits.asked_commits import AskedCommit, asked_commits
 from kafka_share_proxy.commits.marking import mark_first
-from kafka_share_proxy.commits.refusals import tell_refusals
+from kafka_share_proxy.commits.refusals import report_refusals
+from kafka_share_proxy.commits.requested_commits import RequestedCommit, requested_commits
 from kafka_share_proxy.commits.services import CommitServices
 from kafka_share_proxy.forwarding.interfaces import Call
 from kafka_share_proxy.wire import messages
 
 Q = TypeVar("Q", "messages.OffsetCommitRequest", "messages.TxnOffsetCommitRequest")
-"""The class of the request."""
 
 
 class CommitWork(Protocol):
@@ -29,7 +28,7 @@ class CommitWork(Protocol):
 class Committed(NamedTuple):
     """Outcome of a request."""
 
-    found: Sequence[AskedCommit]
+    found: Sequence[RequestedCommit]
     """All partitions, each with its code."""
     throttle_time_ms: int = 0
 
@@ -37,14 +36,14 @@ class Committed(NamedTuple):
 async def commit(
     call: Call[Q],
     services: CommitServices,
-    makes: Callable[[Call[Q], CommitServices, Sequence[AskedCommit]], CommitWork],
+    makes: Callable[[Call[Q], CommitServices, Sequence[RequestedCommit]], CommitWork],
 ) -> Committed:
     """Handle a commit at the owner of the group. `makes` receives the partitions that were not refused.
 
     Raises UpstreamLost, PartitionBusy.
     """
     group_id = call.message.group_id
-    found = await asked_commits(call, services)
+    found = await requested_commits(call, services)
     await mark_first(call, services, found)
     taken = [asked for asked in found if asked.code is None]
     throttle_time_ms = 0
@@ -52,6 +51,6 @@ async def commit(
         work = makes(call, services, taken)
         await work.run()
         throttle_time_ms = work.throttle_time_ms
-    tell_refusals(services, group_id, found)
+    report_refusals(services, group_id, found)
     services.held.let_go(group_id)
     return Committed(found, throttle_time_ms)

@@ -11,9 +11,9 @@ from kafka_share_proxy.wire import messages
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.messages import Message
 
-AskedGroup: TypeAlias = "messages.OffsetFetchRequest.OffsetFetchRequestGroup | messages.OffsetFetchRequest"
+RequestedGroup: TypeAlias = "messages.OffsetFetchRequest.OffsetFetchRequestGroup | messages.OffsetFetchRequest"
 """An entry with `group_id` and `topics`."""
-AnsweredGroup: TypeAlias = "messages.OffsetFetchResponse.OffsetFetchResponseGroup | messages.OffsetFetchResponse"
+GroupResponse: TypeAlias = "messages.OffsetFetchResponse.OffsetFetchResponseGroup | messages.OffsetFetchResponse"
 """An entry with `error_code` and `topics`."""
 
 GROUPS_VERSION = 8
@@ -27,7 +27,6 @@ class FetchSplits(Splits):
     """Splits by group, also for versions with one group and no list."""
 
     def groups(self, request: Message) -> list[str]:
-        """See Splits."""
         listed = Splits.groups(self, request)
         if listed or not isinstance(request, messages.OffsetFetchRequest) or not request.group_id:
             return listed
@@ -43,19 +42,18 @@ SPLITS = FetchSplits(
 )
 
 
-def asked_groups(request: messages.OffsetFetchRequest, version: int) -> Sequence[AskedGroup]:
-    """Return each group of a request."""
+def requested_groups(request: messages.OffsetFetchRequest, version: int) -> Sequence[RequestedGroup]:
     return request.groups or () if version >= GROUPS_VERSION else (request,)
 
 
-def answered_groups(
-    request: messages.OffsetFetchRequest, answer: messages.OffsetFetchResponse, version: int
-) -> Iterator[tuple[str, AnsweredGroup]]:
+def responded_groups(
+    request: messages.OffsetFetchRequest, response: messages.OffsetFetchResponse, version: int
+) -> Iterator[tuple[str, GroupResponse]]:
     """Yield the id and entry of each group of a response."""
     if version < GROUPS_VERSION:
-        yield request.group_id, answer
+        yield request.group_id, response
         return
-    for group in answer.groups or ():
+    for group in response.groups or ():
         yield group.group_id, group
 
 

@@ -16,20 +16,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kafka_share_proxy.commits.apis.commit_answers import DEFINITE, altered, answer_of, request_of, take_codes
 from kafka_share_proxy.commits.apis.commit_requests import commit
-from kafka_share_proxy.commits.asked_commits import AskedCommit, kept_metadata
+from kafka_share_proxy.commits.apis.commit_responses import DEFINITE, altered, request_of, response_of, take_codes
 from kafka_share_proxy.commits.audit_events import AcceptedCommit
 from kafka_share_proxy.commits.held_state import CommittingGroup
 from kafka_share_proxy.commits.locked_partitions import look_at_partitions, with_locks
 from kafka_share_proxy.commits.model.partition_commits import CommitPlan, PartitionCommits
+from kafka_share_proxy.commits.requested_commits import RequestedCommit, kept_metadata
 from kafka_share_proxy.commits.services import CommitServices
 from kafka_share_proxy.commits.storing import StoredChange, store, stored
 from kafka_share_proxy.commits.topic_ids import verify_topic_ids
-from kafka_share_proxy.forwarding.ask_and_reply import ask_upstream
 from kafka_share_proxy.forwarding.commit_responses import CommitEntry, refused
 from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs
 from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.upstream_requests import send_upstream
 from kafka_share_proxy.wire import messages
 from kafka_share_proxy.wire.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -43,23 +43,23 @@ ATTEMPTS_MAX = 2
 async def handle(call: Call[messages.OffsetCommitRequest], services: CommitServices) -> messages.OffsetCommitResponse:
     """Handle the request at the owner of the group."""
     found, throttle_time_ms = await commit(call, services, _OffsetCommit)
-    return answer_of(call, call.message.topics, found, throttle_time_ms)
+    return response_of(call, call.message.topics, found, throttle_time_ms)
 
 
 class _OffsetCommit:
     """One request, with the partitions that were not refused."""
 
     def __init__(
-        self, call: Call[messages.OffsetCommitRequest], services: CommitServices, asked: Sequence[AskedCommit]
+        self, call: Call[messages.OffsetCommitRequest], services: CommitServices, asked: Sequence[RequestedCommit]
     ) -> None:
         self.asked = asked
         self.throttle_time_ms = 0
         self._call, self._services = call, services
         self._group_id = call.message.group_id
-        self._changed: list[AskedCommit] = []
+        self._changed: list[RequestedCommit] = []
         self._has_verified = False
         """True once topic ids were verified after the request was received. Once is enough."""
-        self._as_they_are: set[AskedCommit] = set()
+        self._as_they_are: set[RequestedCommit] = set()
         """Plain commits that are forwarded unchanged, because only the broker knows their effect."""
 
     async def run(self) -> None:
@@ -68,7 +68,7 @@ class _OffsetCommit:
 
         def needs_alone(place: TopicPartition) -> bool:
             held = self._group.of(place)
-            return not held.is_mark_known or held.plan(by_place[place].commit).moves
+            return not held.is_committed_known or held.plan(by_place[place].commit).moves
 
         for _ in range(ATTEMPTS_MAX):
             if await with_locks(self._services, self._group_id, by_place.keys(), needs_alone, self._commit):
@@ -95,7 +95,7 @@ class _OffsetCommit:
             await self._forward(group, going, plans)
         return True
 
-    async def _is_verified(self, inheriting: Sequence[AskedCommit]) -> bool:
+    async def _is_verified(self, inheriting: Sequence[RequestedCommit]) -> bool:
         """Return True if the topics of these commits have the ids that the plans were made with."""
         if self._has_verified:
             return True
@@ -103,7 +103,7 @@ class _OffsetCommit:
         return await verify_topic_ids(self._call, self._services, self.asked, inheriting)
 
     def _plan(
-        self, group: CommittingGroup, asked: AskedCommit, troubles: dict[TopicPartition, ErrorCode]
+        self, group: CommittingGroup, asked: RequestedCommit, troubles: dict[TopicPartition, ErrorCode]
     ) -> CommitPlan | None:
         """Return the plan of one partition. None if it was refused."""
         trouble = None if asked.place is None else troubles.get(asked.place)
@@ -124,39 +124,41 @@ class _OffsetCommit:
             return None
         return plan
 
-    async def _forward(self, group: CommittingGroup, going: list[AskedCommit], plans: dict[int, CommitPlan]) -> None:
+    async def _forward(
+        self, group: CommittingGroup, going: list[RequestedCommit], plans: dict[int, CommitPlan]
+    ) -> None:
         """Send the planned request, and apply what the broker accepts."""
         request = request_of(self._call, [(asked, self._entry(group, asked, plans[id(asked)])) for asked in going])
-        is_answered = False
+        has_response = False
         try:
-            answer = await ask_upstream(self._call, request)
-            take_codes(going, answer)
-            is_answered = True
+            response = await send_upstream(self._call, request)
+            take_codes(going, response)
+            has_response = True
         finally:
             for asked in going:
-                if asked.place is not None and not (is_answered and asked.code in {ErrorCode.NONE, *DEFINITE}):
-                    group.of(asked.place).mark_unknown()
-        self.throttle_time_ms = answer.throttle_time_ms
+                if asked.place is not None and not (has_response and asked.code in {ErrorCode.NONE, *DEFINITE}):
+                    group.of(asked.place).forget_committed()
+        self.throttle_time_ms = response.throttle_time_ms
         self._apply(group, going, plans)
 
-    def _entry(self, group: CommittingGroup, asked: AskedCommit, plan: CommitPlan) -> CommitEntry:
+    def _entry(self, group: CommittingGroup, asked: RequestedCommit, plan: CommitPlan) -> CommitEntry:
         """Return the partition's entry for the request to the broker."""
         epoch = self._epoch(group, asked, plan.offset)
         entry = altered(asked.entry, committed_offset=plan.offset, committed_metadata=kept_metadata(asked))
         entry.committed_leader_epoch = epoch
         return entry
 
-    def _epoch(self, group: CommittingGroup, asked: AskedCommit, offset: int) -> int:
+    def _epoch(self, group: CommittingGroup, asked: RequestedCommit, offset: int) -> int:
         held = None if asked.place is None else group.of(asked.place)
         return epoch_of(held, asked.entry.committed_offset, asked.entry.committed_leader_epoch, offset)
 
-    def _apply(self, group: CommittingGroup, going: list[AskedCommit], plans: dict[int, CommitPlan]) -> None:
+    def _apply(self, group: CommittingGroup, going: list[RequestedCommit], plans: dict[int, CommitPlan]) -> None:
         changes, before = [], []
         for asked in going:
             if asked.place is None or asked.code != ErrorCode.NONE or asked in self._as_they_are:
                 continue
             held = group.of(asked.place)
-            before.append(held.mark if held.is_mark_known else None)
+            before.append(held.mark if held.is_committed_known else None)
             offset = plans[id(asked)].offset
             change = held.accepted(asked.commit, offset, self._epoch(group, asked, offset))
             epoch, member_id = asked.entry.committed_leader_epoch, self._call.message.member_id
@@ -169,19 +171,19 @@ class _OffsetCommit:
             self._services.audit.committed(group, self._call.message.member_id, accepted)
 
 
-def _inherits(asked: AskedCommit, plan: CommitPlan) -> bool:
+def _inherits(asked: RequestedCommit, plan: CommitPlan) -> bool:
     """Return True if more is committed than the client sent."""
     return plan.offset > asked.entry.committed_offset
 
 
-def epoch_of(held: PartitionCommits | None, asked_offset: int, asked_epoch: int, offset: int) -> int:
+def epoch_of(held: PartitionCommits | None, asked_offset: int, requested_epoch: int, offset: int) -> int:
     """Return the leader epoch of the offset that is committed instead of the member's, or -1 if it is unknown.
 
     A consumer would take a wrong epoch for a truncated log (KIP-320).
     """
     if offset == asked_offset:
-        return asked_epoch
-    return held.mark_epoch if held is not None and held.is_mark_known and held.mark == offset else -1
+        return requested_epoch
+    return held.committed_epoch if held is not None and held.is_committed_known and held.mark == offset else -1
 
 
 async def _away(
@@ -190,4 +192,4 @@ async def _away(
     return refused(call, call.message.topics, code)
 
 
-API = DeclaredApi(key=KEY, handle=handle, needs=Needs.OWNER, away=_away, asks_again=True)
+API = DeclaredApi(key=KEY, handle=handle, needs=Needs.OWNER, away=_away, is_repeated=True)

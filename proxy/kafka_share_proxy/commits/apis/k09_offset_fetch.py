@@ -21,17 +21,17 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from kafka_share_proxy.commits.apis import fetched_groups
-from kafka_share_proxy.commits.apis.fetched_groups import AskedGroup, answered_groups, asked_groups
-from kafka_share_proxy.commits.asked_commits import NUL, final_nul, know_topics, named
+from kafka_share_proxy.commits.apis.fetched_groups import RequestedGroup, requested_groups, responded_groups
 from kafka_share_proxy.commits.held_state import CommittingGroup
-from kafka_share_proxy.commits.locked_partitions import know_marks, text_of, with_locks
+from kafka_share_proxy.commits.locked_partitions import load_committed, text_of, with_locks
 from kafka_share_proxy.commits.model.partition_commits import PartitionCommits
+from kafka_share_proxy.commits.requested_commits import NUL, final_nul, load_topics, named
 from kafka_share_proxy.commits.services import CommitServices
 from kafka_share_proxy.commits.storing import StoredChange, store
 from kafka_share_proxy.commits.topic_ids import current_topic_ids
-from kafka_share_proxy.forwarding.ask_and_reply import ask_upstream
 from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs
 from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.upstream_requests import send_upstream
 from kafka_share_proxy.offsets.commit_text import PREFIX, CommitText
 from kafka_share_proxy.offsets.ranges import OffsetRanges
 from kafka_share_proxy.wire import messages
@@ -53,26 +53,28 @@ _Entry: TypeAlias = (
 
 async def handle(call: Call[messages.OffsetFetchRequest], services: CommitServices) -> messages.OffsetFetchResponse:
     """Handle the request at the owner of the groups."""
-    answer: messages.OffsetFetchResponse | None = None
-    for group in asked_groups(call.message, call.version):
+    response: messages.OffsetFetchResponse | None = None
+    for group in requested_groups(call.message, call.version):
         fetch = _OffsetFetch(call, services, group)
         part = await fetch.run()
         services.held.let_go(group.group_id)
-        answer = part if answer is None else _joined(answer, part)
-    if answer is None:
-        return await ask_upstream(call, call.message)
-    return answer
+        response = part if response is None else _joined(response, part)
+    if response is None:
+        return await send_upstream(call, call.message)
+    return response
 
 
-def _joined(answer: messages.OffsetFetchResponse, part: messages.OffsetFetchResponse) -> messages.OffsetFetchResponse:
-    answer.groups = [*answer.groups, *part.groups]
-    return answer
+def _joined(response: messages.OffsetFetchResponse, part: messages.OffsetFetchResponse) -> messages.OffsetFetchResponse:
+    response.groups = [*response.groups, *part.groups]
+    return response
 
 
 class _OffsetFetch:
     """The part of a request about one group."""
 
-    def __init__(self, call: Call[messages.OffsetFetchRequest], services: CommitServices, group: AskedGroup) -> None:
+    def __init__(
+        self, call: Call[messages.OffsetFetchRequest], services: CommitServices, group: RequestedGroup
+    ) -> None:
         self._services = services
         self._group_id = group.group_id
         self._topics = group.topics
@@ -81,29 +83,29 @@ class _OffsetFetch:
 
     async def run(self) -> messages.OffsetFetchResponse:
         """Return the response. Raises UpstreamLost."""
-        await know_topics(self._call, self._services, self._topics or ())
+        await load_topics(self._call, self._services, self._topics or ())
         places = self._places()
         if not places:
             return await self._shown()
         group = self._services.held.group(self._group_id)
         await self._drop_ranges_of_deleted_topics(group, places)
-        doubtful = {place for place in places if not group.of(place).is_mark_known}
+        doubtful = {place for place in places if not group.of(place).is_committed_known}
 
         def needs_alone(_place: TopicPartition) -> bool:
             return bool(doubtful)
 
         async def look() -> messages.OffsetFetchResponse | None:
             if doubtful:
-                await self._ask_marks(places)
+                await self._request_committed(places)
                 return await self._shown()
-            answer = await ask_upstream(self._call, self._call.message)
-            doubtful.update(self._differing(answer))
-            return None if doubtful else await self._shown(answer)
+            response = await send_upstream(self._call, self._call.message)
+            doubtful.update(self._differing(response))
+            return None if doubtful else await self._shown(response)
 
         for _ in range(2):
-            answer = await with_locks(self._services, self._group_id, places, needs_alone, look)
-            if answer is not None:
-                return answer
+            response = await with_locks(self._services, self._group_id, places, needs_alone, look)
+            if response is not None:
+                return response
         raise AssertionError("what is doubtful is asked")
 
     async def _drop_ranges_of_deleted_topics(self, group: CommittingGroup, places: set[TopicPartition]) -> None:
@@ -113,12 +115,12 @@ class _OffsetFetch:
         found = [(place, group.of(place), ids[place.topic]) for place in places if place.topic in ids]
         store(self._services, group, [StoredChange(place, held, held.topic_is(id_)) for place, held, id_ in found])
 
-    async def _ask_marks(self, places: set[TopicPartition]) -> None:
+    async def _request_committed(self, places: set[TopicPartition]) -> None:
         """Replace the known committed offsets with the broker's. No commit of these partitions is in flight now."""
         group = self._services.held.group(self._group_id)
         for place in places:
-            group.of(place).mark_unknown()
-        await know_marks(self._services, self._call.connection, group, places)
+            group.of(place).forget_committed()
+        await load_committed(self._services, self._call.connection, group, places)
 
     def _places(self) -> set[TopicPartition]:
         """Return the requested partitions that have any state here."""
@@ -133,9 +135,9 @@ class _OffsetFetch:
         }
         return asked & held.keys()
 
-    def _entries(self, answer: messages.OffsetFetchResponse) -> Iterator[tuple[TopicPartition | None, _Entry]]:
+    def _entries(self, response: messages.OffsetFetchResponse) -> Iterator[tuple[TopicPartition | None, _Entry]]:
         """Yield the partitions of the response that have no error."""
-        for _, group in answered_groups(self._call.message, answer, self._call.version):
+        for _, group in responded_groups(self._call.message, response, self._call.version):
             if group.error_code != ErrorCode.NONE:
                 continue
             for topic in group.topics or ():
@@ -144,28 +146,30 @@ class _OffsetFetch:
                     if entry.error_code == ErrorCode.NONE:
                         yield None if name is None else TopicPartition(name, entry.partition_index), entry
 
-    def _differing(self, answer: messages.OffsetFetchResponse) -> set[TopicPartition]:
+    def _differing(self, response: messages.OffsetFetchResponse) -> set[TopicPartition]:
         """Return the partitions whose committed offset at the broker differs from the known one."""
         held = self._services.held.group(self._group_id).partitions
         return {
             place
-            for place, entry in self._entries(answer)
+            for place, entry in self._entries(response)
             if place is not None and place in held and held[place].mark != entry.committed_offset
         }
 
-    async def _shown(self, answer: messages.OffsetFetchResponse | None = None) -> messages.OffsetFetchResponse:
+    async def _shown(self, response: messages.OffsetFetchResponse | None = None) -> messages.OffsetFetchResponse:
         """Return the broker's response with the ranges added."""
-        if answer is None:
-            answer = await ask_upstream(self._call, self._call.message)
+        if response is None:
+            response = await send_upstream(self._call, self._call.message)
         held = self._services.held.group(self._group_id).partitions
         if self._call.version >= 10:
-            topics = (topic for _, group in answered_groups(self._call.message, answer, 10) for topic in group.topics)
-            await know_topics(self._call, self._services, topics)
-        for place, entry in self._entries(answer):
+            topics = (
+                topic for _, group in responded_groups(self._call.message, response, 10) for topic in group.topics
+            )
+            await load_topics(self._call, self._services, topics)
+        for place, entry in self._entries(response):
             commits = NOTHING_HELD if place is None else held.get(place, NOTHING_HELD)
             self._amend(place, commits, entry)
             await self._call.work.step()
-        return answer
+        return response
 
     def _amend(self, place: TopicPartition | None, commits: PartitionCommits, entry: _Entry) -> None:
         text = text_of(entry.metadata)
@@ -198,4 +202,4 @@ async def _away(call: Call[messages.OffsetFetchRequest], code: ErrorCode, _reaso
     return fetched_groups.refused(call.message, call.version, code)
 
 
-API = DeclaredApi(key=KEY, handle=handle, needs=Needs.OWNER, away=_away, splits=fetched_groups.SPLITS, asks_again=True)
+API = DeclaredApi(key=KEY, handle=handle, needs=Needs.OWNER, away=_away, splits=fetched_groups.SPLITS, is_repeated=True)

@@ -21,17 +21,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kafka_share_proxy.commits.apis.commit_answers import altered, answer_of, request_of, take_codes
 from kafka_share_proxy.commits.apis.commit_requests import commit
-from kafka_share_proxy.commits.asked_commits import AskedCommit, kept_metadata
+from kafka_share_proxy.commits.apis.commit_responses import altered, request_of, response_of, take_codes
 from kafka_share_proxy.commits.held_state import CommittingGroup
 from kafka_share_proxy.commits.locked_partitions import look_at_partitions, with_locks
+from kafka_share_proxy.commits.requested_commits import RequestedCommit, kept_metadata
 from kafka_share_proxy.commits.services import CommitServices
 from kafka_share_proxy.commits.topic_ids import verify_topic_ids
-from kafka_share_proxy.forwarding.ask_and_reply import ask_upstream
 from kafka_share_proxy.forwarding.commit_responses import CommitEntry, refused
 from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs
 from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.upstream_requests import send_upstream
 from kafka_share_proxy.wire import messages
 from kafka_share_proxy.wire.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -45,14 +45,14 @@ async def handle(
 ) -> messages.TxnOffsetCommitResponse:
     """Handle the request at the owner of the group."""
     found, throttle_time_ms = await commit(call, services, _TxnOffsetCommit)
-    return answer_of(call, call.message.topics, found, throttle_time_ms)
+    return response_of(call, call.message.topics, found, throttle_time_ms)
 
 
 class _TxnOffsetCommit:
     """One request, with the partitions that were not refused."""
 
     def __init__(
-        self, call: Call[messages.TxnOffsetCommitRequest], services: CommitServices, asked: Sequence[AskedCommit]
+        self, call: Call[messages.TxnOffsetCommitRequest], services: CommitServices, asked: Sequence[RequestedCommit]
     ) -> None:
         self.asked = asked
         self.throttle_time_ms = 0
@@ -77,7 +77,7 @@ class _TxnOffsetCommit:
         if entries:
             await self._forward(group, entries)
 
-    def _inherits(self, group: CommittingGroup, asked: AskedCommit) -> bool:
+    def _inherits(self, group: CommittingGroup, asked: RequestedCommit) -> bool:
         """Return True if more is committed than the producer sent: a moved offset, or ranges of earlier commits."""
         if asked.place is None:
             return False
@@ -88,7 +88,7 @@ class _TxnOffsetCommit:
         )
 
     def _entry(
-        self, group: CommittingGroup, asked: AskedCommit, troubles: dict[TopicPartition, ErrorCode]
+        self, group: CommittingGroup, asked: RequestedCommit, troubles: dict[TopicPartition, ErrorCode]
     ) -> CommitEntry | None:
         """Return the partition's entry for the request to the coordinator. None if it was refused."""
         if asked.place is None:
@@ -99,7 +99,7 @@ class _TxnOffsetCommit:
             return None
         held = group.of(asked.place)
         if asked.place in troubles and asked.text is not None:
-            code = held.beside_open(self._producer[0], self._services.timers.now())
+            code = held.next_to_open(self._producer[0], self._services.timers.now())
             if code != ErrorCode.NONE:
                 asked.refuse(code, "another transaction of the partition is open, or one that another proxy saw begin")
                 return None
@@ -116,18 +116,18 @@ class _TxnOffsetCommit:
             entry.committed_metadata = kept_metadata(asked, ranges)
         return entry
 
-    async def _forward(self, group: CommittingGroup, entries: list[tuple[AskedCommit, CommitEntry]]) -> None:
+    async def _forward(self, group: CommittingGroup, entries: list[tuple[RequestedCommit, CommitEntry]]) -> None:
         going = [asked for asked, _ in entries]
         try:
-            answer = await ask_upstream(self._call, request_of(self._call, entries))
-            take_codes(going, answer)
-            self.throttle_time_ms = answer.throttle_time_ms
+            response = await send_upstream(self._call, request_of(self._call, entries))
+            take_codes(going, response)
+            self.throttle_time_ms = response.throttle_time_ms
         finally:
             for asked in going:
                 if asked.place is not None and asked.code == ErrorCode.NONE:
                     group.of(asked.place).committed_in_transaction(asked.commit, self._producer)
                 elif asked.place is not None:
-                    group.of(asked.place).mark_unknown()
+                    group.of(asked.place).forget_committed()
 
 
 async def _away(
@@ -136,4 +136,4 @@ async def _away(
     return refused(call, call.message.topics, code)
 
 
-API = DeclaredApi(key=KEY, handle=handle, needs=Needs.OWNER, away=_away, asks_again=True)
+API = DeclaredApi(key=KEY, handle=handle, needs=Needs.OWNER, away=_away, is_repeated=True)

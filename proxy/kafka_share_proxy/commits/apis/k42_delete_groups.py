@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from kafka_share_proxy.commits.locked_partitions import with_whole_group
 from kafka_share_proxy.commits.services import CommitServices
-from kafka_share_proxy.commits.storing import end_group, stored_or_told
-from kafka_share_proxy.forwarding.ask_and_reply import ask_upstream
+from kafka_share_proxy.commits.storing import end_group, stored_or_reported
 from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs
 from kafka_share_proxy.forwarding.interfaces import Call
 from kafka_share_proxy.forwarding.split_requests import Splits
+from kafka_share_proxy.forwarding.upstream_requests import send_upstream
 from kafka_share_proxy.wire import messages
 from kafka_share_proxy.wire.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -26,28 +26,28 @@ KEY = ApiKey.DELETE_GROUPS
 async def handle(call: Call[messages.DeleteGroupsRequest], services: CommitServices) -> messages.DeleteGroupsResponse:
     """Handle the request at the owner of the groups."""
     results: list[messages.DeleteGroupsResponse.DeletableGroupResult] = []
-    answer = messages.DeleteGroupsResponse()
+    response = messages.DeleteGroupsResponse()
     for name in dict.fromkeys(call.message.groups_names):
 
         async def delete(name: str = name) -> messages.DeleteGroupsResponse:
             return await _delete(call, services, name)
 
-        answer = await with_whole_group(services, name, delete)
-        results += answer.results
-    answer.results = results
-    return answer
+        response = await with_whole_group(services, name, delete)
+        results += response.results
+    response.results = results
+    return response
 
 
 async def _delete(
     call: Call[messages.DeleteGroupsRequest], services: CommitServices, group_id: str
 ) -> messages.DeleteGroupsResponse:
-    answer = await ask_upstream(call, messages.DeleteGroupsRequest(groups_names=[group_id]))
-    if any(result.error_code == ErrorCode.NONE for result in answer.results):
+    response = await send_upstream(call, messages.DeleteGroupsRequest(groups_names=[group_id]))
+    if any(result.error_code == ErrorCode.NONE for result in response.results):
         group = services.held.group(group_id)
         end_group(services, group)
-        if await stored_or_told(services, group):
+        if await stored_or_reported(services, group):
             services.held.groups.pop(group_id, None)
-    return answer
+    return response
 
 
 async def _away(

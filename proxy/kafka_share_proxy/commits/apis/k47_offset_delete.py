@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from kafka_share_proxy.commits.locked_partitions import with_locks
 from kafka_share_proxy.commits.services import CommitServices
-from kafka_share_proxy.commits.storing import StoredChange, store, stored_or_told
-from kafka_share_proxy.forwarding.ask_and_reply import ask_upstream
+from kafka_share_proxy.commits.storing import StoredChange, store, stored_or_reported
 from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs
 from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.upstream_requests import send_upstream
 from kafka_share_proxy.wire import messages
 from kafka_share_proxy.wire.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -36,22 +36,22 @@ async def handle(call: Call[messages.OffsetDeleteRequest], services: CommitServi
 
 
 async def _delete(call: Call[messages.OffsetDeleteRequest], services: CommitServices) -> messages.OffsetDeleteResponse:
-    answer = await ask_upstream(call, call.message)
-    if answer.error_code != ErrorCode.NONE:
-        return answer
+    response = await send_upstream(call, call.message)
+    if response.error_code != ErrorCode.NONE:
+        return response
     group = services.held.group(call.message.group_id)
     gone = [
         place
-        for topic in answer.topics or ()
+        for topic in response.topics or ()
         for entry in topic.partitions or ()
         if entry.error_code == ErrorCode.NONE
         and (place := TopicPartition(topic.name, entry.partition_index)) in group.partitions
     ]
     store(services, group, [StoredChange(place, held := group.of(place), held.ended()) for place in gone])
-    if await stored_or_told(services, group):
+    if await stored_or_reported(services, group):
         for place in gone:
             group.partitions.pop(place, None)
-    return answer
+    return response
 
 
 async def _away(

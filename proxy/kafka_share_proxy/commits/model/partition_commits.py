@@ -55,15 +55,15 @@ class OpenTransaction(NamedTuple):
 class PartitionCommits:
     """Committed offset and ranges of one partition, owned by one proxy at a time.
 
-    `mark` is valid only while `is_mark_known`.
+    `mark` is valid only while `is_committed_known`.
     """
 
     ranges: OffsetRanges = field(default_factory=OffsetRanges)
     mark: int = NOTHING_COMMITTED
-    mark_epoch: int = -1
+    committed_epoch: int = -1
     """The leader epoch that was committed with `mark`."""
-    is_mark_known: bool = False
-    stored_mark: int = NOTHING_COMMITTED
+    is_committed_known: bool = False
+    stored_committed: int = NOTHING_COMMITTED
     """Highest committed offset in a record of these ranges. A lower one at the broker means that the group was rewound.
     """
     topic_id: bytes = ZERO_UUID
@@ -81,22 +81,22 @@ class PartitionCommits:
     def offsets_open(self) -> int:
         """Number of unfinished offsets between the committed offset, as far as it is known, and the end of the last
         range."""
-        mark = max(self.mark if self.is_mark_known else self.stored_mark, 0)
+        mark = max(self.mark if self.is_committed_known else self.stored_committed, 0)
         end = self.ranges.end
         return sum(span.end - span.start for span in self.ranges.gaps(mark, end)) if end > mark else 0
 
     # A commit
 
     def plan(self, commit: PartitionCommit) -> CommitPlan:
-        """Return the outcome of a commit. `is_mark_known` must be true."""
+        """Return the outcome of a commit. `is_committed_known` must be true."""
         done = commit.done
-        if done is not None and self.leaves_mark(commit):
+        if done is not None and self.keeps_committed(commit):
             return CommitPlan(self.mark, False, self.ranges.count_merged(done.start, done.end))
         mark, change = self._outcome(commit)
         offset = commit.offset if mark is None else mark
         return CommitPlan(offset, offset != self.mark, len(self.ranges) + len(change.put) - len(change.removed))
 
-    def leaves_mark(self, commit: PartitionCommit) -> bool:
+    def keeps_committed(self, commit: PartitionCommit) -> bool:
         """Return True if the commit has a single range above the committed offset, and no stored range touches that
         offset.
 
@@ -111,15 +111,15 @@ class PartitionCommits:
     def accepted(self, commit: PartitionCommit, offset: int, leader_epoch: int) -> RangeChange:
         """Apply a commit that the broker accepted at the planned offset. Return the change to store."""
         done = commit.done
-        if done is not None and offset == self.mark and self.leaves_mark(commit):
+        if done is not None and offset == self.mark and self.keeps_committed(commit):
             change = self.ranges.merge(done.start, done.end)
         else:
             outcome = self._outcome(commit)
             change = outcome.change if outcome.mark == offset else self._outcome(commit._replace(offset=offset)).change
             if change:
                 self.ranges.apply(change)
-        self.mark, self.mark_epoch, self.is_mark_known = offset, leader_epoch, True
-        self.stored_mark = min(self.stored_mark, offset)  # lower after a rewind, which leaves no range
+        self.mark, self.committed_epoch, self.is_committed_known = offset, leader_epoch, True
+        self.stored_committed = min(self.stored_committed, offset)  # lower after a rewind, which leaves no range
         return self._noted(change)
 
     def _outcome(self, commit: PartitionCommit) -> CommitOutcome:
@@ -144,7 +144,7 @@ class PartitionCommits:
         They include what the same producer committed earlier in the transaction, because the coordinator keeps only the
         last commit.
         """
-        known = self.mark if self.is_mark_known else self.stored_mark
+        known = self.mark if self.is_committed_known else self.stored_committed
         if commit.done is None:
             return (commit.offset, OffsetRanges()) if commit.offset < known else self.shown(commit.offset)
         done = self.ranges.union(commit.done)
@@ -158,9 +158,9 @@ class PartitionCommits:
         if self.transaction is not None and self.transaction.producer == producer:
             done = done.union(self.transaction.done)
         self.transaction = OpenTransaction(producer, done)
-        self.mark_unknown()
+        self.forget_committed()
 
-    def beside_open(self, producer_id: int, now: float) -> ErrorCode:
+    def next_to_open(self, producer_id: int, now: float) -> ErrorCode:
         """Return the error for a producer's ranges while the broker reports an open transaction; NONE if it is its own.
 
         Earlier commits of a transaction that this proxy does not know cannot be repeated in the metadata, and the
@@ -184,21 +184,21 @@ class PartitionCommits:
         it are dropped. If it is lower, or nothing is committed, all ranges are dropped.
         """
         self.transaction = self.unseen_since = None
-        known = self.mark if self.is_mark_known else self.stored_mark
+        known = self.mark if self.is_committed_known else self.stored_committed
         if offset < 0 or offset < known:
             change = RangeChange((), self.ranges.clear())
         else:
             change = RangeChange((), self.ranges.drop_below(offset))
-        self.mark, self.mark_epoch, self.is_mark_known = max(offset, NOTHING_COMMITTED), leader_epoch, True
-        self.stored_mark = min(self.stored_mark, self.mark)
+        self.mark, self.committed_epoch, self.is_committed_known = max(offset, NOTHING_COMMITTED), leader_epoch, True
+        self.stored_committed = min(self.stored_committed, self.mark)
         above = [(max(start, self.mark), end) for start, end in done if end > self.mark]
         return self._noted(_in_turn(change, self.ranges.merge_all(above)))
 
-    def mark_unknown(self) -> None:
+    def forget_committed(self) -> None:
         """Note that the committed offset at the broker may have changed."""
-        if self.is_mark_known:
-            self.stored_mark = max(self.stored_mark, self.mark)
-        self.is_mark_known = False
+        if self.is_committed_known:
+            self.stored_committed = max(self.stored_committed, self.mark)
+        self.is_committed_known = False
 
     def topic_is(self, topic_id: bytes) -> RangeChange:
         """Set the topic id. Ranges of a deleted topic with the same name are dropped (commits/README.md rule 16)."""
@@ -208,7 +208,7 @@ class PartitionCommits:
         if not is_other:
             return NO_CHANGE
         self.transaction = None
-        self.is_mark_known, self.mark, self.stored_mark = False, NOTHING_COMMITTED, NOTHING_COMMITTED
+        self.is_committed_known, self.mark, self.stored_committed = False, NOTHING_COMMITTED, NOTHING_COMMITTED
         return self._noted(RangeChange((), self.ranges.clear()))
 
     def shown(self, offset: int, done: Iterable[tuple[int, int]] = ()) -> tuple[int, OffsetRanges]:
@@ -217,14 +217,14 @@ class PartitionCommits:
         The offset is moved over the ranges that touch it. `done` are the ranges in the broker's metadata. If the group
         was rewound, the ranges of this proxy are left out.
         """
-        known = self.mark if self.is_mark_known else self.stored_mark
+        known = self.mark if self.is_committed_known else self.stored_committed
         is_rewound = offset < 0 or offset < known
         ranges = OffsetRanges(done) if is_rewound else self.ranges.union(OffsetRanges(done))
         return (offset, ranges) if offset < 0 else (ranges.absorb(offset)[0], ranges)
 
     def ended(self) -> RangeChange:
         """Drop all ranges, because nothing is committed for the partition."""
-        self.is_mark_known, self.mark, self.stored_mark = False, NOTHING_COMMITTED, NOTHING_COMMITTED
+        self.is_committed_known, self.mark, self.stored_committed = False, NOTHING_COMMITTED, NOTHING_COMMITTED
         return self._noted(RangeChange((), self.ranges.clear()))
 
     # Storing
@@ -250,7 +250,7 @@ class PartitionCommits:
         """Return the change together with all records of which it is not known whether they are in the topic."""
         self._planned = None
         if change.put:
-            self.stored_mark = max(self.stored_mark, self.mark)
+            self.stored_committed = max(self.stored_committed, self.mark)
         if not self.unsure:
             return change
         unsure, self.unsure = self.unsure, set()

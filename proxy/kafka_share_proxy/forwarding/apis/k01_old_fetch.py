@@ -20,7 +20,7 @@ VERSIONS = range(4)
 
 _THROTTLE_SINCE, _MAX_BYTES_SINCE = 1, 3
 _INT16, _INT32, _PARTITION = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">iqi")
-_ANSWER = struct.Struct(">ihqi")
+_RESPONSE = struct.Struct(">ihqi")
 """Struct of partition, error code, high watermark, size of the records."""
 
 
@@ -41,7 +41,7 @@ async def handle(call: Call[memoryview]) -> bytes:
     parts.append(_INT32.pack(len(topics)))
     for name, partitions in topics:
         parts += (_INT16.pack(len(name)), name, _INT32.pack(len(partitions)))
-        parts += (_ANSWER.pack(index, ErrorCode.UNSUPPORTED_VERSION, -1, 0) for index in partitions)
+        parts += (_RESPONSE.pack(index, ErrorCode.UNSUPPORTED_VERSION, -1, 0) for index in partitions)
     body = b"".join(parts)
     return _INT32.pack(len(body)) + body
 

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 from kafka_share_proxy.forwarding.address_book import AddressBook
 from kafka_share_proxy.forwarding.address_rewriting import ours, repaired, rewriter, sized, unusable
-from kafka_share_proxy.forwarding.early_looks import AboutAllTopics
+from kafka_share_proxy.forwarding.early_matches import AboutAllTopics
 from kafka_share_proxy.forwarding.forwarded_api import ForwardedApi, RewritingParts
 from kafka_share_proxy.forwarding.hidden_topics import Unclear, show_no_hidden, without_hidden
 from kafka_share_proxy.forwarding.routes import Amend, Context, Kind, Rewrite, Route
@@ -34,19 +34,19 @@ from kafka_share_proxy.wire.values import UNKNOWN_NODE
 KEY = ApiKey.METADATA
 
 
-def repair(answer: messages.MetadataResponse, book: AddressBook) -> None:
+def repair(response: messages.MetadataResponse, book: AddressBook) -> None:
     """Replace broker addresses. Brokers without one are left out, and so is their leadership."""
-    named = {broker.node_id for broker in answer.brokers or ()}
-    answer.brokers = ours(answer.brokers, book)
-    if not answer.brokers and answer.error_code == ErrorCode.NONE:
+    named = {broker.node_id for broker in response.brokers or ()}
+    response.brokers = ours(response.brokers, book)
+    if not response.brokers and response.error_code == ErrorCode.NONE:
         if named:
             raise unusable("Metadata")
-        answer.brokers = _known(book)
-    gone = named - {broker.node_id for broker in answer.brokers}
+        response.brokers = _known(book)
+    gone = named - {broker.node_id for broker in response.brokers}
     if gone:
-        _without_leaders(answer, gone)
-    if answer.controller_id in gone:
-        answer.controller_id = answer.brokers[0].node_id if answer.brokers else UNKNOWN_NODE
+        _without_leaders(response, gone)
+    if response.controller_id in gone:
+        response.controller_id = response.brokers[0].node_id if response.brokers else UNKNOWN_NODE
 
 
 def all_topics_rewriter(version: int, book: AddressBook) -> Rewrite:
@@ -55,11 +55,11 @@ def all_topics_rewriter(version: int, book: AddressBook) -> Rewrite:
 
     def rewrite(frame: memoryview, context: Context) -> bytes | None:
         changed = readdress(frame, context)
-        answer = frame if changed is None else memoryview(changed)[4:]
+        response = frame if changed is None else memoryview(changed)[4:]
         try:
-            pieces = without_hidden(answer, version)
+            pieces = without_hidden(response, version)
         except Unclear:
-            return repaired(answer, KEY, version, book, lambda decoded, _: show_no_hidden(decoded))
+            return repaired(response, KEY, version, book, lambda decoded, _: show_no_hidden(decoded))
         return changed if pieces is None else sized(*pieces)
 
     return rewrite
@@ -80,8 +80,8 @@ def _known(book: AddressBook) -> list[messages.MetadataResponse.MetadataResponse
     return found
 
 
-def _without_leaders(answer: messages.MetadataResponse, gone: set[int]) -> None:
-    for topic in answer.topics or ():
+def _without_leaders(response: messages.MetadataResponse, gone: set[int]) -> None:
+    for topic in response.topics or ():
         for partition in topic.partitions or ():
             if partition.leader_id in gone:
                 partition.error_code = int(ErrorCode.LEADER_NOT_AVAILABLE)
@@ -91,7 +91,7 @@ def _without_leaders(answer: messages.MetadataResponse, gone: set[int]) -> None:
 def _amend(version: int, parts: RewritingParts) -> Amend:
     """Return the amendment that selects the rewriter. Only the request shows if the response is about all topics."""
     every = parts.cache.through(all_topics_rewriter(version, parts.book))
-    for_all = Route(kind=Kind.ANSWER, key=KEY, version=version, rewrite=every)
+    for_all = Route(kind=Kind.RESPONSE, key=KEY, version=version, rewrite=every)
     asks = AboutAllTopics().look(KEY, version)
     return lambda frame: for_all if asks(frame) else None
 
@@ -100,7 +100,7 @@ API = ForwardedApi(
     key=KEY,
     repair=repair,
     special=lambda _: names_no_broker,
-    answers_repeat=True,
+    responses_repeat=True,
     amend=_amend,
     requests_repeat=True,
 )

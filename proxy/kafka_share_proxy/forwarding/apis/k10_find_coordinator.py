@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from kafka_share_proxy.forwarding.address_book import AddressBook
 from kafka_share_proxy.forwarding.address_rewriting import has_place
-from kafka_share_proxy.forwarding.ask_and_reply import ask, replied, told
 from kafka_share_proxy.forwarding.declared_api import DeclaredApi
-from kafka_share_proxy.forwarding.early_looks import LongerThan
+from kafka_share_proxy.forwarding.early_matches import LongerThan
 from kafka_share_proxy.forwarding.forwarded_api import ForwardedApi
 from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.upstream_requests import decode_response, replied, send_request
 from kafka_share_proxy.wire import messages
 from kafka_share_proxy.wire.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -34,9 +34,9 @@ KEYS_AT_ONCE = 500
 _MESSAGE = "The coordinator cannot be reached through this proxy at the moment."
 
 
-def repair(answer: messages.FindCoordinatorResponse, book: AddressBook) -> None:
+def repair(response: messages.FindCoordinatorResponse, book: AddressBook) -> None:
     """Set the proxy's address in every coordinator, or an error if there is none at present."""
-    for entry in answer.coordinators or (answer,):
+    for entry in response.coordinators or (response,):
         if not has_place(entry, book):
             entry.error_code, entry.error_message = int(ErrorCode.COORDINATOR_NOT_AVAILABLE), _MESSAGE
             entry.node_id, entry.host, entry.port = UNKNOWN_NODE, "", -1
@@ -48,21 +48,23 @@ async def handle(call: Call[messages.FindCoordinatorRequest], book: AddressBook)
     keys = request.coordinator_keys
     if not keys:
         return None  # one long key, or no list yet in this version
-    answer = messages.FindCoordinatorResponse(coordinators=[])
+    response = messages.FindCoordinatorResponse(coordinators=[])
     for start in range(0, len(keys), KEYS_AT_ONCE):
         request.coordinator_keys = keys[start : start + KEYS_AT_ONCE]
-        part = told(
-            messages.FindCoordinatorResponse, call.version, await ask(call.connection, KEY, call.version, request)
+        part = decode_response(
+            messages.FindCoordinatorResponse,
+            call.version,
+            await send_request(call.connection, KEY, call.version, request),
         )
         repair(part, book)
-        answer.throttle_time_ms = max(answer.throttle_time_ms, part.throttle_time_ms)
-        answer.coordinators.extend(part.coordinators or ())
+        response.throttle_time_ms = max(response.throttle_time_ms, part.throttle_time_ms)
+        response.coordinators.extend(part.coordinators or ())
         await call.work.pause()
-    return await replied(call, answer)
+    return await replied(call, response)
 
 
 IN_PARTS = DeclaredApi(key=KEY, handle=handle, wants=lambda _: LongerThan(LONG_BYTES))
 """Declaration for long requests, which are sent to the broker in parts even if nothing else is served here."""
 
 
-API = ForwardedApi(key=KEY, repair=repair, answers_repeat=True)
+API = ForwardedApi(key=KEY, repair=repair, responses_repeat=True)

@@ -37,12 +37,12 @@ def rewriter(version: int, versions: EffectiveVersions) -> Rewrite:
     def rewrite(frame: memoryview, context: Context) -> bytes:
         unsupported = frame[_CORRELATION : _CORRELATION + 2] == _UNSUPPORTED
         body_version = 0 if unsupported else version
-        answer: messages.ApiVersionsResponse
-        correlation_id, answer = frames.decode_response(KEY, body_version, frame)
-        if answer.error_code == ErrorCode.NONE and context.node_id != UNKNOWN_NODE:
-            versions.learn(context.node_id, ranges_of(answer))
-        offer_to_client(answer, body_version, versions.offer)
-        return frames.response(KEY, body_version, correlation_id, answer)
+        response: messages.ApiVersionsResponse
+        correlation_id, response = frames.decode_response(KEY, body_version, frame)
+        if response.error_code == ErrorCode.NONE and context.node_id != UNKNOWN_NODE:
+            versions.learn(context.node_id, ranges_of(response))
+        offer_to_client(response, body_version, versions.offer)
+        return frames.response(KEY, body_version, correlation_id, response)
 
     return rewrite
 
@@ -56,8 +56,8 @@ async def handle(call: Call[memoryview]) -> bytes:
     """Return the supported versions of ApiVersions in the oldest layout (body v0, error 35)."""
     message = messages.ApiVersionsResponse
     known = message.ApiVersion(api_key=KEY, min_version=registry.versions(KEY)[0], max_version=CAPS[KEY])
-    answer = message(error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=[known])
-    return bytes(frames.response(KEY, 0, call.correlation_id, answer))
+    response = message(error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=[known])
+    return bytes(frames.response(KEY, 0, call.correlation_id, response))
 
 
-API = ForwardedApi(key=KEY, rewrite=lambda version, parts: rewriter(version, parts.versions), answers_repeat=True)
+API = ForwardedApi(key=KEY, rewrite=lambda version, parts: rewriter(version, parts.versions), responses_repeat=True)

@@ -22,7 +22,7 @@ from kafka_share_proxy.forwarding.forwarded_api import ForwardedApi
 from kafka_share_proxy.forwarding.routes import Context, Rewrite
 from kafka_share_proxy.wire import headers, messages
 from kafka_share_proxy.wire.api_key import ApiKey
-from kafka_share_proxy.wire.errors import AnswerUnusable, RemoteProtocolError
+from kafka_share_proxy.wire.errors import RemoteProtocolError, UnusableResponse
 from kafka_share_proxy.wire.primitives import read_uvarint
 from kafka_share_proxy.wire.values import Address
 
@@ -52,7 +52,7 @@ def rewriter(version: int, book: AddressBook) -> Rewrite:
         if not any(_has_port(value) for name in names for value in _values(data, name, flexible=flexible)):
             return None
         if len(frame) > REWRITTEN_BYTES_MAX:
-            raise AnswerUnusable(
+            raise UnusableResponse(
                 f"DescribeConfigs: an answer of {len(frame)} bytes names addresses of brokers; more than "
                 f"{REWRITTEN_BYTES_MAX} are not rewritten: ask about brokers in a request of their own"
             )
@@ -61,9 +61,9 @@ def rewriter(version: int, book: AddressBook) -> Rewrite:
     return rewrite
 
 
-def hide(answer: messages.DescribeConfigsResponse, book: AddressBook) -> None:
+def hide(response: messages.DescribeConfigsResponse, book: AddressBook) -> None:
     """Remove the addresses of the upstream cluster from a decoded DescribeConfigs response."""
-    for result in answer.results or ():
+    for result in response.results or ():
         if result.resource_type != BROKER:
             continue
         ours = book.ours_of(int(result.resource_name)) if result.resource_name.isdecimal() else None

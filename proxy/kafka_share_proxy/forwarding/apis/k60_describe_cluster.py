@@ -24,34 +24,34 @@ BROKERS = 1
 """EndpointType: 1 = brokers, 2 = controllers."""
 
 
-def repair(answer: messages.DescribeClusterResponse, book: AddressBook) -> None:
+def repair(response: messages.DescribeClusterResponse, book: AddressBook) -> None:
     """Replace the addresses of brokers, and remove all others."""
-    if answer.endpoint_type != BROKERS:
-        _hide(answer)
+    if response.endpoint_type != BROKERS:
+        _hide(response)
         return
-    named = {broker.broker_id for broker in answer.brokers or ()}
-    answer.brokers = ours(answer.brokers, book, "broker_id")
-    if named and not answer.brokers:
+    named = {broker.broker_id for broker in response.brokers or ()}
+    response.brokers = ours(response.brokers, book, "broker_id")
+    if named and not response.brokers:
         raise unusable("DescribeCluster")
-    if answer.controller_id in named - {broker.broker_id for broker in answer.brokers}:
-        answer.controller_id = answer.brokers[0].broker_id
+    if response.controller_id in named - {broker.broker_id for broker in response.brokers}:
+        response.controller_id = response.brokers[0].broker_id
 
 
-def _hide(answer: messages.DescribeClusterResponse) -> None:
-    answer.brokers = []
-    if answer.error_code == ErrorCode.NONE:
-        answer.error_code = int(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)
-        answer.error_message = "Controllers are not served by this proxy."
+def _hide(response: messages.DescribeClusterResponse) -> None:
+    response.brokers = []
+    if response.error_code == ErrorCode.NONE:
+        response.error_code = int(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)
+        response.error_message = "Controllers are not served by this proxy."
 
 
 def names_no_brokers(version: int) -> Callable[[memoryview, Sequence[Endpoint]], bool]:
     """Return a predicate on response frames of this version: True if the response names other nodes than brokers."""
 
     def names(frame: memoryview, _: Sequence[Endpoint]) -> bool:
-        answer: messages.DescribeClusterResponse = frames.decode_response(KEY, version, frame)[1]
-        return answer.endpoint_type != BROKERS
+        response: messages.DescribeClusterResponse = frames.decode_response(KEY, version, frame)[1]
+        return response.endpoint_type != BROKERS
 
     return names
 
 
-API = ForwardedApi(key=KEY, repair=repair, special=names_no_brokers, answers_repeat=True)
+API = ForwardedApi(key=KEY, repair=repair, special=names_no_brokers, responses_repeat=True)

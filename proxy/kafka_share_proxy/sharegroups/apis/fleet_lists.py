@@ -24,7 +24,7 @@ async def held_elsewhere(services: ShareServices) -> Sequence[Holdings] | None:
         peers = fleet.owners([partition for partition in gate.all if not gate.lets_in((partition,))])
         if peers is not None:
             try:
-                return await all_of(_ask(peer) for peer in peers)
+                return await all_of(_query(peer) for peer in peers)
             except PeerLost:
                 pass
         if timers.now() >= deadline:
@@ -36,5 +36,5 @@ async def held_elsewhere(services: ShareServices) -> Sequence[Holdings] | None:
             gate.forget(changed)
 
 
-async def _ask(peer: Peer) -> Holdings:
+async def _query(peer: Peer) -> Holdings:
     return await peer.holdings()

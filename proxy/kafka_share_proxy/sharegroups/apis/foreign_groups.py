@@ -23,11 +23,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol, TypeAlias, TypeVar
 
-from kafka_share_proxy.brokers.rights import PROBE_MEMBER, Right, ask_read_group, rights_of, tell_read_group
-from kafka_share_proxy.forwarding.ask_and_reply import ask_upstream, replied, reply
+from kafka_share_proxy.brokers.rights import PROBE_MEMBER, Right, on_read_group, request_read_group, rights_of
 from kafka_share_proxy.forwarding.commit_responses import CommitEntry, commit_response, refused
 from kafka_share_proxy.forwarding.declared_api import Away, DeclaredApi, Needs
 from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.upstream_requests import replied, reply, send_upstream
 from kafka_share_proxy.sharegroups.apis import refusals
 from kafka_share_proxy.sharegroups.apis.held_groups import any_is_held, named_group_is_held, names_held
 from kafka_share_proxy.sharegroups.services import ShareHandler, ShareServices
@@ -69,7 +69,6 @@ _Described: TypeAlias = (
 
 
 Q = TypeVar("Q", "messages.OffsetCommitRequest", "messages.TxnOffsetCommitRequest")
-"""Class of a commit request."""
 
 
 class _NamesGroup(Protocol):
@@ -103,43 +102,43 @@ async def streams_group_heartbeat(call: Call[messages.StreamsGroupHeartbeatReque
 
 async def offset_commit(call: Call[messages.OffsetCommitRequest], services: ShareServices) -> bytes:
     """Serve OffsetCommit (key 8)."""
-    return await _ask_as_nobody(call, services)
+    return await _query_without_member(call, services)
 
 
 async def txn_offset_commit(call: Call[messages.TxnOffsetCommitRequest], services: ShareServices) -> bytes:
     """Serve TxnOffsetCommit (key 28)."""
     if call.version >= TXN_OFFSET_COMMIT_MEMBER_VERSION:
-        return await _ask_as_nobody(call, services)
+        return await _query_without_member(call, services)
     code = await _code(call, services, ErrorCode.GROUP_ID_NOT_FOUND)
     if code != ErrorCode.GROUP_ID_NOT_FOUND:
         return await replied(call, refused(call, call.message.topics, code))
     group_id = call.message.group_id
-    answer = commit_response(call, call.message.topics, lambda entry: _not_found(services, group_id, entry))
-    return await replied(call, answer)
+    response = commit_response(call, call.message.topics, lambda entry: _not_found(services, group_id, entry))
+    return await replied(call, response)
 
 
 async def offset_delete(call: Call[messages.OffsetDeleteRequest], _: ShareServices) -> bytes:
     """Serve OffsetDelete (key 47)."""
     request = messages.OffsetDeleteRequest(group_id=call.message.group_id, topics=[])
-    answer = await ask_upstream(call, request)
-    if answer.error_code in NOT_A_MEMBER:
-        answer.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-    answer.topics = []
-    return reply(call, answer)
+    response = await send_upstream(call, request)
+    if response.error_code in NOT_A_MEMBER:
+        response.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+    response.topics = []
+    return reply(call, response)
 
 
 async def consumer_group_describe(call: Call[messages.ConsumerGroupDescribeRequest], services: ShareServices) -> bytes:
     """Serve ConsumerGroupDescribe (key 69)."""
-    answer = await ask_upstream(call, call.message)
-    await _correct(call, services, answer.groups, "consumer")
-    return await replied(call, answer)
+    response = await send_upstream(call, call.message)
+    await _correct(call, services, response.groups, "consumer")
+    return await replied(call, response)
 
 
 async def streams_group_describe(call: Call[messages.StreamsGroupDescribeRequest], services: ShareServices) -> bytes:
     """Serve StreamsGroupDescribe (key 89)."""
-    answer = await ask_upstream(call, call.message)
-    await _correct(call, services, answer.groups, "streams")
-    return await replied(call, answer)
+    response = await send_upstream(call, call.message)
+    await _correct(call, services, response.groups, "streams")
+    return await replied(call, response)
 
 
 async def _code(call: Call[_NamesGroup], services: ShareServices, allowed: ErrorCode) -> ErrorCode:
@@ -147,7 +146,7 @@ async def _code(call: Call[_NamesGroup], services: ShareServices, allowed: Error
     connection, group_id, now = call.connection, call.message.group_id, services.timers.now()
     code = rights_of(connection).group_code(Right.READ_GROUP, group_id, now, services.options.rights_cache_s)
     if code is None:
-        code = tell_read_group(connection, group_id, await ask_read_group(connection, group_id), now)
+        code = on_read_group(connection, group_id, await request_read_group(connection, group_id), now)
     return allowed if code == ErrorCode.NONE else code
 
 
@@ -157,7 +156,7 @@ async def _refusal(call: Call[_NamesGroup], services: ShareServices, kind: str) 
     return code, _not_a(kind, call.message.group_id) if code is ErrorCode.GROUP_ID_NOT_FOUND else None
 
 
-async def _ask_as_nobody(call: Call[Q], services: ShareServices) -> bytes:
+async def _query_without_member(call: Call[Q], services: ShareServices) -> bytes:
     """Send the request to the broker with a member id that cannot exist; replace its "no such member" by 69 or 42."""
     request = call.message
     request.generation_id_or_member_epoch, request.member_id, request.group_instance_id = 0, PROBE_MEMBER, None
@@ -167,14 +166,14 @@ async def _ask_as_nobody(call: Call[Q], services: ShareServices) -> bytes:
             place = asked.name, bytes(asked.topic_id), entry.partition_index
             codes[place] = _not_found(services, request.group_id, entry)
             await call.work.step()
-    answer = await ask_upstream(call, request)
-    for topic in answer.topics:
+    response = await send_upstream(call, request)
+    for topic in response.topics:
         for told in topic.partitions:
             if told.error_code in NOT_A_MEMBER:
                 place = topic.name, bytes(topic.topic_id), told.partition_index
                 told.error_code = codes.get(place, ErrorCode.GROUP_ID_NOT_FOUND)
             await call.work.step()
-    return await replied(call, answer)
+    return await replied(call, response)
 
 
 def _not_found(services: ShareServices, group_id: str, entry: CommitEntry) -> ErrorCode:

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from kafka_share_proxy.brokers.questions import Resource, about_settings
-from kafka_share_proxy.forwarding.ask_and_reply import ask, told
+from kafka_share_proxy.brokers.queries import Resource, about_settings
 from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.upstream_requests import decode_response, send_request
 from kafka_share_proxy.sharegroups.model.settings import GROUP_CONFIGS_BY_NAME
 from kafka_share_proxy.wire import messages, registry
 from kafka_share_proxy.wire.api_key import ApiKey
@@ -47,7 +47,7 @@ FORBIDDEN: Failure = (
     "Not authorized: the cluster has no settings of groups, so those of share groups take the right on the cluster.",
 )
 
-NO_ANSWER: Failure = (ErrorCode.UNKNOWN_SERVER_ERROR, "The broker's answer says nothing of the resource asked about.")
+NO_RESPONSE: Failure = (ErrorCode.UNKNOWN_SERVER_ERROR, "The broker's answer says nothing of the resource asked about.")
 
 
 class NamesResource(Protocol):
@@ -99,9 +99,9 @@ def settings_of(value: bytes) -> dict[str, str]:
 async def refusal_to_describe(call: Call[Message]) -> Failure | None:
     """Return the error that refuses DESCRIBE_CONFIGS on the cluster; None = allowed."""
     request = about_settings(Resource.BROKER, EVERY_BROKER, [SOME_BROKER_SETTING])
-    question = ask(call.connection, ApiKey.DESCRIBE_CONFIGS, DESCRIBE_CONFIGS_VERSION, request)
-    answer = told(messages.DescribeConfigsResponse, DESCRIBE_CONFIGS_VERSION, await question)
-    return _cluster_refusal(answer.results)
+    query = send_request(call.connection, ApiKey.DESCRIBE_CONFIGS, DESCRIBE_CONFIGS_VERSION, request)
+    response = decode_response(messages.DescribeConfigsResponse, DESCRIBE_CONFIGS_VERSION, await query)
+    return _cluster_refusal(response.results)
 
 
 async def refusal_to_alter(call: Call[Message]) -> Failure | None:
@@ -109,15 +109,15 @@ async def refusal_to_alter(call: Call[Message]) -> Failure | None:
     message = messages.IncrementalAlterConfigsRequest
     resource = message.AlterConfigsResource(resource_type=BROKER, resource_name=EVERY_BROKER, configs=[])
     request = message(resources=[resource], validate_only=True)
-    question = ask(call.connection, ApiKey.INCREMENTAL_ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS_VERSION, request)
-    answer = told(messages.IncrementalAlterConfigsResponse, INCREMENTAL_ALTER_CONFIGS_VERSION, await question)
-    return _cluster_refusal(answer.responses)
+    query = send_request(call.connection, ApiKey.INCREMENTAL_ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS_VERSION, request)
+    response = decode_response(messages.IncrementalAlterConfigsResponse, INCREMENTAL_ALTER_CONFIGS_VERSION, await query)
+    return _cluster_refusal(response.responses)
 
 
 def _cluster_refusal(results: Sequence[_Outcome]) -> Failure | None:
     """Return the refusal in the results. Only code 0 for the one resource grants; an authorizer refuses with 31."""
     if len(results) != 1:
-        return NO_ANSWER
+        return NO_RESPONSE
     code = ErrorCode.of(results[0].error_code)
     if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
         return FORBIDDEN

@@ -29,9 +29,9 @@ def _resources(request: _NamesResources) -> Sequence[NamesResource]:
     return request.resources
 
 
-def by_group_resource(answers: str) -> Splits:
-    """`DeclaredApi.splits` of requests about configurations; `answers`: name of the list in the response."""
-    return Splits("resources", _group, answers, name_of, name_of)
+def by_group_resource(responses: str) -> Splits:
+    """`DeclaredApi.splits` of requests about configurations; `responses`: name of the list in the response."""
+    return Splits("resources", _group, responses, name_of, name_of)
 
 
 def _group(entry: NamesResource) -> str | None:

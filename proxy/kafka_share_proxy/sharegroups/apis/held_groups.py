@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from kafka_share_proxy.fleet.group_owners import HeldAnywhere
-from kafka_share_proxy.forwarding.early_looks import ByGroupId, ByKnownGroup, EarlyLook, Whenever
+from kafka_share_proxy.forwarding.early_matches import ByGroupId, ByKnownGroup, EarlyMatch, Whenever
 from kafka_share_proxy.forwarding.interfaces import Call
 from kafka_share_proxy.forwarding.routes import Picks
 from kafka_share_proxy.sharegroups.services import ShareServices
@@ -25,10 +25,10 @@ def held_anywhere(services: ShareServices) -> HeldAnywhere:
     return HeldAnywhere(services.coordinator.groups, services.fleet)
 
 
-def named_group_is_held(*, or_loading: bool) -> Callable[[ShareServices], EarlyLook]:
+def named_group_is_held(*, or_loading: bool) -> Callable[[ShareServices], EarlyMatch]:
     """Select requests about one group."""
 
-    def wants(services: ShareServices) -> EarlyLook:
+    def wants(services: ShareServices) -> EarlyMatch:
         groups, gate = held_anywhere(services), services.gate
         if not or_loading:
             held = ByGroupId(lambda name: name in groups, has_any=lambda: len(groups) > 0)
@@ -42,10 +42,10 @@ def named_group_is_held(*, or_loading: bool) -> Callable[[ShareServices], EarlyL
     return wants
 
 
-def any_is_held(*, or_loading: bool) -> Callable[[ShareServices], EarlyLook]:
+def any_is_held(*, or_loading: bool) -> Callable[[ShareServices], EarlyMatch]:
     """Select requests about several groups if there is any group that they could name."""
 
-    def wants(services: ShareServices) -> EarlyLook:
+    def wants(services: ShareServices) -> EarlyMatch:
         groups, gate = held_anywhere(services), services.gate
         return Whenever(lambda: len(groups) > 0 or (or_loading and bool(gate.loading)))
 

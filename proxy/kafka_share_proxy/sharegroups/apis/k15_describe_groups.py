@@ -11,9 +11,9 @@ Behaviour (measured on Kafka 4.3.0 with a native share group)
 
 from __future__ import annotations
 
-from kafka_share_proxy.forwarding.ask_and_reply import ask_upstream, replied
 from kafka_share_proxy.forwarding.declared_api import DeclaredApi
 from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.upstream_requests import replied, send_upstream
 from kafka_share_proxy.sharegroups.apis.foreign_groups import NOT_A_MEMBER
 from kafka_share_proxy.sharegroups.apis.held_groups import any_is_held, names_held
 from kafka_share_proxy.sharegroups.model.group import DEAD
@@ -31,12 +31,12 @@ NO_OPERATIONS = -2147483648
 
 async def handle(call: Call[messages.DescribeGroupsRequest], services: ShareServices) -> bytes:
     """Send the request to the broker, and correct the entries of groups held here."""
-    answer = await ask_upstream(call, call.message)
-    for group in answer.groups:
+    response = await send_upstream(call, call.message)
+    for group in response.groups:
         if services.holds(group.group_id) and group.error_code in NOT_A_MEMBER:
             _make_dead(group, call.version)
         await call.work.step()
-    return await replied(call, answer)
+    return await replied(call, response)
 
 
 def _named(request: messages.DescribeGroupsRequest) -> list[str]:

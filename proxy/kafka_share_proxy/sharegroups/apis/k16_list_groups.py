@@ -24,14 +24,14 @@ from kafka_share_proxy.brokers.rights import (
     NO_BITS,
     RIGHTS_AT_ONCE,
     Right,
-    ask_describe_groups,
+    on_describe_groups,
+    request_describe_groups,
     rights_of,
-    tell_describe_groups,
 )
 from kafka_share_proxy.fleet.group_owners import HeldGroup, Holdings
-from kafka_share_proxy.forwarding.ask_and_reply import ask, ask_upstream, replied, reply, told
 from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs
 from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.upstream_requests import decode_response, replied, reply, send_request, send_upstream
 from kafka_share_proxy.sharegroups.apis.fleet_lists import held_elsewhere
 from kafka_share_proxy.sharegroups.model.group import GROUP_TYPE
 from kafka_share_proxy.sharegroups.services import ShareServices
@@ -51,20 +51,20 @@ CLUSTER = "kafka-cluster"
 
 async def handle(call: Call[messages.ListGroupsRequest], services: ShareServices) -> bytes:
     """Merge the broker's list with the groups held here."""
-    answer = await ask_upstream(call, call.message)
-    if answer.error_code != ErrorCode.NONE:
-        return reply(call, answer)
+    response = await send_upstream(call, call.message)
+    if response.error_code != ErrorCode.NONE:
+        return reply(call, response)
     elsewhere = await held_elsewhere(services)
     if elsewhere is None:
-        return reply(call, _not_all(answer, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        return reply(call, _not_all(response, ErrorCode.COORDINATOR_NOT_AVAILABLE))
     found = await _candidates(call, services, elsewhere)
     shown = await _may_describe(call, services, [group.group_id for group in found])
     if isinstance(shown, ErrorCode):
-        return reply(call, _not_all(answer, shown))
-    of_broker = await call.work.select(lambda entry: not _is_own(entry), answer.groups)
+        return reply(call, _not_all(response, shown))
+    of_broker = await call.work.select(lambda entry: not _is_own(entry), response.groups)
     held_here = await call.work.select(lambda group: group.group_id in shown, found)
-    answer.groups = of_broker + await call.work.map(_entry, held_here)
-    return await replied(call, answer)
+    response.groups = of_broker + await call.work.map(_entry, held_here)
+    return await replied(call, response)
 
 
 def _entry(group: HeldGroup) -> messages.ListGroupsResponse.ListedGroup:
@@ -91,17 +91,17 @@ async def _candidates(
         groups[group_id] = HeldGroup(group_id, group.state)
         await call.work.step()
 
-    def is_asked_for(group: HeldGroup) -> bool:
+    def is_requested(group: HeldGroup) -> bool:
         state_fits = not states or group.state.lower() in states
         return state_fits and is_listed_at(group.group_id, node_id, services.topology.brokers)
 
-    return await call.work.select(is_asked_for, [groups[group_id] for group_id in sorted(groups)])
+    return await call.work.select(is_requested, [groups[group_id] for group_id in sorted(groups)])
 
 
-def _not_all(answer: messages.ListGroupsResponse, code: ErrorCode) -> messages.ListGroupsResponse:
+def _not_all(response: messages.ListGroupsResponse, code: ErrorCode) -> messages.ListGroupsResponse:
     """Return an error without groups, so that the client does not take an incomplete list for all of it."""
-    answer.error_code, answer.groups = code, []
-    return answer
+    response.error_code, response.groups = code, []
+    return response
 
 
 def is_listed_at(group_id: str, node_id: int, brokers: Collection[int]) -> bool:
@@ -148,12 +148,12 @@ async def _refusals(
         if code is None:
             unknown.append(group_id)
         await call.work.step()
-    questions = []
+    queries = []
     for start in range(0, len(unknown), RIGHTS_AT_ONCE):
-        questions += ask_describe_groups(call.connection, unknown[start : start + RIGHTS_AT_ONCE])
+        queries += request_describe_groups(call.connection, unknown[start : start + RIGHTS_AT_ONCE])
         await call.work.pause()
-    for question in questions:
-        found |= tell_describe_groups(call.connection, await question, now)
+    for query in queries:
+        found |= on_describe_groups(call.connection, await query, now)
         await call.work.pause()
     return found
 
@@ -164,8 +164,8 @@ async def _may_describe_cluster(call: Call[messages.ListGroupsRequest], services
     verdict = rights.verdict(Right.DESCRIBE_CLUSTER, CLUSTER, now, services.options.rights_cache_s)
     if verdict is None:
         request = messages.DescribeClusterRequest(include_cluster_authorized_operations=True)
-        answer = await ask(call.connection, ApiKey.DESCRIBE_CLUSTER, DESCRIBE_CLUSTER_VERSION, request)
-        described = told(messages.DescribeClusterResponse, DESCRIBE_CLUSTER_VERSION, answer)
+        response = await send_request(call.connection, ApiKey.DESCRIBE_CLUSTER, DESCRIBE_CLUSTER_VERSION, request)
+        described = decode_response(messages.DescribeClusterResponse, DESCRIBE_CLUSTER_VERSION, response)
         operations = described.cluster_authorized_operations
         if described.error_code != ErrorCode.NONE or operations == NO_BITS:
             return False

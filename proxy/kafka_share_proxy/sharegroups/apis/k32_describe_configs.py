@@ -17,12 +17,12 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from kafka_share_proxy.forwarding.apis import k32_broker_addresses
-from kafka_share_proxy.forwarding.ask_and_reply import ask_upstream, replied
 from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs
 from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.upstream_requests import replied, send_upstream
 from kafka_share_proxy.sharegroups.apis.group_configs import (
     GROUP,
-    NO_ANSWER,
+    NO_RESPONSE,
     Failure,
     is_ours,
     is_unknown_resource,
@@ -57,18 +57,18 @@ async def handle(call: Call[messages.DescribeConfigsRequest], services: ShareSer
     resources = call.message.resources
     others = [resource for resource in resources if resource.resource_type != GROUP]
     named = [resource for resource in resources if resource.resource_type == GROUP and resource.resource_name]
-    answer = messages.DescribeConfigsResponse(results=[])
+    response = messages.DescribeConfigsResponse(results=[])
     if others:
-        answer = await _ask_about(call, others)
-        k32_broker_addresses.hide(answer, services.book)
+        response = await _query_settings(call, others)
+        k32_broker_addresses.hide(response, services.book)
     theirs = await _theirs(call, named) if named else {}
     ours = [resource for resource in resources if resource.resource_type == GROUP]
     mine = []
     for resource in ours:
-        mine.append(_ours(call.message, resource, services, theirs.get(resource.resource_name, NO_ANSWER)))
+        mine.append(_ours(call.message, resource, services, theirs.get(resource.resource_name, NO_RESPONSE)))
         await call.work.pause()
-    answer.results = await call.work.in_order(map(name_of, resources), [*answer.results, *mine], name_of)
-    return await replied(call, answer)
+    response.results = await call.work.in_order(map(name_of, resources), [*response.results, *mine], name_of)
+    return await replied(call, response)
 
 
 async def _theirs(
@@ -76,12 +76,12 @@ async def _theirs(
 ) -> dict[str, list[_Setting] | Failure]:
     """Return the broker's settings of these groups, which are of other types, or its error."""
     by_name = {resource.resource_name: _without_ours(resource) for resource in resources}
-    answer = await _ask_about(call, list(by_name.values()))
-    if all(is_unknown_resource(result.error_code) for result in answer.results):
+    response = await _query_settings(call, list(by_name.values()))
+    if all(is_unknown_resource(result.error_code) for result in response.results):
         refusal = await refusal_to_describe(call)
         return {name: [] if refusal is None else refusal for name in by_name}
     found: dict[str, list[_Setting] | Failure] = {}
-    for result in answer.results:
+    for result in response.results:
         if result.error_code == ErrorCode.NONE:
             found[result.resource_name] = [entry for entry in result.configs if not is_ours(entry.name)]
         else:
@@ -90,13 +90,13 @@ async def _theirs(
     return found
 
 
-async def _ask_about(
+async def _query_settings(
     call: Call[messages.DescribeConfigsRequest], resources: list[_Resource]
 ) -> messages.DescribeConfigsResponse:
     """Send the client's request with these resources to the broker, and return its response."""
     request = copied(call.message)
     request.resources = resources
-    return await ask_upstream(call, request)
+    return await send_upstream(call, request)
 
 
 def _without_ours(resource: _Resource) -> _Resource:

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kafka_share_proxy.brokers.rights import ask_delete_group, tell_delete_group
-from kafka_share_proxy.durable.interfaces import ANSWER_MAX_S, JournalRefused
-from kafka_share_proxy.forwarding.ask_and_reply import ask_upstream, replied
+from kafka_share_proxy.brokers.rights import on_delete_group, request_delete_group
+from kafka_share_proxy.durable.interfaces import RESPONSE_MAX_S, JournalRefused
 from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs
 from kafka_share_proxy.forwarding.interfaces import Call
 from kafka_share_proxy.forwarding.split_requests import Splits
+from kafka_share_proxy.forwarding.upstream_requests import replied, send_upstream
 from kafka_share_proxy.loop.promise import Promise, on_its_own, settled
 from kafka_share_proxy.loop.waiting import settled_by
 from kafka_share_proxy.sharegroups.apis.held_groups import any_is_held, names_held
@@ -45,12 +45,12 @@ async def handle(call: Call[messages.DeleteGroupsRequest], services: ShareServic
     for name in names:
         (rest if services.coordinator.group(name) is None else held).append(name)
         await call.work.step()
-    questions = {name: ask_delete_group(call.connection, name) for name in held}
+    queries = {name: request_delete_group(call.connection, name) for name in held}
     outcomes = {}
-    for name, question in questions.items():
-        outcomes[name] = _delete(services, name, await question)
+    for name, query in queries.items():
+        outcomes[name] = _delete(services, name, await query)
         await call.work.step()
-    deadline = services.timers.now() + ANSWER_MAX_S
+    deadline = services.timers.now() + RESPONSE_MAX_S
     codes = {
         name: outcome.result()
         if await settled_by(services.timers, deadline, outcome)
@@ -58,7 +58,7 @@ async def handle(call: Call[messages.DeleteGroupsRequest], services: ShareServic
         for name, outcome in outcomes.items()
     }
     response = messages.DeleteGroupsResponse
-    merged = await ask_upstream(call, _request(rest)) if rest else response(results=[])
+    merged = await send_upstream(call, _request(rest)) if rest else response(results=[])
     mine = [response.DeletableGroupResult(group_id=name, error_code=code) for name, code in codes.items()]
     merged.results = [*mine, *merged.results]
     return await replied(call, merged)
@@ -69,7 +69,7 @@ def _request(names: list[str]) -> messages.DeleteGroupsRequest:
 
 
 def _delete(services: ShareServices, group_id: str, right: memoryview) -> Promise[ErrorCode]:
-    refusal = tell_delete_group(right)
+    refusal = on_delete_group(right)
     if refusal != ErrorCode.NONE:
         return settled(refusal)
     group = services.coordinator.group(group_id)

@@ -23,14 +23,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
-from kafka_share_proxy.durable.interfaces import ANSWER_MAX_S, JournalRefused
-from kafka_share_proxy.forwarding.ask_and_reply import ask_upstream
+from kafka_share_proxy.durable.interfaces import RESPONSE_MAX_S, JournalRefused
 from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs
 from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.upstream_requests import send_upstream
 from kafka_share_proxy.loop.waiting import settled_by
 from kafka_share_proxy.sharegroups.apis.group_configs import (
     GROUP,
-    NO_ANSWER,
+    NO_RESPONSE,
     Failure,
     is_ours,
     is_unknown_resource,
@@ -109,7 +109,9 @@ def replacing(resource: _Replaced, _: Mapping[str, str], limits: BrokerShareLimi
 async def _alter(call: Call[_Request], services: ShareServices, judge: Judge) -> _Response:
     resources = call.message.resources
     others = [resource for resource in resources if resource.resource_type != GROUP]
-    answer = await _ask_about(call, others, call.message.validate_only) if others else _response(call)(responses=[])
+    response = (
+        await _query_settings(call, others, call.message.validate_only) if others else _response(call)(responses=[])
+    )
     counts = Counter(resource.resource_name for resource in resources if resource.resource_type == GROUP)
     for resource in (resource for resource in resources if resource.resource_type == GROUP):
         failure = (
@@ -117,10 +119,10 @@ async def _alter(call: Call[_Request], services: ShareServices, judge: Judge) ->
             if counts[resource.resource_name] > 1
             else await _alter_group(call, services, resource, judge)
         )
-        answer.responses.append(_result(call, resource.resource_name, failure))
+        response.responses.append(_result(call, resource.resource_name, failure))
         await call.work.step()
-    answer.responses = await call.work.in_order(map(name_of, resources), answer.responses, name_of)
-    return answer
+    response.responses = await call.work.in_order(map(name_of, resources), response.responses, name_of)
+    return response
 
 
 async def _alter_group(
@@ -131,10 +133,10 @@ async def _alter_group(
     if not group_id:
         return ErrorCode.INVALID_REQUEST, "Default group resources are not allowed."
     failure = judge(resource, coordinator.stored_settings(group_id), coordinator.limits)[1]
-    failure = failure or await _ask_broker(call, resource)
+    failure = failure or await _request_broker(call, resource)
     if failure is not None:
         return failure
-    deadline = services.timers.now() + ANSWER_MAX_S
+    deadline = services.timers.now() + RESPONSE_MAX_S
     while (other := services.changes.settings.get(group_id)) is not None:
         if not await settled_by(services.timers, deadline, other):
             return NOT_KNOWN
@@ -160,7 +162,7 @@ def _in_force(services: ShareServices, group_id: str, after: dict[str, str]) -> 
         services.reads.wake(key)
 
 
-async def _ask_broker(call: Call[_Request], resource: _Changed | _Replaced) -> Failure | None:
+async def _request_broker(call: Call[_Request], resource: _Changed | _Replaced) -> Failure | None:
     """Send the broker the settings that are not ours; if there are none, only check the principal's right to alter."""
     rest = [change for change in resource.configs if not is_ours(change.name)]
     only_ours = not rest and call.key == KEY
@@ -174,11 +176,13 @@ async def _ask_broker(call: Call[_Request], resource: _Changed | _Replaced) -> F
     return await refusal_to_alter(call) or _unknown_setting(rest)
 
 
-async def _ask_about(call: Call[_Request], resources: Sequence[_Changed | _Replaced], validate_only: bool) -> _Response:
+async def _query_settings(
+    call: Call[_Request], resources: Sequence[_Changed | _Replaced], validate_only: bool
+) -> _Response:
     """Send the client's request with these resources to the broker, and return its response."""
     request: Any = copied(call.message)  # one of two classes; the copy gets its own resources
     request.resources, request.validate_only = resources, validate_only
-    response: _Response = await ask_upstream(call, request)
+    response: _Response = await send_upstream(call, request)
     return response
 
 
@@ -193,10 +197,10 @@ async def _tried(
     """Send these changes of a GROUP to the broker, and return its error."""
     kind: type[Any] = type(call.message.resources[0])
     resource = kind(resource_type=GROUP, resource_name=group_id, configs=configs)
-    answer = await _ask_about(call, [resource], validate_only)
-    result = next(iter(answer.responses), None)
+    response = await _query_settings(call, [resource], validate_only)
+    result = next(iter(response.responses), None)
     if result is None:
-        return NO_ANSWER
+        return NO_RESPONSE
     if result.error_code == ErrorCode.NONE:
         return None
     return ErrorCode.of(result.error_code), result.error_message

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kafka_share_proxy.brokers.questions import about_all_topics, about_topics
+from kafka_share_proxy.brokers.queries import about_all_topics, about_topics
 from kafka_share_proxy.brokers.topic_leaders import METADATA_VERSION
-from kafka_share_proxy.forwarding.ask_and_reply import ask, ask_upstream, replied, reply, told
 from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs
-from kafka_share_proxy.forwarding.early_looks import FromVersion
+from kafka_share_proxy.forwarding.early_matches import FromVersion
 from kafka_share_proxy.forwarding.hidden_topics import is_hidden
 from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.upstream_requests import decode_response, replied, reply, send_request, send_upstream
 from kafka_share_proxy.sharegroups.apis.fleet_lists import held_elsewhere
 from kafka_share_proxy.sharegroups.apis.group_configs import GROUP
 from kafka_share_proxy.sharegroups.services import ShareServices
@@ -42,17 +42,17 @@ async def handle(call: Call[messages.ListConfigResourcesRequest], services: Shar
     """Merge the broker's list with the groups that have settings here."""
     wanted = call.message.resource_types
     if services.versions.upstream.get(KEY, (0, 0))[1] < RESOURCE_TYPES_VERSION:
-        answer = await _list(call, wanted or TYPES)
+        response = await _list(call, wanted or TYPES)
     elif wanted and GROUP not in wanted:
         return None
     else:
-        answer = await ask_upstream(call, call.message)
-    if answer.error_code == ErrorCode.NONE and (not wanted or GROUP in wanted):
+        response = await send_upstream(call, call.message)
+    if response.error_code == ErrorCode.NONE and (not wanted or GROUP in wanted):
         elsewhere = await held_elsewhere(services)
         if elsewhere is None:
             message = messages.ListConfigResourcesResponse
             return reply(call, message(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, config_resources=[]))
-        named = {entry.resource_name for entry in answer.config_resources if entry.resource_type == GROUP}
+        named = {entry.resource_name for entry in response.config_resources if entry.resource_type == GROUP}
         ours = {name for holdings in elsewhere for name in holdings.with_settings}
         await call.work.pause()
         ours.update(services.coordinator.groups_with_settings())
@@ -60,8 +60,8 @@ async def handle(call: Call[messages.ListConfigResourcesRequest], services: Shar
         missing = await call.work.map(
             lambda name: resource(resource_name=name, resource_type=GROUP), sorted(ours - named)
         )
-        answer.config_resources = missing + answer.config_resources
-    return await replied(call, answer)
+        response.config_resources = missing + response.config_resources
+    return await replied(call, response)
 
 
 def _resources(kind: int, names: Iterable[str]) -> list[messages.ListConfigResourcesResponse.ConfigResource]:
@@ -77,24 +77,24 @@ async def _list(
     kinds = set(wanted)
     if not kinds <= set(TYPES):
         return message(error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[])
-    metrics = ask(call.connection, KEY, 0, messages.ListConfigResourcesRequest())
+    metrics = send_request(call.connection, KEY, 0, messages.ListConfigResourcesRequest())
     cluster = None
     if kinds & {BROKER, BROKER_LOGGER, TOPIC}:
-        question = about_all_topics() if TOPIC in kinds else about_topics()
-        cluster = ask(call.connection, ApiKey.METADATA, METADATA_VERSION, question)
-    answer = told(messages.ListConfigResourcesResponse, 0, await metrics)
-    if answer.error_code != ErrorCode.NONE:
-        return answer
-    found = _resources(CLIENT_METRICS, [each.resource_name for each in answer.config_resources])
-    answer.config_resources = found if CLIENT_METRICS in kinds else []
+        query = about_all_topics() if TOPIC in kinds else about_topics()
+        cluster = send_request(call.connection, ApiKey.METADATA, METADATA_VERSION, query)
+    response = decode_response(messages.ListConfigResourcesResponse, 0, await metrics)
+    if response.error_code != ErrorCode.NONE:
+        return response
+    found = _resources(CLIENT_METRICS, [each.resource_name for each in response.config_resources])
+    response.config_resources = found if CLIENT_METRICS in kinds else []
     if cluster is not None:
-        metadata = told(messages.MetadataResponse, METADATA_VERSION, await cluster)
+        metadata = decode_response(messages.MetadataResponse, METADATA_VERSION, await cluster)
         nodes = [str(broker.node_id) for broker in metadata.brokers]
         for kind in (BROKER_LOGGER, BROKER):
-            answer.config_resources += _resources(kind, nodes if kind in kinds else [])
+            response.config_resources += _resources(kind, nodes if kind in kinds else [])
         shown = [topic.name for topic in metadata.topics if not topic.error_code and not is_hidden(topic.name)]
-        answer.config_resources += _resources(TOPIC, filter(None, shown))
-    return answer
+        response.config_resources += _resources(TOPIC, filter(None, shown))
+    return response
 
 
 async def _away(

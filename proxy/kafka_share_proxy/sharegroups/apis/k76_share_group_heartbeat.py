@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kafka_share_proxy.brokers.rights import Right, ask_read_group, rights_of, tell_read_group
-from kafka_share_proxy.brokers.topic_leaders import ask_topics, describe_refusal, names_to_ask, tell_topics
-from kafka_share_proxy.durable.interfaces import ANSWER_MAX_S, JournalRefused
+from kafka_share_proxy.brokers.rights import Right, on_read_group, request_read_group, rights_of
+from kafka_share_proxy.brokers.topic_leaders import describe_refusal, names_to_query, on_topics, request_topics
+from kafka_share_proxy.durable.interfaces import RESPONSE_MAX_S, JournalRefused
 from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs
 from kafka_share_proxy.forwarding.interfaces import Call
 from kafka_share_proxy.loop.waiting import settled_within
@@ -46,7 +46,7 @@ VERSIONS = (1, 1)
 async def handle(call: Call[messages.ShareGroupHeartbeatRequest], services: ShareServices) -> bytes:
     """Serve one ShareGroupHeartbeat request."""
     reply = await _judge(call, services)
-    return _answer(call, call.message.member_id, reply)
+    return _response(call, call.message.member_id, reply)
 
 
 async def _judge(call: Call[messages.ShareGroupHeartbeatRequest], services: ShareServices) -> HeartbeatReply:
@@ -101,13 +101,13 @@ async def _read_refusal(
     """Return the error that refuses READ on the group, or NONE; look up the topics in the same round trip."""
     connection, now = call.connection, services.timers.now()
     code = rights_of(connection).group_code(Right.READ_GROUP, group_id, now, services.options.rights_cache_s)
-    group_answer = ask_read_group(connection, group_id) if code is None else None
-    asked = names_to_ask(connection, services, dict.fromkeys(names), Right.DESCRIBE_TOPIC)
-    topics_answer = ask_topics(connection, asked) if asked else None
-    if group_answer is not None:
-        code = tell_read_group(connection, group_id, await group_answer, now)
-    if topics_answer is not None:
-        tell_topics(connection, services, await topics_answer)
+    group_response = request_read_group(connection, group_id) if code is None else None
+    asked = names_to_query(connection, services, dict.fromkeys(names), Right.DESCRIBE_TOPIC)
+    topics_response = request_topics(connection, asked) if asked else None
+    if group_response is not None:
+        code = on_read_group(connection, group_id, await group_response, now)
+    if topics_response is not None:
+        on_topics(connection, services, await topics_response)
     return ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code
 
 
@@ -126,7 +126,7 @@ async def _told_when_stored(services: ShareServices, group: ShareGroup, reply: H
         return reply
     try:
         stored = services.changes.store_epoch(group)
-        if not await settled_within(services.timers, ANSWER_MAX_S, stored):
+        if not await settled_within(services.timers, RESPONSE_MAX_S, stored):
             return HeartbeatReply(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
         stored.result()
     except JournalRefused as refusal:
@@ -144,18 +144,18 @@ def _shapes(services: ShareServices, names: Iterable[str]) -> dict[str, TopicInf
     return found
 
 
-def _answer(call: Call[messages.ShareGroupHeartbeatRequest], member_id: str | None, reply: HeartbeatReply) -> bytes:
+def _response(call: Call[messages.ShareGroupHeartbeatRequest], member_id: str | None, reply: HeartbeatReply) -> bytes:
     message = messages.ShareGroupHeartbeatResponse
     if reply.error != ErrorCode.NONE:
-        answer = message(error_code=reply.error, error_message=reply.message)
+        response = message(error_code=reply.error, error_message=reply.message)
     else:
-        answer = message(
+        response = message(
             member_id=member_id,
             member_epoch=reply.member_epoch,
             heartbeat_interval_ms=round(reply.heartbeat_interval_s * 1000),
             assignment=None if reply.assignment is None else _assignment(reply.assignment),
         )
-    return frames.response(KEY, call.version, call.correlation_id, answer)
+    return frames.response(KEY, call.version, call.correlation_id, response)
 
 
 def _assignment(assignment: Mapping[bytes, Iterable[int]]) -> messages.ShareGroupHeartbeatResponse.Assignment:
@@ -168,4 +168,4 @@ def _assignment(assignment: Mapping[bytes, Iterable[int]]) -> messages.ShareGrou
     )
 
 
-API = DeclaredApi(key=KEY, handle=handle, versions=VERSIONS, needs=Needs.OWNER, away=refusals.whole, asks_again=True)
+API = DeclaredApi(key=KEY, handle=handle, versions=VERSIONS, needs=Needs.OWNER, away=refusals.whole, is_repeated=True)

@@ -13,17 +13,22 @@ from typing import NamedTuple, TypeAlias
 from kafka_share_proxy.brokers.rights import (
     NO_BITS,
     Right,
-    ask_describe_groups,
-    ask_group_bits,
     group_bits,
+    on_describe_groups,
+    request_describe_groups,
+    request_group_bits,
     rights_of,
-    tell_describe_groups,
 )
-from kafka_share_proxy.brokers.topic_leaders import ask_many_topics, describe_refusal, names_to_ask, tell_many_topics
-from kafka_share_proxy.forwarding.ask_and_reply import replied
+from kafka_share_proxy.brokers.topic_leaders import (
+    describe_refusal,
+    names_to_query,
+    on_many_topics,
+    request_many_topics,
+)
 from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs
 from kafka_share_proxy.forwarding.interfaces import Call
 from kafka_share_proxy.forwarding.split_requests import Splits
+from kafka_share_proxy.forwarding.upstream_requests import replied
 from kafka_share_proxy.sharegroups.model.group import GroupDescription, MemberDescription
 from kafka_share_proxy.sharegroups.services import ShareServices
 from kafka_share_proxy.wire import messages
@@ -50,7 +55,7 @@ async def handle(call: Call[messages.ShareGroupDescribeRequest], services: Share
     return await replied(call, messages.ShareGroupDescribeResponse(groups=groups))
 
 
-class _Looked(NamedTuple):
+class _Examined(NamedTuple):
     """Rights of the client on the groups in the request."""
 
     refusals: Mapping[str, ErrorCode | None]
@@ -61,7 +66,7 @@ class _Looked(NamedTuple):
 
 async def _look(
     call: Call[messages.ShareGroupDescribeRequest], services: ShareServices, group_ids: Sequence[str], with_bits: bool
-) -> _Looked:
+) -> _Examined:
     """Look up unknown rights, and the authorized operations if requested, all in one round trip."""
     connection, now = call.connection, services.timers.now()
     rights, cache_s = rights_of(connection), services.options.rights_cache_s
@@ -69,23 +74,23 @@ async def _look(
     refusals = {i: rights.group_code(Right.DESCRIBE_GROUP, i, now, cache_s) for i in named}
     unknown = [i for i, code in refusals.items() if code is None]
     topics = {name for i in named if (g := services.coordinator.group(i)) is not None for name in g.subscribed_topics()}
-    asked = names_to_ask(connection, services, sorted(topics), Right.DESCRIBE_TOPIC)
-    groups_answers = ask_describe_groups(connection, unknown)
-    bits_answer = ask_group_bits(connection, named) if with_bits and named else None
-    topics_answers = ask_many_topics(connection, asked)
-    for groups_answer in groups_answers:
-        refusals |= tell_describe_groups(connection, await groups_answer, now)
+    asked = names_to_query(connection, services, sorted(topics), Right.DESCRIBE_TOPIC)
+    groups_responses = request_describe_groups(connection, unknown)
+    bits_response = request_group_bits(connection, named) if with_bits and named else None
+    topics_responses = request_many_topics(connection, asked)
+    for groups_response in groups_responses:
+        refusals |= on_describe_groups(connection, await groups_response, now)
         await call.work.pause()
-    bits = None if bits_answer is None else group_bits(await bits_answer)
-    await tell_many_topics(connection, services, topics_answers, call.work)
-    return _Looked(refusals, bits)
+    bits = None if bits_response is None else group_bits(await bits_response)
+    await on_many_topics(connection, services, topics_responses, call.work)
+    return _Examined(refusals, bits)
 
 
 def _described(
     call: Call[messages.ShareGroupDescribeRequest],
     services: ShareServices,
     group_id: str,
-    looked: _Looked,
+    looked: _Examined,
 ) -> _Described:
     if not group_id:
         return _refused(group_id, ErrorCode.INVALID_GROUP_ID)

@@ -50,7 +50,7 @@ AT_ONCE_MAX = 500
 _NOTHING = Result()
 
 
-async def handle(call: Call[messages.ShareFetchRequest], services: ShareServices) -> frames.Answer:
+async def handle(call: Call[messages.ShareFetchRequest], services: ShareServices) -> frames.ResponseFrame:
     """Serve one ShareFetch request."""
     request = call.message
     if request.group_id is None:
@@ -81,7 +81,7 @@ async def handle(call: Call[messages.ShareFetchRequest], services: ShareServices
         return _refusal(call, ErrorCode.SHARE_SESSION_NOT_FOUND)
     if request.share_session_epoch == FINAL_EPOCH:
         end_session(services, key)
-    return await _answer(call, services, session, fetching, outcome)
+    return await _response(call, services, session, fetching, outcome)
 
 
 def _session_places(services: ShareServices, key: SessionKey) -> tuple[TopicIdPartition, ...]:
@@ -126,7 +126,7 @@ async def _others(services: ShareServices, fetching: ShareFetching, acknowledgin
     records, as on a broker.
     """
     try:
-        taken = await fetching.take_at_once()
+        taken = await fetching.acquire_now()
     finally:
         acknowledging.write()
     if not taken:
@@ -139,13 +139,13 @@ async def _outcome(
 ) -> dict[TopicIdPartition, ErrorCode]:
     """Return the outcome of the acknowledgements, reserving response memory for records that wait for it."""
     size = 0
-    if fetching is not None and not acknowledging.are_told:
+    if fetching is not None and not acknowledging.are_reported:
         size = sum(len(result.records) for result in fetching.results.values())
-    reserved = size if size and services.answers.reserve(size) else 0
+    reserved = size if size and services.responses.reserve(size) else 0
     try:
         return await acknowledging.outcome()
     finally:
-        services.answers.release(reserved)
+        services.responses.release(reserved)
 
 
 def _refusal(call: Call[messages.ShareFetchRequest], code: ErrorCode, text: str | None = None) -> bytes:
@@ -153,13 +153,13 @@ def _refusal(call: Call[messages.ShareFetchRequest], code: ErrorCode, text: str 
     return frames.response(KEY, call.version, call.correlation_id, message(error_code=code, error_message=text))
 
 
-async def _answer(
+async def _response(
     call: Call[messages.ShareFetchRequest],
     services: ShareServices,
     session: Session,
     fetching: ShareFetching | None,
     outcome: Mapping[TopicIdPartition, ErrorCode],
-) -> frames.Answer:
+) -> frames.ResponseFrame:
     message = messages.ShareFetchResponse
     results = {} if fetching is None else _told(session, fetching.results)
     topics: dict[bytes, list[messages.ShareFetchResponse.PartitionData]] = {}
@@ -171,7 +171,7 @@ async def _answer(
         hints.append(hint)
         topics.setdefault(place.topic_id, []).append(_entry(place.partition, result, code, hint))
         await call.work.step()
-    answer = message(
+    response = message(
         throttle_time_ms=0 if fetching is None else fetching.throttle_time_ms,
         acquisition_lock_timeout_ms=round(services.coordinator.settings(session.key.group_id).lock_duration_s * 1000),
         responses=[
@@ -183,8 +183,8 @@ async def _answer(
         else [],
     )
     if len(hints) > AT_ONCE_MAX:
-        return await call.work.drive(frames.answer_in_slices(KEY, call.version, call.correlation_id, answer))
-    return frames.answer(KEY, call.version, call.correlation_id, answer)
+        return await call.work.drive(frames.response_frame_in_slices(KEY, call.version, call.correlation_id, response))
+    return frames.response_frame(KEY, call.version, call.correlation_id, response)
 
 
 def _told(session: Session, results: Mapping[TopicIdPartition, Result]) -> dict[TopicIdPartition, Result]:
@@ -232,5 +232,5 @@ API = DeclaredApi(
     needs=Needs.OWNER,
     away=refusals.no_session,
     interrupted=interrupted,
-    asks_again=True,
+    is_repeated=True,
 )

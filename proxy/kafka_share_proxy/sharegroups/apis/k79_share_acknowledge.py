@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kafka_share_proxy.forwarding.ask_and_reply import replied
 from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs
 from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.upstream_requests import replied
 from kafka_share_proxy.sharegroups.apis import refusals
 from kafka_share_proxy.sharegroups.apis.share_requests import (
     end_session,
@@ -57,7 +57,7 @@ async def handle(call: Call[messages.ShareAcknowledgeRequest], services: ShareSe
     outcome = await decide(call, services, key, wanted, renew_allowed).outcome()
     if request.share_session_epoch == FINAL_EPOCH:
         end_session(services, key)
-    return await _answer(call, services, request.group_id, outcome)
+    return await _response(call, services, request.group_id, outcome)
 
 
 def _refusal(call: Call[messages.ShareAcknowledgeRequest], code: ErrorCode, text: str | None = None) -> bytes:
@@ -65,7 +65,7 @@ def _refusal(call: Call[messages.ShareAcknowledgeRequest], code: ErrorCode, text
     return frames.response(KEY, call.version, call.correlation_id, message(error_code=code, error_message=text))
 
 
-async def _answer(
+async def _response(
     call: Call[messages.ShareAcknowledgeRequest],
     services: ShareServices,
     group_id: str,
@@ -85,7 +85,7 @@ async def _answer(
             )
         )
         await call.work.step()
-    answer = message(
+    response = message(
         acquisition_lock_timeout_ms=round(services.coordinator.settings(group_id).lock_duration_s * 1000),
         responses=[
             message.ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=partitions)
@@ -93,7 +93,7 @@ async def _answer(
         ],
         node_endpoints=hint_endpoints(services, message.NodeEndpoint, hints),
     )
-    return await replied(call, answer)
+    return await replied(call, response)
 
 
 async def interrupted(
@@ -117,5 +117,5 @@ API = DeclaredApi(
     needs=Needs.OWNER,
     away=refusals.no_session,
     interrupted=interrupted,
-    asks_again=True,
+    is_repeated=True,
 )

@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from kafka_share_proxy.brokers.cluster_view import Topic
-from kafka_share_proxy.brokers.rights import Right, ask_describe_groups, rights_of, tell_describe_groups
-from kafka_share_proxy.forwarding.ask_and_reply import replied
+from kafka_share_proxy.brokers.rights import Right, on_describe_groups, request_describe_groups, rights_of
 from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs
 from kafka_share_proxy.forwarding.interfaces import Call
 from kafka_share_proxy.forwarding.split_requests import Splits
-from kafka_share_proxy.sharegroups.apis.offset_requests import know_topics, log_ends, shares_of, topic_of
+from kafka_share_proxy.forwarding.upstream_requests import replied
+from kafka_share_proxy.sharegroups.apis.offset_requests import load_topics, log_ends, shares_of, topic_of
 from kafka_share_proxy.sharegroups.fetch.start_offsets import Found
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 from kafka_share_proxy.sharegroups.services import ShareServices
@@ -34,7 +34,7 @@ from kafka_share_proxy.wire.errors import ErrorCode, RequestRefused
 from kafka_share_proxy.wire.values import ZERO_UUID, TopicIdPartition
 
 _Group: TypeAlias = "messages.DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup"
-_Answered: TypeAlias = "messages.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup"
+_Described: TypeAlias = "messages.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup"
 _Partition: TypeAlias = "messages.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition"
 
 KEY = ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS
@@ -87,7 +87,7 @@ async def _look(
     group_ids = list(dict.fromkeys(group.group_id for group in asked))
     codes = {i: rights.group_code(Right.DESCRIBE_GROUP, i, now, cache_s) for i in group_ids}
     unknown = [i for i, code in codes.items() if code is None]
-    answers = ask_describe_groups(connection, unknown)
+    responses = request_describe_groups(connection, unknown)
     names, ids = set[str](), set[bytes]()
     for group in asked:
         if group.topics is not None:
@@ -103,9 +103,9 @@ async def _look(
             else:
                 names.add(topic.name)
         await call.work.step()
-    await know_topics(call, services, sorted(names), Right.DESCRIBE_TOPIC, sorted(ids))
-    for answer in answers:
-        codes |= tell_describe_groups(connection, await answer, now)
+    await load_topics(call, services, sorted(names), Right.DESCRIBE_TOPIC, sorted(ids))
+    for response in responses:
+        codes |= on_describe_groups(connection, await response, now)
         await call.work.pause()
     return {i: ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code for i, code in codes.items()}
 
@@ -184,7 +184,7 @@ async def _ends(
         for partition in each.partitions:
             key = ShareKey(each.group_id, each.topic.topic_id, partition)
             share = services.coordinator.share(key) if 0 <= partition < each.topic.partitions else None
-            if share is not None and share.partition.tells_offsets:
+            if share is not None and share.partition.reports_offsets:
                 places[TopicIdPartition(key.topic_id, partition)] = (each.topic, partition)
             await call.work.step()
     return await log_ends(call.connection, services, list(places.values())) if places else {}
@@ -229,7 +229,7 @@ def _partition(services: ShareServices, key: ShareKey, end: tuple[ErrorCode, int
     snapshot = share.partition.snapshot()
     leader = services.topology.leader(key.topic_id, key.partition)
     code, lag = ErrorCode.NONE, NOT_KNOWN
-    told = share.partition.tells_offsets
+    told = share.partition.reports_offsets
     if told and end is not None:
         code, offset = end
         if code == ErrorCode.NONE:
@@ -250,7 +250,7 @@ async def _away(
 ) -> messages.DescribeShareGroupOffsetsResponse:
     message = messages.DescribeShareGroupOffsetsResponse
 
-    def entry(group: _Group) -> _Answered:
+    def entry(group: _Group) -> _Described:
         return message.DescribeShareGroupOffsetsResponseGroup(
             group_id=group.group_id, topics=[], error_code=code, error_message=reason or None
         )
@@ -258,7 +258,7 @@ async def _away(
     return message(groups=await call.work.map(entry, call.message.groups))
 
 
-def _group_id(entry: _Group | _Answered) -> str:
+def _group_id(entry: _Group | _Described) -> str:
     return str(entry.group_id)
 
 

@@ -15,15 +15,15 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from kafka_share_proxy.brokers.cluster_view import Topic
-from kafka_share_proxy.brokers.rights import Right, ask_read_group, rights_of, tell_read_group
-from kafka_share_proxy.durable.interfaces import ANSWER_MAX_S
-from kafka_share_proxy.forwarding.ask_and_reply import replied, reply
+from kafka_share_proxy.brokers.rights import Right, on_read_group, request_read_group, rights_of
+from kafka_share_proxy.durable.interfaces import RESPONSE_MAX_S
 from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs
 from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.upstream_requests import replied, reply
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.loop.waiting import settled_by
 from kafka_share_proxy.sharegroups.apis import refusals
-from kafka_share_proxy.sharegroups.apis.offset_requests import begin_at, know_topics, not_starting, topic_of
+from kafka_share_proxy.sharegroups.apis.offset_requests import begin_at, load_topics, not_starting, topic_of
 from kafka_share_proxy.sharegroups.group_changes import BEING_DELETED
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 from kafka_share_proxy.sharegroups.new_groups import GroupRefused, hold_group
@@ -79,7 +79,7 @@ async def handle(call: Call[messages.AlterShareGroupOffsetsRequest], services: S
     group.offsets_altered()
     codes |= await _written(services, changes)
     services.notes("share-group-offsets-altered", group=request.group_id, partitions=len(changes))
-    return await _answer(call, topics, known, codes)
+    return await _response(call, topics, known, codes)
 
 
 async def _written(services: ShareServices, changes: Changes) -> Codes:
@@ -90,7 +90,7 @@ async def _written(services: ShareServices, changes: Changes) -> Codes:
     if replacing is not None:
         for write in writes.values():
             replacing.follow(write)
-    deadline = services.timers.now() + ANSWER_MAX_S
+    deadline = services.timers.now() + RESPONSE_MAX_S
     codes: Codes = {}
     for key, write in writes.items():
         in_time = await settled_by(services.timers, deadline, write)
@@ -105,10 +105,10 @@ async def _read_refusal(
     """Return the error that refuses READ on the group, or NONE; look up the topics in the same round trip."""
     connection, now = call.connection, services.timers.now()
     code = rights_of(connection).group_code(Right.READ_GROUP, group_id, now, services.options.rights_cache_s)
-    answer = ask_read_group(connection, group_id) if code is None else None
-    await know_topics(call, services, names, Right.READ_TOPIC)
-    if answer is not None:
-        code = tell_read_group(connection, group_id, await answer, now)
+    response = request_read_group(connection, group_id) if code is None else None
+    await load_topics(call, services, names, Right.READ_TOPIC)
+    if response is not None:
+        code = on_read_group(connection, group_id, await response, now)
     return ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code
 
 
@@ -148,7 +148,7 @@ def _refusal(call: Call[messages.AlterShareGroupOffsetsRequest], code: ErrorCode
     return reply(call, message(error_code=code, error_message=text, responses=[]))
 
 
-async def _answer(
+async def _response(
     call: Call[messages.AlterShareGroupOffsetsRequest],
     topics: Sequence[_Topic],
     known: dict[str, Topic | ErrorCode],

@@ -12,17 +12,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kafka_share_proxy.brokers.cluster_view import Topic
-from kafka_share_proxy.brokers.rights import Right, ask_delete_group, tell_delete_group
-from kafka_share_proxy.forwarding.ask_and_reply import replied, reply
+from kafka_share_proxy.brokers.rights import Right, on_delete_group, request_delete_group
 from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs
 from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.upstream_requests import replied, reply
 from kafka_share_proxy.sharegroups.apis import refusals
 from kafka_share_proxy.sharegroups.apis.k91_alter_share_group_offsets import NOT_EMPTY
-from kafka_share_proxy.sharegroups.apis.offset_requests import know_topics, not_starting, shares_of, topic_of
+from kafka_share_proxy.sharegroups.apis.offset_requests import load_topics, not_starting, shares_of, topic_of
 from kafka_share_proxy.sharegroups.group_changes import BEING_DELETED
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 from kafka_share_proxy.sharegroups.services import ShareServices
-from kafka_share_proxy.sharegroups.state_writes import told_in_time
+from kafka_share_proxy.sharegroups.state_writes import reported_in_time
 from kafka_share_proxy.wire import messages
 from kafka_share_proxy.wire.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -38,9 +38,9 @@ async def handle(call: Call[messages.DeleteShareGroupOffsetsRequest], services: 
     """Serve one DeleteShareGroupOffsets request."""
     request, connection = call.message, call.connection
     names = list(dict.fromkeys(topic.topic_name for topic in request.topics or ()))
-    right = ask_delete_group(connection, request.group_id)
-    await know_topics(call, services, names, Right.READ_TOPIC)
-    code = tell_delete_group(await right)
+    right = request_delete_group(connection, request.group_id)
+    await load_topics(call, services, names, Right.READ_TOPIC)
+    code = on_delete_group(await right)
     if code != ErrorCode.NONE:
         return _refusal(call, code)
     if not request.group_id:
@@ -83,7 +83,7 @@ async def _delete(
     written = services.writes.remove(gone)
     if replacing is not None:
         replacing.follow(written)
-    outcome = await told_in_time(services.timers, written, gone)
+    outcome = await reported_in_time(services.timers, written, gone)
     if gone:
         services.notes("share-group-offsets-deleted", group=group_id, partitions=len(gone))
     responses = []

@@ -14,9 +14,9 @@ from kafka_share_proxy.brokers.cluster_view import Topic
 from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.brokers.rights import Right
 from kafka_share_proxy.brokers.topic_leaders import (
-    ask_many_topics,
-    names_to_ask,
-    tell_many_topics,
+    names_to_query,
+    on_many_topics,
+    request_many_topics,
     trouble_with,
     verdict,
 )
@@ -25,10 +25,10 @@ from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.loop.waiting import first_until
 from kafka_share_proxy.sharegroups.fetch.start_offsets import (
     Found,
-    ask_offsets,
+    offsets_from_response,
     offsets_request,
-    tell_offsets,
-    told_offsets,
+    on_offsets,
+    request_offsets,
 )
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 from kafka_share_proxy.sharegroups.model.settings import LATEST_TIMESTAMP
@@ -44,17 +44,17 @@ STARTING_WAIT_S = 5.0
 """Maximum seconds that a change waits for a member that is looking up the start offset of the same share partition."""
 
 
-async def know_topics(
+async def load_topics(
     call: Call[Message], services: ShareServices, names: Iterable[str], right: Right, ids: Iterable[bytes] = ()
 ) -> None:
     """Look up these topics and the client's right on them, as far as they are unknown or outdated."""
     connection = call.connection
-    asked = names_to_ask(connection, services, dict.fromkeys(names), right)
-    await tell_many_topics(connection, services, ask_many_topics(connection, asked, list(ids)), call.work)
+    asked = names_to_query(connection, services, dict.fromkeys(names), right)
+    await on_many_topics(connection, services, request_many_topics(connection, asked, list(ids)), call.work)
 
 
 def topic_of(connection: Connection, services: ShareServices, name: str, right: Right) -> Topic | ErrorCode:
-    """Return the topic, or the error that hides it: 29, 3 or the broker's. Call `know_topics` first."""
+    """Return the topic, or the error that hides it: 29, 3 or the broker's. Call `load_topics` first."""
     allowed = verdict(connection, services, right, name)
     if allowed is False:
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -69,17 +69,17 @@ async def log_ends(connection: Connection, services: ShareServices, places: Sequ
     by_node: dict[int, list[tuple[Topic, int]]] = {}
     for topic, partition in places:
         by_node.setdefault(topic.leaders[partition].node_id, []).append((topic, partition))
-    asked = [(part, _Question(connection, services, node_id, part)) for node_id, part in by_node.items()]
+    asked = [(part, _Query(connection, services, node_id, part)) for node_id, part in by_node.items()]
     found: Found = {}
-    for part, question in asked:
-        answered = await question.answer()
+    for part, query in asked:
+        responded = await query.response()
         for topic, partition in part:
             place = TopicIdPartition(topic.topic_id, partition)
-            found[place] = answered.get(place, (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1))
+            found[place] = responded.get(place, (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1))
     return found
 
 
-class _Question:
+class _Query:
     """ListOffsets to one leader, sent by the constructor."""
 
     def __init__(
@@ -92,19 +92,19 @@ class _Question:
         if node_id == UNKNOWN_NODE:
             return
         if node_id == connection.node_id:
-            self._here = ask_offsets(connection, services, places, LATEST_TIMESTAMP)
+            self._here = request_offsets(connection, services, places, LATEST_TIMESTAMP)
         elif services.own is not None:
             request = offsets_request(places, LATEST_TIMESTAMP)
-            self._elsewhere = services.own.ask(node_id, ApiKey.LIST_OFFSETS, request)
+            self._elsewhere = services.own.send_request(node_id, ApiKey.LIST_OFFSETS, request)
 
-    async def answer(self) -> Found:
+    async def response(self) -> Found:
         topics = {topic.name: topic for topic, _ in self._places}
         if self._here is not None:
-            return tell_offsets(self._services, topics, await self._here)
+            return on_offsets(self._services, topics, await self._here)
         if self._elsewhere is None:
             return self._all(ErrorCode.LEADER_NOT_AVAILABLE)
         try:
-            return told_offsets(self._services, topics, await self._elsewhere)
+            return offsets_from_response(self._services, topics, await self._elsewhere)
         except ProxyError as error:
             self._services.notes("log-end-not-known", reason=str(error))
             return self._all(ErrorCode.NETWORK_EXCEPTION)

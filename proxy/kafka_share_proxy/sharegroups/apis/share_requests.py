@@ -11,8 +11,8 @@ from typing import TypeAlias, TypeVar
 
 from kafka_share_proxy.brokers.connection_slots import OptionalSlot
 from kafka_share_proxy.brokers.interfaces import Connection
-from kafka_share_proxy.brokers.rights import Right, ask_read_group, rights_of, tell_read_group
-from kafka_share_proxy.brokers.topic_leaders import ask_many_topics, tell_many_topics, topics_to_ask
+from kafka_share_proxy.brokers.rights import Right, on_read_group, request_read_group, rights_of
+from kafka_share_proxy.brokers.topic_leaders import on_many_topics, request_many_topics, topics_to_query
 from kafka_share_proxy.forwarding.address_book import MakesEndpoint, node_endpoints
 from kafka_share_proxy.forwarding.interfaces import Call
 from kafka_share_proxy.loop.slices import AT_ONCE, Work
@@ -86,19 +86,19 @@ async def read_refusal(
     """
     connection, now = call.connection, services.timers.now()
     code = rights_of(connection).group_code(Right.READ_GROUP, group_id, now, services.options.rights_cache_s)
-    group_answer = ask_read_group(connection, group_id) if code is None else None
-    names, ids = topics_to_ask(connection, services, places, acknowledged)
-    topics_answers = ask_many_topics(connection, names, ids)
-    if group_answer is not None:
-        code = tell_read_group(connection, group_id, await group_answer, now)
-    await tell_many_topics(connection, services, topics_answers, call.work)
+    group_response = request_read_group(connection, group_id) if code is None else None
+    names, ids = topics_to_query(connection, services, places, acknowledged)
+    topics_responses = request_many_topics(connection, names, ids)
+    if group_response is not None:
+        code = on_read_group(connection, group_id, await group_response, now)
+    await on_many_topics(connection, services, topics_responses, call.work)
     return ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code
 
 
 async def refresh(connection: Connection, services: ShareServices, places: Iterable[TopicIdPartition]) -> None:
     """Refresh the topics of these partitions, unless that was done just now."""
-    names, ids = topics_to_ask(connection, services, places)
-    await tell_many_topics(connection, services, ask_many_topics(connection, names, ids))
+    names, ids = topics_to_query(connection, services, places)
+    await on_many_topics(connection, services, request_many_topics(connection, names, ids))
 
 
 def follow_leader(services: ShareServices, key: ShareKey) -> None:

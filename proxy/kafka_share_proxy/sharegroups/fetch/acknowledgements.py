@@ -15,7 +15,7 @@ from kafka_share_proxy.sharegroups.model.coordinator import Change, ShareKey
 from kafka_share_proxy.sharegroups.model.partition import Refusal, check_shape
 from kafka_share_proxy.sharegroups.model.sessions import SessionKey
 from kafka_share_proxy.sharegroups.services import ShareServices
-from kafka_share_proxy.sharegroups.state_writes import Outcome, told_in_time
+from kafka_share_proxy.sharegroups.state_writes import Outcome, reported_in_time
 from kafka_share_proxy.wire import messages
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicIdPartition
@@ -96,7 +96,7 @@ class Acknowledging:
         return share.partition.room(settings.max_record_locks) < wanted
 
     @property
-    def are_told(self) -> bool:
+    def are_reported(self) -> bool:
         """True if the outcome is known."""
         return self._written is not None and self._written.done
 
@@ -106,7 +106,7 @@ class Acknowledging:
         If the journal does not confirm the append in time, the code is retriable. The append continues.
         """
         keys = (key for key, _ in self._changes)
-        told = await told_in_time(self._services.timers, self.write(), keys, self._begun)
+        told = await reported_in_time(self._services.timers, self.write(), keys, self._begun)
         for key, code in told.items():
             self._outcome[TopicIdPartition(key.topic_id, key.partition)] = code
         return self._outcome

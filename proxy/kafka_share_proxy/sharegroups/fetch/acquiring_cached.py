@@ -74,13 +74,13 @@ class Taking:
 
         Otherwise the response is sent without records after MaxWaitMs (sharegroups/README.md rule 26).
         """
-        answers = self._services.answers
+        responses = self._services.responses
         size = min(self._max_bytes, bytes_ready(ready))
-        if answers.has_room(size):
+        if responses.has_room(size):
             return True
         if not self._was_refused:
             self._was_refused = True
-            answers.reserve(size)  # is refused, which counts the refusal
+            responses.reserve(size)  # is refused, which counts the refusal
         return False
 
     def _acquire(self, item: Ready, max_records: int, max_bytes: int, *, at_least_one: bool) -> Result | None:

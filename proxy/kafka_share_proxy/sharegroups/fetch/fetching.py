@@ -47,13 +47,13 @@ LOCK_WAIT_MIN_S = 0.02
 
 SURVEYED_AT_ONCE = 500
 """Number of partitions up to which a survey runs in one step. A larger survey lets other tasks run in between."""
-LOOK_AGAIN_S = 0.02
+CHECK_AGAIN_S = 0.02
 """Seconds before the next survey if a partition changed during a survey that let other tasks run."""
 
-_TOLD_LEADERS = ConnectionSlot[dict[tuple[int, bytes, int], float]](dict)
+_REPORTED_LEADERS = ConnectionSlot[dict[tuple[int, bytes, int], float]](dict)
 """Time at which the connection was last sent to another leader, by (hash of the group id, topic id, partition)."""
-TOLD_MAX = 10_000
-"""Maximum number of partitions in `_TOLD_LEADERS` per connection. Beyond it, all entries are removed."""
+REPORTED_MAX = 10_000
+"""Maximum number of partitions in `_REPORTED_LEADERS` per connection. Beyond it, all entries are removed."""
 
 NO_BROKER_THERE = (
     "nobody knows which broker is behind the bootstrap listener: let the client dial the address that it is told of "
@@ -85,7 +85,7 @@ class ShareFetching:
         self._missed = False
         """True if a partition changed during a survey that let other tasks run. The next step is another survey."""
         self._taking = Taking(call, services, session.key)
-        self._tells = False
+        self._reports = False
         self.results: dict[TopicIdPartition, Result] = {}
         """Partitions with records, with an error, or that were read and had no records."""
         self.throttle_time_ms = 0
@@ -103,7 +103,7 @@ class ShareFetching:
             found = await self.survey()
             if found.unstarted and await self._start(found.unstarted):
                 continue
-            late = services.timers.now() >= self.deadline or self._must_tell()
+            late = services.timers.now() >= self.deadline or self._must_report()
             enough = self._bytes_ready(found) >= max(self._min_bytes, 0)
             under_way = HeadFetch.of(self._connection)
             launched = self._read(found, late, enough) if under_way is None else None
@@ -118,7 +118,7 @@ class ShareFetching:
                     return
             await self._wait(launched or under_way, launched is not None and bool(found.ready or late))
 
-    async def take_at_once(self) -> bool:
+    async def acquire_now(self) -> bool:
         """Acquire what is available now; read free heads, but do not wait for new records.
 
         Return False if that does not satisfy the request. `run` then continues from there.
@@ -181,7 +181,7 @@ class ShareFetching:
         """Return True if every partition has an error."""
         return all(place in self.results and self.results[place].error != ErrorCode.NONE for place in self._order)
 
-    def _must_tell(self) -> bool:
+    def _must_report(self) -> bool:
         """Return True if the client should look for another leader now instead of after its wait.
 
         Each connection is sent away at most once per `view_age_s` and partition. A client that fetches again from the
@@ -190,14 +190,14 @@ class ShareFetching:
         led_elsewhere = [p for p, result in self.results.items() if result.error == ErrorCode.NOT_LEADER_OR_FOLLOWER]
         if not led_elsewhere:
             return False
-        told = _TOLD_LEADERS.of(self._connection)
+        told = _REPORTED_LEADERS.of(self._connection)
         now, age_s = self._services.timers.now(), self._services.options.view_age_s
         group = hash(self._group_id)  # a group id may have 32 KiB
         news = [key for p in led_elsewhere if now - told.get(key := (group, *p), -inf) > age_s]
-        if len(told) > TOLD_MAX:
+        if len(told) > REPORTED_MAX:
             told.clear()
         told.update(dict.fromkeys(news, now))
-        self._tells = self._tells or bool(news)
+        self._reports = self._reports or bool(news)
         if news and self._connection.node_id == UNKNOWN_NODE:
             self._services.notes(
                 "share-fetch-at-bootstrap",
@@ -205,7 +205,7 @@ class ShareFetching:
                 client=self._connection.client_host,
                 reason=NO_BROKER_THERE,
             )
-        return self._tells
+        return self._reports
 
     # Reading
 
@@ -297,7 +297,7 @@ class ShareFetching:
         services = self._services
         if self._missed:
             self._missed = False
-            await first_until(services.timers, services.timers.now() + LOOK_AGAIN_S)
+            await first_until(services.timers, services.timers.now() + CHECK_AGAIN_S)
         elif reading is not None and at_once:
             grace = services.timers.now() + services.options.reservation_grace_s
             await first_until(services.timers, grace, reading.done)

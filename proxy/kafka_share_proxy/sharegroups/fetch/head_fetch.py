@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from kafka_share_proxy.audit.events import Place
 from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.reading.far_records import Records
-from kafka_share_proxy.reading.upstream_fetch import PartitionAnswer, PartitionRead, UpstreamFetch
+from kafka_share_proxy.reading.upstream_fetch import PartitionRead, PartitionResponse, UpstreamFetch
 from kafka_share_proxy.sharegroups.fetch.head_reads import Reservation
 from kafka_share_proxy.sharegroups.fetch.share_chunk import ShareChunk
 from kafka_share_proxy.sharegroups.model.coordinator import NOTHING_READ, Share, ShareKey
@@ -54,13 +54,15 @@ class HeadFetch(UpstreamFetch):
         """Return True if the Fetch reads this partition."""
         return place in self._reservations
 
-    def _refused(self, read: PartitionRead, partition: PartitionAnswer) -> None:
-        self._answered(read)
+    def _refused(self, read: PartitionRead, partition: PartitionResponse) -> None:
+        self._responded(read)
         self.errors[_place(read)] = ErrorCode.of(partition.error_code)
 
-    def _brought(self, read: PartitionRead, partition: PartitionAnswer, batches: BatchTable, records: Records) -> None:
+    def _brought(
+        self, read: PartitionRead, partition: PartitionResponse, batches: BatchTable, records: Records
+    ) -> None:
         services, place, now = self._services, _place(read), self._services.timers.now()
-        share = self._answered(read)
+        share = self._responded(read)
         if share is not None:
             share.read_upto = batches[-1].last_offset + 1 if batches else NOTHING_READ
         if not batches:
@@ -82,7 +84,7 @@ class HeadFetch(UpstreamFetch):
         services.clock.not_later_than(now + services.options.cache_age_s)
         self._brought_to.append(place)
 
-    def _answered(self, read: PartitionRead) -> Share | None:
+    def _responded(self, read: PartitionRead) -> Share | None:
         share = self._services.coordinator.share(self._reservations[_place(read)].key)
         if share is not None:
             share.read_at = self._services.timers.now()

@@ -37,13 +37,15 @@ Found = dict[TopicIdPartition, tuple[ErrorCode, int]]
 """(error, offset) by partition; offset -1 if no record has such a timestamp."""
 
 
-def ask_offsets(
+def request_offsets(
     connection: Connection, services: ShareServices, places: Sequence[tuple[Topic, int]], timestamp: int
 ) -> Promise[memoryview]:
-    """Send ListOffsets for these partitions at their present leader epoch. `tell_offsets` decodes the response."""
+    """Send ListOffsets for these partitions at their present leader epoch. `on_offsets` decodes the response."""
     version = _version(services)
     request = offsets_request(places, timestamp)
-    return connection.ask(ApiKey.LIST_OFFSETS, version, registry.request(ApiKey.LIST_OFFSETS, version).encode(request))
+    return connection.send_request(
+        ApiKey.LIST_OFFSETS, version, registry.request(ApiKey.LIST_OFFSETS, version).encode(request)
+    )
 
 
 def offsets_request(places: Sequence[tuple[Topic, int]], timestamp: int) -> messages.ListOffsetsRequest:
@@ -63,23 +65,25 @@ def offsets_request(places: Sequence[tuple[Topic, int]], timestamp: int) -> mess
     return message(replica_id=-1, isolation_level=0, topics=list(topics.values()))
 
 
-def tell_offsets(services: ShareServices, topics: Mapping[str, Topic], answer: memoryview) -> Found:
-    """Decode the response to `ask_offsets`. A topic whose error shows that the view is outdated is marked stale."""
-    return told_offsets(
-        services, topics, registry.codec_of(messages.ListOffsetsResponse, _version(services)).decode(answer)
+def on_offsets(services: ShareServices, topics: Mapping[str, Topic], response: memoryview) -> Found:
+    """Decode the response to `request_offsets`. A topic whose error shows that the view is outdated is marked stale."""
+    return offsets_from_response(
+        services, topics, registry.codec_of(messages.ListOffsetsResponse, _version(services)).decode(response)
     )
 
 
-def told_offsets(services: ShareServices, topics: Mapping[str, Topic], answer: messages.ListOffsetsResponse) -> Found:
-    """Return the offsets in a decoded response; otherwise as `tell_offsets`."""
+def offsets_from_response(
+    services: ShareServices, topics: Mapping[str, Topic], response: messages.ListOffsetsResponse
+) -> Found:
+    """Return the offsets in a decoded response; otherwise as `on_offsets`."""
     found: Found = {}
-    for topic in answer.topics:
+    for topic in response.topics:
         if topic.name not in topics:
             continue
         for partition in topic.partitions:
             code = ErrorCode.of(partition.error_code)
             if code in VIEW_IS_OLD:
-                services.topology.mark_stale(topic.name)
+                services.topology.set_stale(topic.name)
             place = TopicIdPartition(topics[topic.name].topic_id, partition.partition_index)
             found[place] = (code, partition.offset)
     return found
@@ -163,7 +167,7 @@ async def _begin(
             errors[place] = code
             continue
         partition = services.coordinator.new_partition(key, offset)
-        partition.tells_offsets = False
+        partition.reports_offsets = False
         writes[key] = services.writes.create(key, partition, connection.node_id)
     return errors, writes
 
@@ -174,8 +178,8 @@ async def _look_up(
     known = _known(services, places)
     if not known:
         return {}
-    answer = await ask_offsets(connection, services, known, timestamp)
-    return tell_offsets(services, {topic.name: topic for topic, _ in known}, answer)
+    response = await request_offsets(connection, services, known, timestamp)
+    return on_offsets(services, {topic.name: topic for topic, _ in known}, response)
 
 
 def _known(services: ShareServices, places: Sequence[TopicIdPartition]) -> list[tuple[Topic, int]]:
@@ -198,9 +202,9 @@ async def confirm_range(
     if not known:
         return dict.fromkeys(places, ErrorCode.UNKNOWN_TOPIC_ID)
     topics = {topic.name: topic for topic, _ in known}
-    asked = [ask_offsets(connection, services, known, t) for t in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)]
-    earliest = tell_offsets(services, topics, await asked[0])
-    latest = tell_offsets(services, topics, await asked[1])
+    asked = [request_offsets(connection, services, known, t) for t in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)]
+    earliest = on_offsets(services, topics, await asked[0])
+    latest = on_offsets(services, topics, await asked[1])
     errors: dict[TopicIdPartition, ErrorCode] = {}
     for place in places:
         first_code, first = earliest.get(place, (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1))

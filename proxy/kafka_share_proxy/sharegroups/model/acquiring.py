@@ -170,7 +170,7 @@ class Acquirer:
         if self.read.aborted and self.taken:
             self._archive_aborted()
         self.window.advance()
-        return self._answer()
+        return self._response()
 
     def _set_bounds(self, max_records: int) -> bool:
         """Set which offsets may be acquired and how many (sharegroups/README.md rule 28); False if none."""
@@ -395,7 +395,7 @@ class Acquirer:
             window.free(window.isolate(max(run.first, first), min(run.last, last)), ARCHIVED)
         window.join(first)
 
-    def _answer(self) -> Acquisition:
+    def _response(self) -> Acquisition:
         taken = self.taken
         if not taken:
             return NOTHING

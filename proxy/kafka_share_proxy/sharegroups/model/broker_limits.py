@@ -87,7 +87,6 @@ class BrokerShareLimits:
     group_share_max_size: int = 200
     """Maximum number of members in one group."""
     group_share_assignors: str = "simple"
-    """Name of the only assignor."""
     group_share_record_lock_duration_ms: int = 30_000
     group_share_min_record_lock_duration_ms: int = 15_000
     group_share_max_record_lock_duration_ms: int = 60_000

@@ -269,7 +269,6 @@ class ShareCoordinator:
         self.rest(key, value)
 
     def groups_of(self, topic_id: bytes, partition: int) -> Mapping[str, Share]:
-        """Return the share partitions of one topic partition, by group id."""
         return self._groups_of.get(TopicIdPartition(topic_id, partition), {})
 
     def new_partition(self, key: ShareKey, start_offset: int, state_epoch: int = 0) -> SharePartition:

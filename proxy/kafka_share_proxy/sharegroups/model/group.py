@@ -43,7 +43,7 @@ STABLE = "Stable"
 DEAD = "Dead"
 
 _NOTHING: Assignment = {}
-_NOBODY: dict[str, Assignment] = {}
+_NO_MEMBER: dict[str, Assignment] = {}
 """Target shared by all groups without an assignment, of which there may be many. Never changed."""
 
 Holds = Callable[[str, str, bytes, int], bool]
@@ -164,7 +164,7 @@ def _refusal(error: ErrorCode, message: str) -> HeartbeatReply:
     return HeartbeatReply(error=error, message=message)
 
 
-def _nobody(group_id: str, deadline: float) -> None:
+def _no_member(group_id: str, deadline: float) -> None:
     """Default for `ends_at`: the caller polls `next_deadline`."""
 
 
@@ -176,7 +176,7 @@ class ShareGroup:
         "dead", "deleting", "epoch", "group_id", "members", "stored_epoch",
     )  # fmt: skip
 
-    def __init__(self, group_id: str, ends_at: Callable[[str, float], None] = _nobody) -> None:
+    def __init__(self, group_id: str, ends_at: Callable[[str, float], None] = _no_member) -> None:
         """`ends_at` is called with (group id, time when `expire` is due) whenever that time becomes earlier."""
         self.group_id = group_id
         self._ends_at = ends_at
@@ -189,7 +189,7 @@ class ShareGroup:
         """True after the deletion of the group; it must not be used then."""
         self.deleting = False
         """True while the deletion is being stored: meanwhile no member joins, and no share partition starts."""
-        self._targets: dict[str, Assignment] = _NOBODY
+        self._targets: dict[str, Assignment] = _NO_MEMBER
         self._assigned_at = -math.inf
         self._shape: tuple[tuple[str, TopicInfo], ...] = ()
         self._subscriptions: dict[str, int] = {}

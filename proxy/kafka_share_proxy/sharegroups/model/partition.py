@@ -104,7 +104,7 @@ class SharePartition(Window):
         self.state_epoch = state_epoch
         self.index = locks if locks is not None else LockIndex()
         self.key = key
-        self.tells_offsets = True
+        self.reports_offsets = True
         """True if DescribeShareGroupOffsets returns the offsets. It does not before a delivery has ended in any way, or
         an administrator has set the start offset: a broker stores none before (SharePartition.writeShareGroupState)."""
 
@@ -117,7 +117,7 @@ class SharePartition(Window):
         Raises ValueError for impossible batches: reversed, overlapping, below the start.
         """
         partition = cls(snapshot.start_offset, snapshot.state_epoch, locks=locks, key=key)
-        partition.tells_offsets = snapshot.delivery_complete_count != NOTHING_COUNTED
+        partition.reports_offsets = snapshot.delivery_complete_count != NOTHING_COUNTED
         after = snapshot.start_offset
         for first, last, state, count in snapshot.batches:
             if first < after or last < first or state not in (AVAILABLE, ACKNOWLEDGED, ARCHIVED):
@@ -211,7 +211,7 @@ class SharePartition(Window):
             self.join(change[0])
         if not changes:
             return None
-        self.tells_offsets = True
+        self.reports_offsets = True
         transition = Transition((), tuple(changes))
         transition.given_back = given_back
         return transition
@@ -219,7 +219,7 @@ class SharePartition(Window):
     def apply(self, transition: Transition) -> None:
         """Settle the records of a durable transition, and move the start offset."""
         self._settle(transition)
-        self.tells_offsets = True
+        self.reports_offsets = True
         mine = [run for run in transition.runs if run.pending is transition and run.partition is self]
         for run in mine:
             self.free(run, run.target)
@@ -312,7 +312,7 @@ class SharePartition(Window):
                 batches.append((run.first, run.last, state, count))
         if leading:
             start_offset = self.end_offset + 1
-        if not (self.tells_offsets or transitions):
+        if not (self.reports_offsets or transitions):
             complete = NOTHING_COUNTED
         return ShareSnapshot(start_offset, self.state_epoch, complete, tuple(batches))
 

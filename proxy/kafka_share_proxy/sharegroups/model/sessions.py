@@ -47,7 +47,7 @@ def next_epoch(epoch: int) -> int:
 class Session:
     """The partitions of one share session, in the order in which they are served."""
 
-    __slots__ = ("_unanswered", "connection_id", "epoch", "key", "request_epoch")
+    __slots__ = ("_in_flight", "connection_id", "epoch", "key", "request_epoch")
 
     def __init__(self, key: SessionKey, connection_id: int, partitions: Iterable[TopicIdPartition]) -> None:
         self.key = key
@@ -57,18 +57,18 @@ class Session:
         """Epoch that the next request must carry."""
         self.request_epoch = INITIAL_EPOCH
         """Epoch of the request in progress."""
-        self._unanswered: dict[TopicIdPartition, bool] = dict.fromkeys(partitions, True)
+        self._in_flight: dict[TopicIdPartition, bool] = dict.fromkeys(partitions, True)
 
     @property
     def partitions(self) -> tuple[TopicIdPartition, ...]:
         """Partitions in the order they were added. One with records in a response moves to the end."""
-        return tuple(self._unanswered)
+        return tuple(self._in_flight)
 
     def __len__(self) -> int:
-        return len(self._unanswered)
+        return len(self._in_flight)
 
     def __contains__(self, partition: TopicIdPartition) -> bool:
-        return partition in self._unanswered
+        return partition in self._in_flight
 
     def rotated(self) -> tuple[TopicIdPartition, ...]:
         """Return the partitions, starting with a different one for each request, so that none starves."""
@@ -84,20 +84,20 @@ class Session:
         Included are partitions with records or an error, new ones, and those whose last result was an error. Partitions
         with acknowledgements are always included, and are not checked here.
         """
-        unanswered = self._unanswered.get(partition)
-        if unanswered is None:
+        in_flight = self._in_flight.get(partition)
+        if in_flight is None:
             return records or error
         if records:
-            del self._unanswered[partition]
-        self._unanswered[partition] = error
-        return records or error or unanswered
+            del self._in_flight[partition]
+        self._in_flight[partition] = error
+        return records or error or in_flight
 
     def update(self, added: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]) -> None:
         """Add, then remove: a partition in both is removed."""
         for partition in added:
-            self._unanswered.setdefault(partition, True)
+            self._in_flight.setdefault(partition, True)
         for partition in forgotten:
-            self._unanswered.pop(partition, None)
+            self._in_flight.pop(partition, None)
 
     def advance(self) -> None:
         """Accept a request with the expected epoch."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from kafka_share_proxy.forwarding.declared_api import DeclaredApi
-from kafka_share_proxy.forwarding.early_looks import ByKnownGroup, EarlyLook
+from kafka_share_proxy.forwarding.early_matches import ByKnownGroup, EarlyMatch
 from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.views.apis.base_questions import make_ready
+from kafka_share_proxy.views.apis.base_queries import make_ready
 from kafka_share_proxy.views.apis.named_views import NamesUnknownView
 from kafka_share_proxy.views.model.names import PREFIX_BYTES, is_view
 from kafka_share_proxy.views.services import ViewServices
@@ -33,7 +33,7 @@ async def handle(call: Call[Commit], views: ViewServices) -> None:
         await make_ready(call.connection, views, topics, call.work)
 
 
-def wanted(views: ViewServices) -> EarlyLook:
+def wanted(views: ViewServices) -> EarlyMatch:
     """Return the check for commits that name a view which is not known to exist."""
     return ByKnownGroup(NamesUnknownView(views.catalog), groups=(), words=(PREFIX_BYTES,))
 

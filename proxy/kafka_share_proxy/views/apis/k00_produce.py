@@ -17,10 +17,10 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from kafka_share_proxy.forwarding.address_rewriting import drop_node_endpoints
-from kafka_share_proxy.forwarding.ask_and_reply import ask, ask_upstream, replied, told
 from kafka_share_proxy.forwarding.declared_api import DeclaredApi
-from kafka_share_proxy.forwarding.early_looks import ByTopicId, ByTopicPrefix, ByVersion, EarlyLook
+from kafka_share_proxy.forwarding.early_matches import ByTopicId, ByTopicPrefix, ByVersion, EarlyMatch
 from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.upstream_requests import decode_response, replied, send_request, send_upstream
 from kafka_share_proxy.views.model.catalog import ViewCatalog
 from kafka_share_proxy.views.model.names import PREFIX, is_view
 from kafka_share_proxy.views.services import ViewServices
@@ -39,14 +39,13 @@ _COMMITTED_ONCE = 1
 """acks=1: the lowest value with a response."""
 
 
-def may_name_view(catalog: ViewCatalog) -> EarlyLook:
+def may_name_view(catalog: ViewCatalog) -> EarlyMatch:
     """Return the check for requests that name a view."""
     by_id = ByTopicId(lambda topic_id: catalog.view(topic_id) is not None)
     return ByVersion({0: ByTopicPrefix(PREFIX), BY_ID_SINCE: by_id})
 
 
 async def handle(call: Call[messages.ProduceRequest], views: ViewServices) -> bytes | None:
-    """Handle a request that may name views. Return None if it names none."""
     request = call.message
     refused: list[_Topic] = []
     rest: list[_Topic] = []
@@ -59,17 +58,19 @@ async def handle(call: Call[messages.ProduceRequest], views: ViewServices) -> by
     views.services.notes("view-produce-refused", client_id=call.client_id or "", topics=", ".join(names))
     request.topic_data = rest
     if request.acks == 0:
-        return await _without_answer(call)
-    answer = await ask_upstream(call, request) if request.topic_data else _nothing()
-    drop_node_endpoints(answer, views.services.book)
-    answer.responses = [*(answer.responses or ()), *await call.work.map(_refusal, refused)]
-    return await replied(call, answer)
+        return await _without_response(call)
+    response = await send_upstream(call, request) if request.topic_data else _nothing()
+    drop_node_endpoints(response, views.services.book)
+    response.responses = [*(response.responses or ()), *await call.work.map(_refusal, refused)]
+    return await replied(call, response)
 
 
-async def _without_answer(call: Call[messages.ProduceRequest]) -> bytes:
+async def _without_response(call: Call[messages.ProduceRequest]) -> bytes:
     if call.message.topic_data:
         call.message.acks = _COMMITTED_ONCE
-        told(messages.ProduceResponse, call.version, await ask(call.connection, KEY, call.version, call.message))
+        decode_response(
+            messages.ProduceResponse, call.version, await send_request(call.connection, KEY, call.version, call.message)
+        )
     return NOTHING
 
 

@@ -27,15 +27,21 @@ from typing import TypeAlias
 
 from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.brokers.rights import Right
-from kafka_share_proxy.brokers.topic_leaders import ask_topics, judge_topic, names_to_ask, tell_topics, topics_to_ask
-from kafka_share_proxy.forwarding.ask_and_reply import reply
+from kafka_share_proxy.brokers.topic_leaders import (
+    judge_topic,
+    names_to_query,
+    on_topics,
+    request_topics,
+    topics_to_query,
+)
 from kafka_share_proxy.forwarding.declared_api import DeclaredApi
-from kafka_share_proxy.forwarding.early_looks import ByIdOrTag, ByVersion, ContainsAny, EarlyLook
+from kafka_share_proxy.forwarding.early_matches import ByIdOrTag, ByVersion, ContainsAny, EarlyMatch
 from kafka_share_proxy.forwarding.interfaces import Call
 from kafka_share_proxy.forwarding.services import Services
+from kafka_share_proxy.forwarding.upstream_requests import reply
 from kafka_share_proxy.loop.interfaces import WorkersBusy
 from kafka_share_proxy.reading.chunk_cache import ReadKey
-from kafka_share_proxy.reading.upstream_fetch import AskedPartition, PartitionAnswer
+from kafka_share_proxy.reading.upstream_fetch import PartitionResponse, RequestedPartition
 from kafka_share_proxy.views.apis.named_views import NAMES_VIEW
 from kafka_share_proxy.views.fetch.fetching import PlainTarget, Target, ViewFetching, refusal
 from kafka_share_proxy.views.fetch.key_filter import (
@@ -72,7 +78,7 @@ TOPICS_LOOKED_MAX = 10_000
 # Selection of requests
 
 
-def wanted(catalog: ViewCatalog) -> EarlyLook:
+def wanted(catalog: ViewCatalog) -> EarlyMatch:
     """Return the check for requests that a broker would not serve correctly."""
     return ByVersion(
         {
@@ -86,7 +92,7 @@ def wanted(catalog: ViewCatalog) -> EarlyLook:
 # Handling
 
 
-async def handle(call: Call[messages.FetchRequest], views: ViewServices) -> frames.Answer | None:
+async def handle(call: Call[messages.FetchRequest], views: ViewServices) -> frames.ResponseFrame | None:
     """Serve one Fetch. Return None to forward it."""
     refused = await _make_known(call, views)
     wanted = _Wanted(call, views, refused, await _filters(call, views))
@@ -99,8 +105,8 @@ async def handle(call: Call[messages.FetchRequest], views: ViewServices) -> fram
     try:
         await fetching.run()
         _count_figures(views, fetching, wanted)
-        _tell_audit(call, views, wanted)
-        return frames.answer(KEY, call.version, call.correlation_id, _answer(call, fetching, wanted))
+        _report_audit(call, views, wanted)
+        return frames.response_frame(KEY, call.version, call.correlation_id, _response(call, fetching, wanted))
     finally:
         fetching.release()
 
@@ -128,9 +134,9 @@ async def _make_known(call: Call[messages.FetchRequest], views: ViewServices) ->
     filtered = [
         topic.topic for topic in topics if topic.topic not in missing and any(e.unknown_tags for e in topic.partitions)
     ]
-    asked = names_to_ask(call.connection, views.services, filtered, Right.READ_TOPIC)
+    asked = names_to_query(call.connection, views.services, filtered, Right.READ_TOPIC)
     if asked:
-        tell_topics(call.connection, views.services, await ask_topics(call.connection, asked))
+        on_topics(call.connection, views.services, await request_topics(call.connection, asked))
     return {
         name: found.get(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for name in missing if catalog.named(name) is None
     }
@@ -176,9 +182,9 @@ async def _rights(
 ) -> dict[bytes | str, ErrorCode]:
     """Return the errors for reading these topics, by id or name."""
     ids = {each: each if isinstance(each, bytes) else _id_of(services, each) for each in topics}
-    names, unknown = topics_to_ask(connection, services, [TopicIdPartition(i, 0) for i in ids.values() if i])
+    names, unknown = topics_to_query(connection, services, [TopicIdPartition(i, 0) for i in ids.values() if i])
     if names or unknown:
-        tell_topics(connection, services, await ask_topics(connection, names, unknown))
+        on_topics(connection, services, await request_topics(connection, names, unknown))
     missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return {each: judge_topic(connection, services, i)[1] if i else missing for each, i in ids.items()}
 
@@ -256,7 +262,7 @@ class _Wanted:
             return _Item(entry, code=asked)
         if asked is not None:
             return self._filtered(name, entry, asked)
-        return _Item(entry, plain=PlainTarget(AskedPartition(name, entry), PlainScan(), (name, entry.partition)))
+        return _Item(entry, plain=PlainTarget(RequestedPartition(name, entry), PlainScan(), (name, entry.partition)))
 
     def _mistaken(self, entry: _Asked, reason: str) -> _Item:
         self.is_ours = True
@@ -299,7 +305,7 @@ class _Wanted:
 # The response
 
 
-def _answer(call: Call[messages.FetchRequest], fetching: ViewFetching, wanted: _Wanted) -> messages.FetchResponse:
+def _response(call: Call[messages.FetchRequest], fetching: ViewFetching, wanted: _Wanted) -> messages.FetchResponse:
     message = messages.FetchResponse
     if fetching.error_code:
         return message(throttle_time_ms=fetching.throttle_time_ms, error_code=fetching.error_code)
@@ -310,18 +316,18 @@ def _answer(call: Call[messages.FetchRequest], fetching: ViewFetching, wanted: _
     return message(throttle_time_ms=fetching.throttle_time_ms, responses=responses)
 
 
-def _topic(name: bytes | str, partitions: list[PartitionAnswer]) -> messages.FetchResponse.FetchableTopicResponse:
+def _topic(name: bytes | str, partitions: list[PartitionResponse]) -> messages.FetchResponse.FetchableTopicResponse:
     """Return the response entry of a topic, with its id or its name."""
     if isinstance(name, bytes):
         return messages.FetchResponse.FetchableTopicResponse(topic_id=name, partitions=partitions)
     return messages.FetchResponse.FetchableTopicResponse(topic=name, partitions=partitions)
 
 
-def _entry(item: _Item, version: int, committed: bool) -> PartitionAnswer:
+def _entry(item: _Item, version: int, committed: bool) -> PartitionResponse:
     """Return the response entry of one requested partition."""
     index = item.entry.partition
     if item.plain is not None:
-        return item.plain.answer or _empty(index, committed)
+        return item.plain.response or _empty(index, committed)
     if item.target is None or item.slot is None:
         return _refused(refusal(item.code), index, version)
     refused = item.target.slot_refusals.get(item.slot) or item.target.refusal
@@ -338,14 +344,14 @@ def _entry(item: _Item, version: int, committed: bool) -> PartitionAnswer:
     return entry
 
 
-def _empty(index: int, committed: bool) -> PartitionAnswer:
+def _empty(index: int, committed: bool) -> PartitionResponse:
     """Return an entry without records. Brokers list aborted transactions only where committed records were read."""
     return messages.FetchResponse.PartitionData(
         partition_index=index, high_watermark=-1, aborted_transactions=[] if committed else None, records=b""
     )
 
 
-def _refused(source: PartitionAnswer, index: int, version: int) -> PartitionAnswer:
+def _refused(source: PartitionResponse, index: int, version: int) -> PartitionResponse:
     """Convert the broker's error entry of a base partition to one for a partition of the view."""
     code = source.error_code
     if version < IDS_SINCE and code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID):
@@ -379,7 +385,7 @@ def _count_figures(views: ViewServices, fetching: ViewFetching, wanted: _Wanted)
         figures.kept_records += sum(slot.records for slot in target.scan.slots)
 
 
-def _tell_audit(call: Call[messages.FetchRequest], views: ViewServices, wanted: _Wanted) -> None:
+def _report_audit(call: Call[messages.FetchRequest], views: ViewServices, wanted: _Wanted) -> None:
     audit = views.reads.audit
     if audit is None:
         return
@@ -387,7 +393,7 @@ def _tell_audit(call: Call[messages.FetchRequest], views: ViewServices, wanted: 
         for item in items:
             if item.target is not None and item.slot is not None:
                 division = item.target.divisions[item.slot]
-                audit.answered(item.target.key, item.view, division, item.slot, call.client_id)
+                audit.responded(item.target.key, item.view, division, item.slot, call.client_id)
 
 
 API = DeclaredApi(

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from kafka_share_proxy.forwarding.ask_and_reply import replied
 from kafka_share_proxy.forwarding.declared_api import DeclaredApi
 from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.views.apis.base_questions import Place, Question, Topics, Wording, answer_from_bases
+from kafka_share_proxy.forwarding.upstream_requests import replied
+from kafka_share_proxy.views.apis.base_queries import Place, Query, Topics, Wording, respond_from_bases
 from kafka_share_proxy.views.apis.named_views import NAMES_VIEW
 from kafka_share_proxy.views.services import ViewServices
 from kafka_share_proxy.wire import messages
@@ -29,10 +29,9 @@ KEY = ApiKey.LIST_OFFSETS
 
 
 async def handle(call: Call[messages.ListOffsetsRequest], views: ViewServices) -> bytes | None:
-    """Handle one ListOffsets request."""
     response = messages.ListOffsetsResponse
     return await replied(
-        call, await answer_from_bases(call, views, _Wording(), response, lambda each: each.throttle_time_ms)
+        call, await respond_from_bases(call, views, _Wording(), response, lambda each: each.throttle_time_ms)
     )
 
 
@@ -40,24 +39,24 @@ Entry: TypeAlias = "messages.ListOffsetsResponse.ListOffsetsPartitionResponse"
 
 
 class _Wording(Wording["messages.ListOffsetsRequest", "messages.ListOffsetsResponse", Entry]):
-    def questions(self, request: messages.ListOffsetsRequest) -> Topics:
+    def queries(self, request: messages.ListOffsetsRequest) -> Topics:
         return [
             (topic.name, [(e.partition_index, (e.timestamp, e.current_leader_epoch)) for e in topic.partitions])
             for topic in request.topics
         ]
 
     def request(
-        self, like: messages.ListOffsetsRequest, by_topic: Mapping[str, Sequence[Question]]
+        self, like: messages.ListOffsetsRequest, by_topic: Mapping[str, Sequence[Query]]
     ) -> messages.ListOffsetsRequest:
         asked = copied(like)
         asked.topics = [
-            messages.ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=[_asked(each) for each in questions])
-            for name, questions in by_topic.items()
+            messages.ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=[_asked(each) for each in queries])
+            for name, queries in by_topic.items()
         ]
         return asked
 
-    def entries(self, answer: messages.ListOffsetsResponse) -> Iterable[tuple[Place, Entry]]:
-        return (((topic.name, e.partition_index), e) for topic in answer.topics for e in topic.partitions)
+    def entries(self, response: messages.ListOffsetsResponse) -> Iterable[tuple[Place, Entry]]:
+        return (((topic.name, e.partition_index), e) for topic in response.topics for e in topic.partitions)
 
     def entry(self, partition: int, source: Entry | ErrorCode) -> Entry:
         entry = (
@@ -68,16 +67,16 @@ class _Wording(Wording["messages.ListOffsetsRequest", "messages.ListOffsetsRespo
         entry.partition_index = partition
         return entry
 
-    def answer(self, throttle_ms: int, topics: Iterable[tuple[str, list[Entry]]]) -> messages.ListOffsetsResponse:
+    def response(self, throttle_ms: int, topics: Iterable[tuple[str, list[Entry]]]) -> messages.ListOffsetsResponse:
         topic = messages.ListOffsetsResponse.ListOffsetsTopicResponse
         said = [topic(name=name, partitions=entries) for name, entries in topics]
         return messages.ListOffsetsResponse(throttle_time_ms=throttle_ms, topics=said)
 
 
-def _asked(question: Question) -> messages.ListOffsetsRequest.ListOffsetsPartition:
-    timestamp, epoch = question.content
+def _asked(query: Query) -> messages.ListOffsetsRequest.ListOffsetsPartition:
+    timestamp, epoch = query.content
     return messages.ListOffsetsRequest.ListOffsetsPartition(
-        partition_index=question.partition, timestamp=timestamp, current_leader_epoch=epoch
+        partition_index=query.partition, timestamp=timestamp, current_leader_epoch=epoch
     )
 
 

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kafka_share_proxy.brokers.questions import TopicEntry
+from kafka_share_proxy.brokers.queries import TopicEntry
 from kafka_share_proxy.forwarding.apis.k03_metadata import repair
-from kafka_share_proxy.forwarding.ask_and_reply import ask_in_slices, replied, told_in_slices
 from kafka_share_proxy.forwarding.declared_api import DeclaredApi
-from kafka_share_proxy.forwarding.early_looks import AnyOf, ByUnknownTopicId, ByVersion, EarlyLook
+from kafka_share_proxy.forwarding.early_matches import AnyOf, ByUnknownTopicId, ByVersion, EarlyMatch
 from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.upstream_requests import decode_response_in_slices, replied, send_request_in_slices
 from kafka_share_proxy.views.apis.metadata_entries import metadata_entry, refused_entry
 from kafka_share_proxy.views.apis.named_views import NAMES_VIEW
 from kafka_share_proxy.views.creation import Missing, SeenView
@@ -43,7 +43,7 @@ IDS_LOOKED_MAX = 10_000
 view."""
 
 
-def may_name_view(catalog: ViewCatalog) -> EarlyLook:
+def may_name_view(catalog: ViewCatalog) -> EarlyMatch:
     """Return the check for requests that name a view, or a topic id that is not known to be plain."""
     return AnyOf((NAMES_VIEW, ByVersion({BY_ID_SINCE: ByUnknownTopicId(catalog.plain_ids, IDS_LOOKED_MAX)})))
 
@@ -55,16 +55,16 @@ async def handle(call: Call[messages.MetadataRequest], views: ViewServices) -> b
         return None
     named = await _take_views(call)
     version = max(call.version, 1)  # a request without topics returns only the brokers, which v0 cannot express
-    rest = await ask_in_slices(call.work, call.connection, KEY, version, request)
+    rest = await send_request_in_slices(call.work, call.connection, KEY, version, request)
     shown = await _show(views, call, named)
-    answer = await told_in_slices(call.work, messages.MetadataResponse, version, await rest)
-    by_id = await views.keeper.file(answer.topics or () if request.topics else (), call.work)
+    response = await decode_response_in_slices(call.work, messages.MetadataResponse, version, await rest)
+    by_id = await views.keeper.file(response.topics or () if request.topics else (), call.work)
     if by_id:
-        answer.topics = [topic for topic in answer.topics if not is_view(topic.name)]
+        response.topics = [topic for topic in response.topics if not is_view(topic.name)]
         shown += await _show(views, call, dict.fromkeys(name for name in by_id if name not in named))
-    answer.topics = [*(answer.topics or ()), *shown]
-    repair(answer, views.services.book)
-    return await replied(call, answer)
+    response.topics = [*(response.topics or ()), *shown]
+    repair(response, views.services.book)
+    return await replied(call, response)
 
 
 async def _take_views(call: Call[messages.MetadataRequest]) -> dict[str, None]:
@@ -82,7 +82,6 @@ async def _take_views(call: Call[messages.MetadataRequest]) -> dict[str, None]:
 
 
 async def _show(views: ViewServices, call: Call[messages.MetadataRequest], topics: Iterable[str]) -> list[TopicEntry]:
-    """Return the entries of these views."""
     names, bad = await views.keeper.read(topics, call.work)
     operations = bool(call.message.include_topic_authorized_operations)
     sights = await views.keeper.look(

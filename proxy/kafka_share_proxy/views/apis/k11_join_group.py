@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterator
 
 from kafka_share_proxy.forwarding.declared_api import DeclaredApi
-from kafka_share_proxy.forwarding.early_looks import ByKnownGroup
+from kafka_share_proxy.forwarding.early_matches import ByKnownGroup
 from kafka_share_proxy.forwarding.interfaces import Call
 from kafka_share_proxy.views.apis.named_views import NAMES_VIEW
 from kafka_share_proxy.views.model.names import PREFIX_BYTES, is_view

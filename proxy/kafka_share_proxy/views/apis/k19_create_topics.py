@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
-from kafka_share_proxy.brokers.questions import TopicEntry
-from kafka_share_proxy.forwarding.ask_and_reply import replied
-from kafka_share_proxy.forwarding.chain import answer_behind
+from kafka_share_proxy.brokers.queries import TopicEntry
+from kafka_share_proxy.forwarding.chain import next_response
 from kafka_share_proxy.forwarding.declared_api import DeclaredApi
 from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.upstream_requests import replied
 from kafka_share_proxy.views import broker_requests, state_records
 from kafka_share_proxy.views.apis.named_views import NAMES_VIEW
 from kafka_share_proxy.views.model.base_comparison import Step, cut_of, judge
@@ -37,7 +37,6 @@ KEY = ApiKey.CREATE_TOPICS
 
 
 async def handle(call: Call[messages.CreateTopicsRequest], views: ViewServices) -> bytes | None:
-    """Handle a request that may name views. Return None if it names none."""
     request, work = call.message, call.work
     wanted: dict[str, _Wanted] = {}
     for topic in request.topics or ():
@@ -52,16 +51,16 @@ async def handle(call: Call[messages.CreateTopicsRequest], views: ViewServices) 
     refused |= await _fit(call, views, names, wanted, bases)
     request.topics = await work.select(lambda topic: topic.name not in refused, request.topics)
     message = messages.CreateTopicsResponse
-    answer = await answer_behind(call) if request.topics else message(topics=[])
+    response = await next_response(call) if request.topics else message(topics=[])
     if not request.validate_only:
-        await _bind(call, views, bases, answer.topics or ())
+        await _bind(call, views, bases, response.topics or ())
 
     def refusal(topic: str) -> messages.CreateTopicsResponse.CreatableTopicResult:
         code, text = refused[topic]
         return message.CreatableTopicResult(name=topic, error_code=int(code), error_message=text)
 
-    answer.topics = [*(answer.topics or ()), *await work.map(refusal, refused)]
-    return await replied(call, answer)
+    response.topics = [*(response.topics or ()), *await work.map(refusal, refused)]
+    return await replied(call, response)
 
 
 async def _bases(
@@ -72,7 +71,7 @@ async def _bases(
         return {}
     await views.keeper.know(await call.work.select(lambda name: views.catalog.named(name.topic) is None, names))
     bases = await call.work.map(lambda name: name.base, names)
-    return await broker_requests.ask_topics(call.connection, bases, work=call.work)
+    return await broker_requests.request_topics(call.connection, bases, work=call.work)
 
 
 async def _bind(

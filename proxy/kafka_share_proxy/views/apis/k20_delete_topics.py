@@ -6,11 +6,11 @@ so that a later view of the same name starts from scratch.
 
 from __future__ import annotations
 
-from kafka_share_proxy.forwarding.ask_and_reply import replied
-from kafka_share_proxy.forwarding.chain import answer_behind
+from kafka_share_proxy.forwarding.chain import next_response
 from kafka_share_proxy.forwarding.declared_api import DeclaredApi
-from kafka_share_proxy.forwarding.early_looks import AnyOf
+from kafka_share_proxy.forwarding.early_matches import AnyOf
 from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.upstream_requests import replied
 from kafka_share_proxy.views import state_records
 from kafka_share_proxy.views.apis.named_views import NAMES_VIEW, has_view_id
 from kafka_share_proxy.views.model.names import is_view
@@ -23,17 +23,16 @@ KEY = ApiKey.DELETE_TOPICS
 
 
 async def handle(call: Call[messages.DeleteTopicsRequest], views: ViewServices) -> bytes | None:
-    """Handle a request that may delete views."""
     ids = {view.topic_id: view.name.topic for view in views.catalog}
-    answer = await answer_behind(call)
-    for result in answer.responses or ():
+    response = await next_response(call)
+    for result in response.responses or ():
         await call.work.step()
         topic = result.name or ids.get(bytes(result.topic_id))
         if topic is not None and is_view(topic) and result.error_code == ErrorCode.NONE:
             views.catalog.forget(topic)
             views.catalog.bind(topic, None)
             views.keeper.store.store(state_records.binding_key(topic), None)
-    return await replied(call, answer)
+    return await replied(call, response)
 
 
 API = DeclaredApi(key=KEY, handle=handle, wants=lambda views: AnyOf((NAMES_VIEW, has_view_id(views.catalog))))

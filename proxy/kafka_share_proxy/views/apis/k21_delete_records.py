@@ -5,10 +5,10 @@ Versions: all. Partitions of a view get 44 (POLICY_VIOLATION). The rest of the r
 
 from __future__ import annotations
 
-from kafka_share_proxy.forwarding.ask_and_reply import replied
-from kafka_share_proxy.forwarding.chain import answer_behind
+from kafka_share_proxy.forwarding.chain import next_response
 from kafka_share_proxy.forwarding.declared_api import DeclaredApi
 from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.upstream_requests import replied
 from kafka_share_proxy.views.apis.named_views import NAMES_VIEW
 from kafka_share_proxy.views.model.names import is_view
 from kafka_share_proxy.views.services import ViewServices
@@ -20,15 +20,14 @@ KEY = ApiKey.DELETE_RECORDS
 
 
 async def handle(call: Call[messages.DeleteRecordsRequest], _: ViewServices) -> bytes | None:
-    """Handle a request that may name views. Return None if it names none."""
     request = call.message
     refused = [topic for topic in request.topics or () if is_view(topic.name)]
     if not refused:
         return None
     request.topics = [topic for topic in request.topics if not is_view(topic.name)]
-    answer = await answer_behind(call) if request.topics else messages.DeleteRecordsResponse(topics=[])
-    answer.topics = [*(answer.topics or ()), *await call.work.map(_refusal, refused)]
-    return await replied(call, answer)
+    response = await next_response(call) if request.topics else messages.DeleteRecordsResponse(topics=[])
+    response.topics = [*(response.topics or ()), *await call.work.map(_refusal, refused)]
+    return await replied(call, response)
 
 
 def _refusal(

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from kafka_share_proxy.forwarding.ask_and_reply import replied
 from kafka_share_proxy.forwarding.declared_api import DeclaredApi
 from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.views.apis.base_questions import Place, Question, Topics, Wording, answer_from_bases
+from kafka_share_proxy.forwarding.upstream_requests import replied
+from kafka_share_proxy.views.apis.base_queries import Place, Query, Topics, Wording, respond_from_bases
 from kafka_share_proxy.views.apis.named_views import NAMES_VIEW
 from kafka_share_proxy.views.services import ViewServices
 from kafka_share_proxy.wire import messages
@@ -28,10 +28,9 @@ KEY = ApiKey.OFFSET_FOR_LEADER_EPOCH
 
 
 async def handle(call: Call[messages.OffsetForLeaderEpochRequest], views: ViewServices) -> bytes | None:
-    """Handle one OffsetForLeaderEpoch request."""
     response = messages.OffsetForLeaderEpochResponse
     return await replied(
-        call, await answer_from_bases(call, views, _Wording(), response, lambda each: each.throttle_time_ms)
+        call, await respond_from_bases(call, views, _Wording(), response, lambda each: each.throttle_time_ms)
     )
 
 
@@ -39,24 +38,24 @@ Entry: TypeAlias = "messages.OffsetForLeaderEpochResponse.EpochEndOffset"
 
 
 class _Wording(Wording["messages.OffsetForLeaderEpochRequest", "messages.OffsetForLeaderEpochResponse", Entry]):
-    def questions(self, request: messages.OffsetForLeaderEpochRequest) -> Topics:
+    def queries(self, request: messages.OffsetForLeaderEpochRequest) -> Topics:
         return [
             (topic.topic, [(e.partition, (e.current_leader_epoch, e.leader_epoch)) for e in topic.partitions])
             for topic in request.topics
         ]
 
     def request(
-        self, like: messages.OffsetForLeaderEpochRequest, by_topic: Mapping[str, Sequence[Question]]
+        self, like: messages.OffsetForLeaderEpochRequest, by_topic: Mapping[str, Sequence[Query]]
     ) -> messages.OffsetForLeaderEpochRequest:
         topic = messages.OffsetForLeaderEpochRequest.OffsetForLeaderTopic
         asked = copied(like)
         asked.topics = [
-            topic(topic=name, partitions=[_asked(each) for each in questions]) for name, questions in by_topic.items()
+            topic(topic=name, partitions=[_asked(each) for each in queries]) for name, queries in by_topic.items()
         ]
         return asked
 
-    def entries(self, answer: messages.OffsetForLeaderEpochResponse) -> Iterable[tuple[Place, Entry]]:
-        return (((topic.topic, e.partition), e) for topic in answer.topics for e in topic.partitions)
+    def entries(self, response: messages.OffsetForLeaderEpochResponse) -> Iterable[tuple[Place, Entry]]:
+        return (((topic.topic, e.partition), e) for topic in response.topics for e in topic.partitions)
 
     def entry(self, partition: int, source: Entry | ErrorCode) -> Entry:
         entry = (
@@ -67,7 +66,7 @@ class _Wording(Wording["messages.OffsetForLeaderEpochRequest", "messages.OffsetF
         entry.partition = partition
         return entry
 
-    def answer(
+    def response(
         self, throttle_ms: int, topics: Iterable[tuple[str, list[Entry]]]
     ) -> messages.OffsetForLeaderEpochResponse:
         topic = messages.OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
@@ -75,10 +74,10 @@ class _Wording(Wording["messages.OffsetForLeaderEpochRequest", "messages.OffsetF
         return messages.OffsetForLeaderEpochResponse(throttle_time_ms=throttle_ms, topics=said)
 
 
-def _asked(question: Question) -> messages.OffsetForLeaderEpochRequest.OffsetForLeaderPartition:
-    current, epoch = question.content
+def _asked(query: Query) -> messages.OffsetForLeaderEpochRequest.OffsetForLeaderPartition:
+    current, epoch = query.content
     return messages.OffsetForLeaderEpochRequest.OffsetForLeaderPartition(
-        partition=question.partition, current_leader_epoch=current, leader_epoch=epoch
+        partition=query.partition, current_leader_epoch=current, leader_epoch=epoch
     )
 
 

@@ -11,7 +11,7 @@ Behaviour
 from __future__ import annotations
 
 from kafka_share_proxy.forwarding.declared_api import DeclaredApi
-from kafka_share_proxy.forwarding.early_looks import ByVersion, FromVersion
+from kafka_share_proxy.forwarding.early_matches import ByVersion, FromVersion
 from kafka_share_proxy.forwarding.interfaces import Call
 from kafka_share_proxy.views.apis.named_views import NAMES_VIEW
 from kafka_share_proxy.views.model.names import is_view
@@ -29,7 +29,6 @@ _NEVER = FromVersion(1 << 15)
 async def handle(
     call: Call[messages.AddPartitionsToTxnRequest], _: ViewServices
 ) -> messages.AddPartitionsToTxnResponse | None:
-    """Handle a request that may name views. Return None if it names none."""
     topics = call.message.v3_and_below_topics or ()
     if not any(is_view(topic.name) for topic in topics):
         return None

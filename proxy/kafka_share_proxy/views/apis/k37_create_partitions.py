@@ -5,10 +5,10 @@ Versions: all. Views get 44 (POLICY_VIOLATION). The rest of the request is sent 
 
 from __future__ import annotations
 
-from kafka_share_proxy.forwarding.ask_and_reply import replied
-from kafka_share_proxy.forwarding.chain import answer_behind
+from kafka_share_proxy.forwarding.chain import next_response
 from kafka_share_proxy.forwarding.declared_api import DeclaredApi
 from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.upstream_requests import replied
 from kafka_share_proxy.views.apis.named_views import NAMES_VIEW
 from kafka_share_proxy.views.model.names import is_view
 from kafka_share_proxy.views.services import ViewServices
@@ -20,19 +20,18 @@ KEY = ApiKey.CREATE_PARTITIONS
 
 
 async def handle(call: Call[messages.CreatePartitionsRequest], _: ViewServices) -> bytes | None:
-    """Handle a request that may name views. Return None if it names none."""
     request = call.message
     refused = [topic.name for topic in request.topics or () if is_view(topic.name)]
     if not refused:
         return None
     request.topics = [topic for topic in request.topics if not is_view(topic.name)]
     message = messages.CreatePartitionsResponse
-    answer = await answer_behind(call) if request.topics else message(results=[])
+    response = await next_response(call) if request.topics else message(results=[])
     code, text = int(ErrorCode.POLICY_VIOLATION), "a view grows when its base does"
     result = message.CreatePartitionsTopicResult
     results = await call.work.map(lambda name: result(name=name, error_code=code, error_message=text), refused)
-    answer.results = [*(answer.results or ()), *results]
-    return await replied(call, answer)
+    response.results = [*(response.results or ()), *results]
+    return await replied(call, response)
 
 
 API = DeclaredApi(key=KEY, handle=handle, wants=lambda _: NAMES_VIEW)

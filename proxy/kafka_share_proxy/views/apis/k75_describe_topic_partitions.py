@@ -14,11 +14,11 @@ Behaviour
 
 from __future__ import annotations
 
-from kafka_share_proxy.forwarding.ask_and_reply import ask_upstream, replied
 from kafka_share_proxy.forwarding.declared_api import DeclaredApi
-from kafka_share_proxy.forwarding.early_looks import AboutAllTopics, AnyOf
+from kafka_share_proxy.forwarding.early_matches import AboutAllTopics, AnyOf
 from kafka_share_proxy.forwarding.hidden_topics import is_hidden
 from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.upstream_requests import replied, send_upstream
 from kafka_share_proxy.views.apis.metadata_entries import describe_as_base, description, refused_description
 from kafka_share_proxy.views.apis.named_views import NAMES_VIEW
 from kafka_share_proxy.views.creation import Missing
@@ -37,9 +37,9 @@ WANTED = AnyOf((NAMES_VIEW, AboutAllTopics()))
 async def handle(call: Call[messages.DescribeTopicPartitionsRequest], views: ViewServices) -> bytes | None:
     """Handle a request for all topics, or for some that may include a view."""
     if not call.message.topics:
-        answer = await ask_upstream(call, call.message)
-        answer.topics = [topic for topic in answer.topics or () if not is_hidden(topic.name)]
-        return await replied(call, answer)
+        response = await send_upstream(call, call.message)
+        response.topics = [topic for topic in response.topics or () if not is_hidden(topic.name)]
+        return await replied(call, response)
     return await replied(call, await _describe(call, views))
 
 
@@ -59,16 +59,16 @@ async def _describe(
         elif sight.is_without_topic:
             local[topic] = await description(work, sight)
     request.topics = await work.select(lambda topic: topic.name not in local, request.topics)
-    answer = await ask_upstream(call, request) if request.topics else _nothing()
-    for entry in answer.topics:
+    response = await send_upstream(call, request) if request.topics else _nothing()
+    for entry in response.topics:
         if entry.name in sights and entry.error_code == ErrorCode.NONE:
             describe_as_base(entry, sights[entry.name])
         await work.step()
     begin = request.cursor.topic_name if request.cursor is not None else ""
-    end = answer.next_cursor.topic_name if answer.next_cursor is not None else None
+    end = response.next_cursor.topic_name if response.next_cursor is not None else None
     here = await work.select(lambda topic: topic >= begin and (end is None or topic < end), sorted(local))
-    answer.topics = [*await work.map(lambda topic: local[topic], here), *answer.topics]
-    return answer
+    response.topics = [*await work.map(lambda topic: local[topic], here), *response.topics]
+    return response
 
 
 def _nothing() -> messages.DescribeTopicPartitionsResponse:

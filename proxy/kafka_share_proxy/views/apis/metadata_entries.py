@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
-from kafka_share_proxy.brokers.questions import TopicEntry
+from kafka_share_proxy.brokers.queries import TopicEntry
 from kafka_share_proxy.loop.slices import Work
 from kafka_share_proxy.views.creation import SeenView
 from kafka_share_proxy.wire import messages

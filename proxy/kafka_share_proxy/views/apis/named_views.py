@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kafka_share_proxy.forwarding.early_looks import LOOKED_MAX, ContainsAny, ContainsNow, Look
+from kafka_share_proxy.forwarding.early_matches import LOOKED_MAX, ContainsAny, ContainsNow, Look
 from kafka_share_proxy.views.model.catalog import ViewCatalog
 from kafka_share_proxy.views.model.names import PREFIX_BYTES, is_view
 from kafka_share_proxy.wire import prefixes
@@ -31,7 +31,7 @@ class NamesUnknownView:
     catalog: ViewCatalog
 
     def look(self, key: int, version: int) -> Look:
-        """See EarlyLook. Versions that list topics only by id are never selected."""
+        """See EarlyMatch. Versions that list topics only by id are never selected."""
         try:
             read = prefixes.topic_names(key, version)
         except LocalProtocolError:

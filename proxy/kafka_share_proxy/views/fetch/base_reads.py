@@ -16,9 +16,9 @@ from kafka_share_proxy.reading.chunk_cache import ReadKey
 from kafka_share_proxy.reading.far_records import Records
 from kafka_share_proxy.reading.upstream_fetch import (
     VIEW_IS_OLD,
-    AskedPartition,
-    PartitionAnswer,
     PartitionRead,
+    PartitionResponse,
+    RequestedPartition,
     UpstreamFetch,
 )
 from kafka_share_proxy.views.fetch.shared_reads import ViewReads
@@ -45,7 +45,7 @@ class ViewRead(UpstreamFetch):
         services: Services,
         reads: ViewReads,
         heads: Sequence[PartitionRead],
-        plains: Sequence[AskedPartition],
+        plains: Sequence[RequestedPartition],
         *,
         wait_s: float,
         max_bytes: int,
@@ -64,9 +64,9 @@ class ViewRead(UpstreamFetch):
         self.chunks: dict[ReadKey, ViewChunk] = {}
         self.facts: dict[ReadKey, Facts] = {}
         """Offsets of the partitions without an error."""
-        self.refusals: dict[ReadKey, PartitionAnswer] = {}
+        self.refusals: dict[ReadKey, PartitionResponse] = {}
         """Entries with an error or a diverging epoch."""
-        self.plains: dict[tuple[bytes | str, int], PartitionAnswer] = {}
+        self.plains: dict[tuple[bytes | str, int], PartitionResponse] = {}
         """Entries of the plain partitions."""
         self.wait_s = wait_s
         self._services, self._reads = services, reads
@@ -74,7 +74,7 @@ class ViewRead(UpstreamFetch):
         reads.figures.reads += 1
         self._promised = sum(head.max_bytes for head in heads if head.max_bytes > READ_BYTES_MIN)
         """Expected response bytes, which count in the response budget until they arrive."""
-        services.answers.hold(self._promised)
+        services.responses.hold(self._promised)
         for key in self.heads:
             reads.flights.begin(key, self)
         bases = [asked for asked in self.asked() if (asked.topic, asked.entry.partition) not in self._asked_plains]
@@ -89,20 +89,24 @@ class ViewRead(UpstreamFetch):
             session_id=session_id,
         )
 
-    def _take_in_partition(self, place: tuple[bytes | str, int], partition: PartitionAnswer, answer_bytes: int) -> None:
+    def _take_in_partition(
+        self, place: tuple[bytes | str, int], partition: PartitionResponse, response_bytes: int
+    ) -> None:
         if place in self._asked_plains:
             self.plains[place] = partition
-        super()._take_in_partition(place, partition, answer_bytes)
+        super()._take_in_partition(place, partition, response_bytes)
 
-    def _refused(self, read: PartitionRead, partition: PartitionAnswer) -> None:
+    def _refused(self, read: PartitionRead, partition: PartitionResponse) -> None:
         key = read.key
         self.refusals[key] = partition
         if partition.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._services.topology.mark_stale(read.name)
+            self._services.topology.set_stale(read.name)
         if partition.error_code in _CHUNKS_ARE_OLD:
             self._reads.cache.drop_partition(key.topic_id, key.partition)
 
-    def _brought(self, read: PartitionRead, partition: PartitionAnswer, batches: BatchTable, records: Records) -> None:
+    def _brought(
+        self, read: PartitionRead, partition: PartitionResponse, batches: BatchTable, records: Records
+    ) -> None:
         key = read.key
         facts = Facts(partition.high_watermark, partition.last_stable_offset, partition.log_start_offset)
         self.facts[key] = facts
@@ -120,7 +124,7 @@ class ViewRead(UpstreamFetch):
             records=records,
             fates=fates(batches, partition.aborted_transactions, key.read_committed),
             leader_epoch=read.leader_epoch if leader is None or read.leader_epoch >= 0 else leader.epoch,
-            asked_epoch=read.last_fetched_epoch,
+            requested_epoch=read.last_fetched_epoch,
             read_at=self._services.timers.now(),
             facts=facts,
         )
@@ -128,7 +132,7 @@ class ViewRead(UpstreamFetch):
         self._reads.mind_age(self._services.timers)
 
     def _taken_in(self) -> None:
-        self._services.answers.release(self._promised)
+        self._services.responses.release(self._promised)
         for key in self.heads:
             self._reads.flights.end(key, self)
 

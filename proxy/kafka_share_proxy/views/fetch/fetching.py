@@ -22,13 +22,13 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from kafka_share_proxy.brokers.connection_slots import ConnectionSlot
-from kafka_share_proxy.brokers.topic_leaders import ask_topics, judge, tell_topics, topics_to_ask
+from kafka_share_proxy.brokers.topic_leaders import judge, on_topics, request_topics, topics_to_query
 from kafka_share_proxy.forwarding.interfaces import Call
 from kafka_share_proxy.loop.interfaces import WorkersBusy
 from kafka_share_proxy.loop.waiting import first_until, wait_until
 from kafka_share_proxy.reading import upstream_fetch
 from kafka_share_proxy.reading.chunk_cache import ReadKey
-from kafka_share_proxy.reading.upstream_fetch import AskedPartition, PartitionAnswer, PartitionRead
+from kafka_share_proxy.reading.upstream_fetch import PartitionRead, PartitionResponse, RequestedPartition
 from kafka_share_proxy.views.fetch.base_reads import READ_BYTES_MIN, ViewRead, in_turn
 from kafka_share_proxy.views.fetch.shared_reads import Flight
 from kafka_share_proxy.views.fetch.slot_parts import PartsMaking, PartsOfBatch
@@ -48,14 +48,14 @@ JOINED_GRACE_S = 0.5
 """Seconds after which another client's read that does not wait at its broker is given up. Then the request reads
 itself."""
 
-TURN_STEPS = 128
+ITERATION_STEPS = 128
 """Number of slots moved over a batch before other tasks of the loop run."""
 
 HELD_WAIT_S = 1.0
 """Longest wait in seconds of a request that has records, but fewer than its client's MinBytes. The records occupy
 memory that other requests may need."""
 
-ROOM_LOOK_S = 0.05
+ROOM_CHECK_S = 0.05
 """Seconds between two checks of a request that waits for memory or for a worker thread."""
 
 _TURNS = ConnectionSlot[Iterator[int]](count)
@@ -79,9 +79,9 @@ class Target:
     """True after a read of another client failed this request. From then on it uses only its own reads."""
     dry_at: int = -1
     """Offset of the last read that returned no records."""
-    refusal: PartitionAnswer | None = None
+    refusal: PartitionResponse | None = None
     """The error entry of the broker or of the proxy for the whole partition."""
-    slot_refusals: dict[SlotScan, PartitionAnswer] = field(default_factory=dict)
+    slot_refusals: dict[SlotScan, PartitionResponse] = field(default_factory=dict)
     """Error entries that depend on the position of a slot and do not apply to other slots."""
     own: list[ViewChunk] = field(default_factory=list)
 
@@ -90,11 +90,11 @@ class Target:
 class PlainTarget:
     """One requested partition that is not a view."""
 
-    plain: AskedPartition
+    plain: RequestedPartition
     scan: PlainScan
     base: tuple[bytes | str, int]
     """Topic and partition as in the upstream request."""
-    answer: PartitionAnswer | None = None
+    response: PartitionResponse | None = None
 
 
 class ViewFetching:
@@ -153,18 +153,18 @@ class ViewFetching:
 
     def release(self) -> None:
         """Release the memory held by this request, after its response was encoded or given up."""
-        self._services.answers.release(self._held)
+        self._services.responses.release(self._held)
         self._held = 0
 
     def _hold(self, size: int) -> None:
-        self._services.answers.hold(size)
+        self._services.responses.hold(size)
         self._held += size
 
     @property
     def _is_crowded(self) -> bool:
         """True if the response budget is more than half used. The request then does not wait for more records."""
-        answers = self._services.answers
-        return answers.used > answers.limit // 2
+        responses = self._services.responses
+        return responses.used > responses.limit // 2
 
     # Rights and leaders
 
@@ -172,9 +172,9 @@ class ViewFetching:
         """Fetch missing metadata about the rights of this connection and about the leaders."""
         services, connection = self._services, self._connection
         places = [TopicIdPartition(target.key.topic_id, target.key.partition) for target in self._targets]
-        names, ids = topics_to_ask(connection, services, places)
+        names, ids = topics_to_query(connection, services, places)
         if names or ids:
-            tell_topics(connection, services, await ask_topics(connection, names, ids))
+            on_topics(connection, services, await request_topics(connection, names, ids))
         for target in self._targets:
             self._judge(target)
             self._doubt(target)
@@ -191,13 +191,13 @@ class ViewFetching:
         services = self._services
         is_old = services.topology.age(target.name, services.timers.now()) > services.options.view_age_s
         if is_old and target.scan.current_leader_epoch > self._leader_epoch(target):
-            services.topology.mark_stale(target.name)
+            services.topology.set_stale(target.name)
 
     def _leader_epoch(self, target: Target) -> int:
         leader = self._services.topology.leader(target.key.topic_id, target.key.partition)
         return -1 if leader is None else leader.epoch
 
-    def _not_leader(self, target: Target) -> PartitionAnswer:
+    def _not_leader(self, target: Target) -> PartitionResponse:
         """Build the partition entry that redirects a client to the leader."""
         leader = self._services.topology.leader(target.key.topic_id, target.key.partition)
         entry = refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -208,7 +208,7 @@ class ViewFetching:
         return entry
 
     @staticmethod
-    def _refuse(target: Target, refusal: PartitionAnswer) -> None:
+    def _refuse(target: Target, refusal: PartitionResponse) -> None:
         target.refusal = refusal
         target.scan.is_refused = True
 
@@ -255,7 +255,7 @@ class ViewFetching:
             self._hold(scan.matched - before)
             place, index = BasePlace(batch.last_offset + 1, batch.leader_epoch), index + 1
             self._moved += len(slots)
-            if self._moved >= TURN_STEPS:
+            if self._moved >= ITERATION_STEPS:
                 self._moved = 0
                 for slot in slots:
                     slot.gather()
@@ -265,7 +265,7 @@ class ViewFetching:
         """Return the chunk with the next batch: one read from exactly this position, or one that continues an earlier
         read."""
         for chunk in target.own:
-            asked = (chunk.fetch_offset, chunk.asked_epoch)
+            asked = (chunk.fetch_offset, chunk.requested_epoch)
             if place == asked or (chunk.holds(place.offset) and chunk.continues(*place)):
                 return chunk
         if not target.may_share:
@@ -281,21 +281,21 @@ class ViewFetching:
         timers = self._services.timers
         if self.scan.matched or timers.now() >= self.scan.deadline:
             self._is_short = True
-        await wait_until(timers, timers.now() + ROOM_LOOK_S)
+        await wait_until(timers, timers.now() + ROOM_CHECK_S)
 
     async def _has_room(self, parts: PartsOfBatch) -> bool:
         """Return True if these parts fit in the response budget. A request without any records waits for that."""
-        answers, timers = self._services.answers, self._services.timers
+        responses, timers = self._services.responses, self._services.timers
         size = parts.size
-        if not size or answers.has_room(size):
+        if not size or responses.has_room(size):
             return True
         self._is_short = True
         if self.scan.matched:
             return False
-        answers.reserve(size)  # fails, and is counted as a refusal
+        responses.reserve(size)  # fails, and is counted as a refusal
         while timers.now() < self.scan.deadline:
-            await wait_until(timers, min(timers.now() + ROOM_LOOK_S, self.scan.deadline))
-            if answers.has_room(size):
+            await wait_until(timers, min(timers.now() + ROOM_CHECK_S, self.scan.deadline))
+            if responses.has_room(size):
                 self._is_short = False
                 return True
         return False
@@ -377,7 +377,7 @@ class ViewFetching:
         end = self._reads.ends.get(target.key)
         known = end is not None and place.offset < end.high_watermark
         share = max(self._views.options.read_bytes // max(len(self._targets), 1), READ_BYTES_MIN)
-        return share if known and self._services.answers.has_room(share) else READ_BYTES_MIN
+        return share if known and self._services.responses.has_room(share) else READ_BYTES_MIN
 
     def _launch(self, heads: Sequence[PartitionRead], plains: Iterable[PlainScan], wait_s: float) -> ViewRead:
         """Start one upstream Fetch with each base partition once, including plain ones (views/README.md rule 21)."""
@@ -454,28 +454,28 @@ class ViewFetching:
         elif own:
             self._refuse(target, unknown_partition())
 
-    def _refused(self, target: Target, place: BasePlace, answer: PartitionAnswer) -> None:
+    def _refused(self, target: Target, place: BasePlace, response: PartitionResponse) -> None:
         """Apply an error. Errors of the partition apply to every slot, errors of a position only to the slots at it."""
-        diverges = not answer.error_code
-        if answer.error_code != ErrorCode.OFFSET_OUT_OF_RANGE and not diverges:
-            self._refuse(target, answer)
+        diverges = not response.error_code
+        if response.error_code != ErrorCode.OFFSET_OUT_OF_RANGE and not diverges:
+            self._refuse(target, response)
             return
         for slot in target.scan.at(place):
             if diverges and slot.last_fetched_epoch != place.last_fetched_epoch:
                 continue  # the client named no epoch, and continues with the others
             slot.is_looked, slot.mistake = True, ErrorCode.OFFSET_OUT_OF_RANGE
             if slot.position == slot.fetch_offset:
-                target.slot_refusals[slot] = answer
+                target.slot_refusals[slot] = response
 
-    def _absorb_plain(self, target: PlainTarget, answer: PartitionAnswer | None) -> None:
-        if answer is None or target.scan.is_done:
+    def _absorb_plain(self, target: PlainTarget, response: PartitionResponse | None) -> None:
+        if response is None or target.scan.is_done:
             return
-        target.answer = answer
+        target.response = response
         target.scan.is_looked = True
-        target.scan.bytes = len(answer.records or b"")
+        target.scan.bytes = len(response.records or b"")
         self._hold(target.scan.bytes)
-        refused = bool(answer.error_code) or answer.diverging_epoch.end_offset >= 0
-        target.scan.is_refused = refused or answer.preferred_read_replica >= 0
+        refused = bool(response.error_code) or response.diverging_epoch.end_offset >= 0
+        target.scan.is_refused = refused or response.preferred_read_replica >= 0
         target.scan.is_done = bool(target.scan.bytes) or refused
 
 
@@ -484,12 +484,12 @@ def _by_itself(part: Slice) -> Slice:
     return part._replace(batch=bytes(part.batch)) if isinstance(part.batch, memoryview) else part
 
 
-def unknown_partition() -> PartitionAnswer:
+def unknown_partition() -> PartitionResponse:
     """Build the partition entry for an unknown partition."""
     return refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def refusal(code: ErrorCode) -> PartitionAnswer:
+def refusal(code: ErrorCode) -> PartitionResponse:
     """Build a partition entry with only an error, as a broker does that has not read anything (FetchResponse.java)."""
     return messages.FetchResponse.PartitionData(
         error_code=code, high_watermark=-1, aborted_transactions=[], records=None

@@ -18,7 +18,7 @@ from kafka_share_proxy.loop.promise import Promise, Task
 from kafka_share_proxy.loop.waiting import SlicedWork
 from kafka_share_proxy.reading.chunk_cache import ReadKey
 from kafka_share_proxy.reading.reads_under_way import ReadsUnderWay
-from kafka_share_proxy.reading.upstream_fetch import PartitionAnswer, PartitionRead
+from kafka_share_proxy.reading.upstream_fetch import PartitionRead, PartitionResponse
 from kafka_share_proxy.views.audit_events import ViewAudit
 from kafka_share_proxy.views.fetch.view_chunks import (
     INLINE_OPENED_BYTES,
@@ -55,7 +55,7 @@ class Flight(Protocol):
     heads: Mapping[ReadKey, PartitionRead]
     chunks: dict[ReadKey, ViewChunk]
     facts: dict[ReadKey, Facts]
-    refusals: dict[ReadKey, PartitionAnswer]
+    refusals: dict[ReadKey, PartitionResponse]
     wait_s: float
 
 

@@ -143,7 +143,7 @@ static const uint8_t *any_record(Step *step, uint32_t i, const uint8_t *p, const
     p += step->key_size[i];
     if (!(p = sized(p, end, &size))) return NULL;
     p += size < 0 ? 0 : size;
-    if (!(p = varint(p, end, &size)) || behind_headers(p, end, size) != end) return NULL;
+    if (!(p = varint(p, end, &size)) || after_headers(p, end, size) != end) return NULL;
     return end;
 }
 

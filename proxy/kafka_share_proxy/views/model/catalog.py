@@ -28,7 +28,6 @@ class View:
 
     name: ViewName
     topic_id: bytes
-    """Topic id of the view."""
     base_id: bytes
     """Topic id of the base."""
     base_partitions: int
@@ -93,7 +92,6 @@ class ViewCatalog:
     # Views that are ready
 
     def view(self, topic_id: bytes) -> View | None:
-        """Return the view whose topic has this id."""
         return self._views.get(topic_id)
 
     @property
@@ -102,7 +100,6 @@ class ViewCatalog:
         return self._views.keys()
 
     def named(self, topic: str) -> View | None:
-        """Return the view whose topic has this name."""
         return self._by_name.get(topic)
 
     def __iter__(self) -> Iterator[View]:
@@ -119,13 +116,13 @@ class ViewCatalog:
             del self._views[before.topic_id]
         self._views[view.topic_id] = self._by_name[view.name.topic] = view
         if is_first:
-            self._tell_first()
+            self._report_first()
 
     def show(self) -> None:
         """Note that a client was shown a view that has no topic yet, and may send requests that name it."""
         is_first, self._is_shown = self.is_empty, True
         if is_first:
-            self._tell_first()
+            self._report_first()
 
     def forget(self, topic: str) -> None:
         """Remove a view whose topic or base was deleted, if it is in the catalog."""
@@ -168,9 +165,9 @@ class ViewCatalog:
         is_first = self.is_empty
         self._bindings[topic] = binding
         if is_first:
-            self._tell_first()
+            self._report_first()
 
-    def _tell_first(self) -> None:
+    def _report_first(self) -> None:
         if self._on_first is not None:
             self._on_first()
 

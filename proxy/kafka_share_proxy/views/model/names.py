@@ -49,7 +49,6 @@ class ViewName:
 
     @property
     def topic(self) -> str:
-        """The name of the view topic."""
         return f"{PREFIX}{self.kind}{self.number}.{self.base}"
 
     @property

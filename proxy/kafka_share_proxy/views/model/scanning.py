@@ -359,7 +359,7 @@ class FetchScan:
     def step(self, now: float) -> NextRead | None:
         """Return what to read next. None if the response is due."""
         if self._is_refused or now >= self.deadline or self.is_spent or self.room <= 0:
-            return self._untold()
+            return self._unreported()
         if self.matched >= self._min_bytes:
             return self._unlooked()
         wanted = [(base, base.next_place(self._turn)) for base in self.bases if base.is_open]
@@ -375,7 +375,7 @@ class FetchScan:
         of_views = any(base.is_refused or any(slot.error for slot in base.slots) for base in self.bases)
         return of_views or any(plain.is_refused for plain in self.plains)
 
-    def _untold(self) -> NextRead | None:
+    def _unreported(self) -> NextRead | None:
         """Return the reads without which there can be no response: those of partitions without any offsets yet."""
         return self._look(base for base in self.bases if base.facts is None and not base.is_refused)
 

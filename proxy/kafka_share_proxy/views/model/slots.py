@@ -217,11 +217,11 @@ def _packed_keys(keys: Sequence[bytes]) -> tuple[bytes, bytes]:
     return _uint32(list(chain.from_iterable(entries))), b"".join(ordered)
 
 
-def _twin_hashes(keys: list[bytes]) -> bytes:
+def _python_hashes(keys: list[bytes]) -> bytes:
     return _uint32(list(map(murmur2, keys)))
 
 
-_hashes = _slicing.hashes if _slicing is not None and _slicing.VERSION == KERNEL_VERSION else _twin_hashes
+_hashes = _slicing.hashes if _slicing is not None and _slicing.VERSION == KERNEL_VERSION else _python_hashes
 
 
 def hashes(keys: list[bytes]) -> array[int]:

@@ -60,8 +60,8 @@ class Engine:
 
     def __call__(self, command: str) -> str:
         word, *words = command.split(" ")
-        answer: str = getattr(self, f"do_{word}")(*words)
-        return answer
+        response: str = getattr(self, f"do_{word}")(*words)
+        return response
 
     def do_new(self, start: str, limit: str, cap: str, lock_ms: str, batches: str = "") -> str:
         self.pending.clear()
@@ -222,7 +222,7 @@ class Story:
         """Let both do it; keep what Kafka said."""
         theirs, ours = self.kafka(command), self.engine(command)
         if theirs != ours:
-            self._part(self._answers_differently(command, theirs), command, theirs, ours)
+            self._part(self._responds_differently(command, theirs), command, theirs, ours)
         theirs_now, ours_now = compact(self.kafka("state")), compact(self.engine("state"))
         if theirs_now != ours_now:
             refused = command.startswith("complete") and command.endswith(" 0")
@@ -230,7 +230,7 @@ class Story:
             self._part(known, command, theirs_now, ours_now)
         self.lines.append(f"{command}\t{theirs}\t{theirs_now}")
 
-    def _answers_differently(self, command: str, theirs: str) -> bool:
+    def _responds_differently(self, command: str, theirs: str) -> bool:
         """True if Kafka is known to answer this as it does."""
         if command.startswith("acquire"):
             return theirs.startswith("crash") and "inconsistent range" in theirs

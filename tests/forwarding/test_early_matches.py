@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka_share_proxy.forwarding.early_looks import (
+from kafka_share_proxy.forwarding.early_matches import (
     LOOKED_MAX,
     AboutAllTopics,
     AnyOf,

@@ -10,14 +10,14 @@ from functools import partial
 from typing import Protocol, TypeGuard
 
 from kafka_share_proxy.forwarding.connection_parts import PartOwner
-from kafka_share_proxy.forwarding.interfaces import AwaitedAnswer
+from kafka_share_proxy.forwarding.interfaces import ExpectedResponse
 from kafka_share_proxy.forwarding.routes import Context, Rewrite, Treatment
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.wire import frames, headers, messages
 from kafka_share_proxy.wire.api_key import ApiKey
 
 
-class TakesAnswers(PartOwner, Protocol):
+class ResponseSink(PartOwner, Protocol):
     """Connection that a gathered response belongs to."""
 
     is_known: bool
@@ -27,17 +27,17 @@ class TakesAnswers(PartOwner, Protocol):
     def context(self) -> Context:
         """Context for rewriters."""
 
-    def answered(self, promise: Promise[memoryview], body: memoryview) -> None:
+    def responded(self, promise: Promise[memoryview], body: memoryview) -> None:
         """Handle the response to a request of the proxy itself."""
 
-    def sasl_handshake_answered(self, version: int, error_code: int) -> None:
+    def sasl_handshake_responded(self, version: int, error_code: int) -> None:
         """Handle the response to SaslHandshake."""
 
-    def sasl_authenticate_answered(self, error_code: int, session_lifetime_ms: int, sent_at: float) -> None:
+    def sasl_authenticate_responded(self, error_code: int, session_lifetime_ms: int, sent_at: float) -> None:
         """Handle the response to SaslAuthenticate."""
 
 
-class OwnAnswer:
+class OwnResponse:
     """Response to a request of the proxy itself. It resolves a promise and is never sent to the client."""
 
     __slots__ = ("key", "promise", "version")
@@ -48,7 +48,7 @@ class OwnAnswer:
         self.version = version
         self.promise: Promise[memoryview] = Promise()
 
-    def arrived(self, connection: TakesAnswers, frame: memoryview) -> None:
+    def arrived(self, connection: ResponseSink, frame: memoryview) -> None:
         """Settle the promise at the end of this loop iteration: the waiter may do anything, also to this connection."""
         if self.key != ApiKey.API_VERSIONS:  # brokers respond to ApiVersions for any client
             connection.is_known = True
@@ -57,10 +57,10 @@ class OwnAnswer:
         if body.obj is connection.plane.reactor.buffer.obj:
             # the next loop iteration overwrites the shared buffer; a gathered frame is not shared
             body = memoryview(bytes(body))
-        connection.call_soon(partial(connection.answered, self.promise, body))
+        connection.call_soon(partial(connection.responded, self.promise, body))
 
 
-class SaslHandshakeAnswer:
+class SaslHandshakeResponse:
     """Response that shows whether the broker accepted the mechanism. After v0, raw tokens follow."""
 
     __slots__ = ("version",)
@@ -69,15 +69,15 @@ class SaslHandshakeAnswer:
     def __init__(self, version: int) -> None:
         self.version = version
 
-    def arrived(self, connection: TakesAnswers, frame: memoryview) -> memoryview:
+    def arrived(self, connection: ResponseSink, frame: memoryview) -> memoryview:
         """Note the outcome, and return the frame for the client unchanged."""
-        answer: messages.SaslHandshakeResponse
-        _, answer = frames.decode_response(ApiKey.SASL_HANDSHAKE, self.version, frame[4:])
-        connection.sasl_handshake_answered(self.version, answer.error_code)
+        response: messages.SaslHandshakeResponse
+        _, response = frames.decode_response(ApiKey.SASL_HANDSHAKE, self.version, frame[4:])
+        connection.sasl_handshake_responded(self.version, response.error_code)
         return frame
 
 
-class SaslAuthenticateAnswer:
+class SaslAuthenticateResponse:
     """Response that shows the outcome of one authentication round and the session lifetime."""
 
     __slots__ = ("_sent_at", "version")
@@ -87,15 +87,15 @@ class SaslAuthenticateAnswer:
         self.version = version
         self._sent_at = sent_at
 
-    def arrived(self, connection: TakesAnswers, frame: memoryview) -> memoryview:
+    def arrived(self, connection: ResponseSink, frame: memoryview) -> memoryview:
         """Note the outcome, and return the frame for the client unchanged."""
-        answer: messages.SaslAuthenticateResponse
-        _, answer = frames.decode_response(ApiKey.SASL_AUTHENTICATE, self.version, frame[4:])
-        connection.sasl_authenticate_answered(answer.error_code, answer.session_lifetime_ms, self._sent_at)
+        response: messages.SaslAuthenticateResponse
+        _, response = frames.decode_response(ApiKey.SASL_AUTHENTICATE, self.version, frame[4:])
+        connection.sasl_authenticate_responded(response.error_code, response.session_lifetime_ms, self._sent_at)
         return frame
 
 
-Special = OwnAnswer | SaslHandshakeAnswer | SaslAuthenticateAnswer
+Special = OwnResponse | SaslHandshakeResponse | SaslAuthenticateResponse
 
 
 class Rewrites(Treatment, Protocol):
@@ -106,9 +106,9 @@ class Rewrites(Treatment, Protocol):
         """See Treatment."""
 
 
-def deliver(connection: TakesAnswers, expected: object, frame: memoryview) -> bytes | memoryview | None:
+def deliver(connection: ResponseSink, expected: object, frame: memoryview) -> bytes | memoryview | None:
     """Return the bytes for the client: the gathered response, a rewritten one, or None."""
-    if isinstance(expected, AwaitedAnswer):
+    if isinstance(expected, ExpectedResponse):
         expected.came(frame)
         return None
     if isinstance(expected, Special):

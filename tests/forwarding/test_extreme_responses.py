@@ -11,7 +11,7 @@ from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions, Off
 from kafka_share_proxy.forwarding.routes import Context, Route
 from kafka_share_proxy.wire import frames, registry
 from kafka_share_proxy.wire.api_key import ApiKey
-from kafka_share_proxy.wire.errors import AnswerUnusable, ErrorCode
+from kafka_share_proxy.wire.errors import ErrorCode, UnusableResponse
 from kafka_share_proxy.wire.specs import FieldSpec
 from kafka_share_proxy.wire.values import Limits
 
@@ -54,11 +54,11 @@ def test_a_code_that_nobody_knows_reaches_the_client(route: Route, number: int) 
         frame = memoryview(frames.response(route.key, route.version, 7, message))[4:]
         try:
             changed = route.rewrite(frame, Context(1))  # type: ignore[misc]  # only those that have one are here
-        except AnswerUnusable:
+        except UnusableResponse:
             continue
         shown += 1
-        answer = frame if changed is None else memoryview(changed)[4:]
-        correlation_id, told = frames.decode_response(route.key, route.version, answer)
+        response = frame if changed is None else memoryview(changed)[4:]
+        correlation_id, told = frames.decode_response(route.key, route.version, response)
         assert correlation_id == 7
         assert getattr(told, "error_code", None) in (getattr(message, "error_code", None), *OURS)
     assert shown

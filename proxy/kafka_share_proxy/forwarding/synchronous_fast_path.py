@@ -17,7 +17,7 @@ from typing import Protocol
 from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.forwarding.connection_parts import PartOwner
 from kafka_share_proxy.forwarding.connection_state import ClientState
-from kafka_share_proxy.forwarding.interfaces import AwaitedAnswer
+from kafka_share_proxy.forwarding.interfaces import ExpectedResponse
 from kafka_share_proxy.forwarding.peer_socket import PeerSocket
 from kafka_share_proxy.forwarding.sasl import Sasl
 from kafka_share_proxy.forwarding.walking import Pending
@@ -29,7 +29,7 @@ _PASSING, _SERVING = ClientState.PASSING, ClientState.SERVING
 """Looked up with every request, which is slow in an enum (CPython 3.11)."""
 
 
-class Answers(Protocol):
+class ResponseSource(Protocol):
     """Other direction of the connection."""
 
     bytes: int
@@ -55,7 +55,7 @@ class TakesAtOnce(PartOwner, Connection, Protocol):
     broker: PeerSocket | None
 
     @property
-    def answers(self) -> Answers:
+    def responses(self) -> ResponseSource:
         """Stream of the broker's responses."""
 
     @property
@@ -73,7 +73,7 @@ class TakesAtOnce(PartOwner, Connection, Protocol):
         """Send to the client, or keep the bytes until its socket accepts them."""
 
 
-class TakenAtOnce:
+class SynchronousFastPath:
     """See interfaces.AtOnceConnection. Created at the first such request."""
 
     __slots__ = ("_begun", "_requests", "_taken", "owner")
@@ -90,19 +90,17 @@ class TakenAtOnce:
         owner = self.owner
         if owner.pending or not owner.is_known or owner.state.now is not _PASSING:
             return False
-        if owner.answers.owes_client or owner.client.has_unsent:
+        if owner.responses.owes_client or owner.client.has_unsent:
             return False
-        return owner.sasl.may_ask(owner.plane.reactor.now())
+        return owner.sasl.may_send_request(owner.plane.reactor.now())
 
     def begin_at_once(self, request: Request) -> None:
-        """See interfaces.AtOnceConnection."""
         owner = self.owner
         owner.sasl.ordinary_request()
         owner.state.move(_SERVING)
         self._taken, self._begun = request, time.perf_counter()
 
-    def to_broker_at_once(self, correlation_id: int, expected: AwaitedAnswer, frame: bytes) -> None:
-        """See interfaces.AtOnceConnection."""
+    def to_broker_at_once(self, correlation_id: int, expected: ExpectedResponse, frame: bytes) -> None:
         self.owner.pending.append((correlation_id, expected))
         self.owner.call_soon(partial(self._send, frame))
 
@@ -115,15 +113,14 @@ class TakenAtOnce:
         if broker is not None and broker.has_unsent:
             owner.update()
 
-    def answer_at_once(self, frame: bytes) -> None:
-        """See interfaces.AtOnceConnection."""
+    def immediate_response(self, frame: bytes) -> None:
         owner, taken, self._taken = self.owner, self._taken, None
         if taken is None or owner.state.now is not _SERVING:
             return
-        owner.answers.bytes += len(frame)
+        owner.responses.bytes += len(frame)
         owner.to_client(frame)
         owner.plane.served(taken.key, time.perf_counter() - self._begun)
-        owner.plane.count_local_answer()
+        owner.plane.count_local_response()
         if owner.state.now is _SERVING:
             owner.state.move(_PASSING)
             self._go_on()

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from kafka_share_proxy.brokers.topic_leaders import ask_many_topics, tell_many_topics
+from kafka_share_proxy.brokers.topic_leaders import on_many_topics, request_many_topics
 from kafka_share_proxy.commits.model.partition_commits import PartitionCommit
 from kafka_share_proxy.commits.services import CommitServices
 from kafka_share_proxy.forwarding.commit_responses import CommitEntry, CommitTopic
@@ -41,7 +41,7 @@ class HasTopicName(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class AskedCommit:
+class RequestedCommit:
     """One partition of a request."""
 
     topic: CommitTopic
@@ -73,23 +73,23 @@ class AskedCommit:
         self.code, self.reason = code, reason
 
 
-async def asked_commits(call: Call[CommitRequest], services: CommitServices) -> list[AskedCommit]:
+async def requested_commits(call: Call[CommitRequest], services: CommitServices) -> list[RequestedCommit]:
     """Return all partitions of a request in its order, with those refused that cannot be committed. Raises
     UpstreamLost."""
-    found: list[AskedCommit] = []
+    found: list[RequestedCommit] = []
     for topic in call.message.topics or ():
         for entry in topic.partitions or ():
-            asked = AskedCommit(topic, entry)
+            asked = RequestedCommit(topic, entry)
             _read_text(asked, services.options.ranges_max)
             found.append(asked)
             await call.work.step(len(entry.committed_metadata or ""))
-    await know_topics(call, services, [asked.topic for asked in found])
+    await load_topics(call, services, [asked.topic for asked in found])
     _place(found, services)
     _check_slicing(found, services, call.message.group_id)
     return found
 
 
-def _read_text(asked: AskedCommit, ranges_max: int) -> None:
+def _read_text(asked: RequestedCommit, ranges_max: int) -> None:
     metadata = asked.entry.committed_metadata
     if metadata is None or commit_text_version(metadata) is None:
         return
@@ -105,7 +105,7 @@ def _read_text(asked: AskedCommit, ranges_max: int) -> None:
             asked.refuse(ErrorCode.INVALID_REQUEST, reason)
 
 
-async def know_topics(call: Call[Message], services: CommitServices, topics: Iterable[HasTopicName]) -> None:
+async def load_topics(call: Call[Message], services: CommitServices, topics: Iterable[HasTopicName]) -> None:
     """Request topics without recent metadata over the client's connection. Raises UpstreamLost."""
     view, since = services.services.topology, services.timers.now() - services.options.topic_age_s
     names: dict[str, None] = {}
@@ -118,8 +118,8 @@ async def know_topics(call: Call[Message], services: CommitServices, topics: Ite
         elif view.topic_by_id(topic_id) is None:
             ids[topic_id] = None
     if names or ids:
-        answers = ask_many_topics(call.connection, names.keys(), ids.keys())
-        await tell_many_topics(call.connection, services.services, answers, call.work)
+        responses = request_many_topics(call.connection, names.keys(), ids.keys())
+        await on_many_topics(call.connection, services.services, responses, call.work)
 
 
 def named(topic: HasTopicName, services: CommitServices) -> tuple[str | None, bytes]:
@@ -133,7 +133,7 @@ def named(topic: HasTopicName, services: CommitServices) -> tuple[str | None, by
     return topic.name, ZERO_UUID if by_name is None else by_name.topic_id
 
 
-def _place(found: Sequence[AskedCommit], services: CommitServices) -> None:
+def _place(found: Sequence[RequestedCommit], services: CommitServices) -> None:
     seen: set[TopicPartition] = set()
     for asked in found:
         name, asked.topic_id = named(asked.topic, services)
@@ -147,7 +147,7 @@ def _place(found: Sequence[AskedCommit], services: CommitServices) -> None:
             seen.add(place)
 
 
-def _check_slicing(found: Sequence[AskedCommit], services: CommitServices, group_id: str) -> None:
+def _check_slicing(found: Sequence[RequestedCommit], services: CommitServices, group_id: str) -> None:
     """Refuse ranges of a second slicing of the same topic: ranges of a view do not apply to it (commits/README.md rule
     13)."""
     individual = [(asked, asked.place.topic) for asked in found if asked.text and asked.place and asked.code is None]
@@ -164,7 +164,7 @@ def _check_slicing(found: Sequence[AskedCommit], services: CommitServices, group
             asked.refuse(ErrorCode.INVALID_REQUEST, reason)
 
 
-def kept_metadata(asked: AskedCommit, ranges: OffsetRanges = NO_RANGES) -> str | None:
+def kept_metadata(asked: RequestedCommit, ranges: OffsetRanges = NO_RANGES) -> str | None:
     """Return the metadata that the broker keeps of a commit, with these ranges in it (commits/README.md rule 11)."""
     metadata = asked.entry.committed_metadata
     text = asked.text

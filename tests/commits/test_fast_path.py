@@ -37,49 +37,51 @@ def a_text(chance: random.Random) -> str:
 @pytest.mark.parametrize("seed", range(30))
 def test_short_way_and_handler_come_to_the_same(seed: int) -> None:
     """Answers, what the coordinator has, what the topic holds and memory, step by step."""
-    ways = [CommitWorld(short_way=True, ranges_max=8), CommitWorld(short_way=False, ranges_max=8)]
+    ways = [CommitWorld(fast_path=True, ranges_max=8), CommitWorld(fast_path=False, ranges_max=8)]
     chance = random.Random(seed)
     for step in range(60):
         refuse = chance.choice([ErrorCode.NONE] * 8 + [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_SERVER_ERROR])
         asked = commits(chance, [a_text(chance), a_text(chance), "plain", ""])
         version, epoch = chance.choice(range(2, 11)), chance.choice((-1, 3))
-        answers = []
+        responses = []
         for world in ways:
             world.coordinator.refuse = refuse
-            answers.append(world.commit_many(asked, version=version, leader_epoch=epoch if version >= 6 else -1).answer)
+            responses.append(
+                world.commit_many(asked, version=version, leader_epoch=epoch if version >= 6 else -1).response
+            )
             world.timers.advance(0.5)
         short, long = ways
-        assert answers[0] == answers[1], (step, asked)
+        assert responses[0] == responses[1], (step, asked)
         assert short.coordinator.committed == long.coordinator.committed, (step, asked)
         assert short.topic == long.topic
         assert short.services.held.groups == long.services.held.groups
         assert short.services.figures.commits == long.services.figures.commits
         assert len(short.services.locks) == len(long.services.locks) == 0
-    assert ways[0].taken_at_once > 0
-    assert ways[1].taken_at_once == 0
+    assert ways[0].synchronous_fast_path > 0
+    assert ways[1].synchronous_fast_path == 0
 
 
 def test_first_commits_of_a_group_are_not_taken() -> None:
     """The group has to be marked, and the marks to be asked for."""
     world = CommitWorld()
     assert world.commit(5, "ic/1;7-8").codes == [0]
-    assert world.taken_at_once == 0
+    assert world.synchronous_fast_path == 0
     assert world.commit(5, "ic/1;9-9").codes == [0]
-    assert world.taken_at_once == 1
+    assert world.synchronous_fast_path == 1
 
 
 @pytest.mark.parametrize("text", ["ic/1;50-50", "ic/1;50-50\0", "ic/1;50-50,52-60", "ic/1;", "mine", ""])
 def test_usual_texts_are_taken(world: CommitWorld, text: str) -> None:
-    before = world.taken_at_once
+    before = world.synchronous_fast_path
     assert world.commit(43, text).codes == [0]
-    assert world.taken_at_once == before + 1
+    assert world.synchronous_fast_path == before + 1
 
 
 @pytest.mark.parametrize("text", ["ic/1;50-50;u=mine", "ic/1;;pr=50-60", "ic/1;x", "ic/2;50-50"])
 def test_tokens_and_wrong_texts_are_left_to_the_handler(world: CommitWorld, text: str) -> None:
-    before = world.taken_at_once
+    before = world.synchronous_fast_path
     world.commit(43, text)
-    assert world.taken_at_once == before
+    assert world.synchronous_fast_path == before
 
 
 def test_what_another_feature_wants_is_left_alone(world: CommitWorld) -> None:
@@ -97,9 +99,9 @@ def test_what_another_feature_wants_is_left_alone(world: CommitWorld) -> None:
 def test_partition_that_somebody_has_is_waited_for_by_the_handler(world: CommitWorld) -> None:
     world.cluster.held = {OFFSET_COMMIT}
     moving = world.commit(43, "ic/1;43-44")
-    before = world.taken_at_once
+    before = world.synchronous_fast_path
     waiting = world.commit(43, "ic/1;60-60")
-    assert world.taken_at_once == before
+    assert world.synchronous_fast_path == before
     world.cluster.held = set()
     world.cluster.release()
     assert (moving.codes, waiting.codes, world.ranges()) == ([0], [0], "60-60")
@@ -109,6 +111,6 @@ def test_moved_past_the_proxy_is_left_to_the_handler_once_it_is_known(world: Com
     world.coordinator.committed["g", "t", 0] = Committed(44)
     world.coordinator.refuse = ErrorCode.UNKNOWN_SERVER_ERROR
     world.commit(43, "ic/1;60-60")
-    world.coordinator.refuse, before = ErrorCode.NONE, world.taken_at_once
+    world.coordinator.refuse, before = ErrorCode.NONE, world.synchronous_fast_path
     assert world.commit(43, "ic/1;60-60").codes == [0]
-    assert world.taken_at_once == before
+    assert world.synchronous_fast_path == before

@@ -9,7 +9,6 @@ from typing import TypeAlias
 from kafka_share_proxy.wire import messages
 
 TopicEntry: TypeAlias = "messages.MetadataResponse.MetadataResponseTopic"
-"""Entry of one topic in a Metadata response."""
 
 
 class CoordinatorOf(IntEnum):

@@ -31,7 +31,7 @@ class Uncertain(CommitWorld):
 def test_plain_commit_waits_until_it_is_known_that_its_group_has_no_ranges() -> None:
     world = Uncertain()
     sent = world.commit(43)
-    assert not sent.is_answered
+    assert not sent.has_response
     world.learn("another")
     assert sent.codes == [0]
     assert world.primary() == (43, "")
@@ -52,7 +52,7 @@ def test_commits_and_fetches_are_told_to_come_again_in_the_end() -> None:
     sent, fetch = world.commit(43), world.fetch(version=8)
     world.timers.advance(HOLD_MAX_S + 0.1)
     assert sent.codes == [LOADING]
-    assert [group.error_code for group in fetch.answer.groups] == [LOADING]
+    assert [group.error_code for group in fetch.response.groups] == [LOADING]
     assert world.primary() == (-1, "")
     assert world.followed._waiters == []
 
@@ -91,9 +91,9 @@ def test_deletions_of_unknown_groups_do_not_wait_for_ever(known: bool) -> None:
     world = Uncertain()
     world.coordinator.committed.clear()
     request = world.request_to_delete("g")
-    assert not request.is_answered
+    assert not request.has_response
     if known:
         world.learn()
     else:
         world.timers.advance(HOLD_MAX_S + 0.1)
-    assert [result.error_code for result in request.answer.results] == [ErrorCode.GROUP_ID_NOT_FOUND]
+    assert [result.error_code for result in request.response.results] == [ErrorCode.GROUP_ID_NOT_FOUND]

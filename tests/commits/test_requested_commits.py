@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kafka_share_proxy.commits.asked_commits import AskedCommit, asked_commits, final_nul, kept_metadata
+from kafka_share_proxy.commits.requested_commits import RequestedCommit, final_nul, kept_metadata, requested_commits
 from kafka_share_proxy.forwarding.interfaces import Call
 from kafka_share_proxy.loop.promise import on_its_own
 from kafka_share_proxy.offsets.commit_text import parse_commit_text
@@ -17,7 +17,7 @@ from tests.support.commit_world import CommitWorld
 METADATA = 3
 
 
-def read(world: CommitWorld, *texts: str | None) -> list[AskedCommit]:
+def read(world: CommitWorld, *texts: str | None) -> list[RequestedCommit]:
     request = registry.message("OffsetCommitRequest")
     partitions = [
         request.OffsetCommitRequestPartition(partition_index=index, committed_offset=5, committed_metadata=text)
@@ -25,7 +25,7 @@ def read(world: CommitWorld, *texts: str | None) -> list[AskedCommit]:
     ]
     message = request(group_id="g", topics=[request.OffsetCommitRequestTopic(name="t", partitions=partitions)])
     call = Call(8, 9, 1, "c", message, world.connect())  # type: ignore[arg-type]
-    return on_its_own(asked_commits(call, world.services)).result()
+    return on_its_own(requested_commits(call, world.services)).result()
 
 
 def test_individual_plain_and_refused_partitions_of_one_request() -> None:
@@ -67,7 +67,7 @@ def test_topics_are_asked_about_now_and_then() -> None:
 def test_what_is_kept_of_the_text(metadata: str | None, kept: str | None) -> None:
     entry: Any = registry.message("OffsetCommitRequest").OffsetCommitRequestPartition(committed_metadata=metadata)
     text = parse_commit_text(metadata) if metadata and metadata.startswith("ic/") else None
-    assert kept_metadata(AskedCommit(None, entry, text=text)) == kept
+    assert kept_metadata(RequestedCommit(None, entry, text=text)) == kept
 
 
 def test_nul_is_kept_where_it_came() -> None:

@@ -1,5 +1,5 @@
 """Checks of request bytes that select the requests for individual commits. All others pass in C
-(`early_looks.ByKnownGroup`).
+(`early_matches.ByKnownGroup`).
 
 A request without `ic/` in it, and of a group that is not known, is not selected. While the set of known groups is
 uncertain, every request is checked in full (`followed_groups`).
@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kafka_share_proxy.commits.services import CommitServices
-from kafka_share_proxy.forwarding.early_looks import (
+from kafka_share_proxy.forwarding.early_matches import (
     AnyOf,
     ByGroupId,
     ByKnownGroup,
     ContainsAny,
-    EarlyLook,
+    EarlyMatch,
     EveryRequest,
 )
 from kafka_share_proxy.wire.api_key import ApiKey
@@ -33,7 +33,7 @@ WORDS: Mapping[int, tuple[bytes, ...]] = {
 first."""
 
 
-def wanted(key: int, services: CommitServices) -> EarlyLook:
+def wanted(key: int, services: CommitServices) -> EarlyMatch:
     """Return the check for requests of an API that may contain a text or name a known group."""
     words = WORDS.get(key)
     if words is None:

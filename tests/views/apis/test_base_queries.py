@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafka_share_proxy.loop.promise import Task
-from kafka_share_proxy.views.apis.base_questions import Question, in_rounds, make_ready, upstream_place
+from kafka_share_proxy.views.apis.base_queries import Query, in_rounds, make_ready, upstream_place
 from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.view_ports import ViewWorld
@@ -11,7 +11,7 @@ from tests.support.view_ports import ViewWorld
 
 def test_equal_questions_are_asked_once_and_different_ones_apart():
     """As few rounds as will do."""
-    one, two, other = Question("t", 0, (1,)), Question("t", 0, (2,)), Question("t", 1, (1,))
+    one, two, other = Query("t", 0, (1,)), Query("t", 0, (2,)), Query("t", 1, (1,))
     assert in_rounds([one, one, other, two, one]) == [{("t", 0): one, ("t", 1): other}, {("t", 0): two}]
     assert in_rounds([]) == []
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kafka_share_proxy.wire.errors import AnswerUnusable
+from kafka_share_proxy.wire.errors import UnusableResponse
 
-from tests.forwarding.plane_world import FETCH, METADATA, answer, request, some_routes, world
+from tests.forwarding.plane_world import FETCH, METADATA, request, response, some_routes, world
 
 
 def test_only_answers_of_their_kind_are_rewritten_in_the_middle_of_others() -> None:
@@ -12,20 +12,20 @@ def test_only_answers_of_their_kind_are_rewritten_in_the_middle_of_others() -> N
         client, broker = w.pair()
         client.send(request(FETCH, 11, 1) + request(METADATA, 9, 2) + request(METADATA, 9, 3) + request(FETCH, 11, 4))
         broker.receive(4 * 12)
-        broker.send(answer(1, b"a") + answer(2, b"b") + answer(3) + answer(4, b"d"))
-        client.expect(answer(1, b"a") + answer(2, b"B") + answer(3) + answer(4, b"d"))
+        broker.send(response(1, b"a") + response(2, b"b") + response(3) + response(4, b"d"))
+        client.expect(response(1, b"a") + response(2, b"B") + response(3) + response(4, b"d"))
 
 
 def test_an_answer_that_may_not_pass_ends_the_connection_and_what_was_before_it_passes() -> None:
     def refuse(_frame: memoryview, _context: object) -> bytes:
-        raise AnswerUnusable("it names broker 7, which has no listener")
+        raise UnusableResponse("it names broker 7, which has no listener")
 
     with world(some_routes(rewrite=refuse)) as w:
         client, broker = w.pair()
         client.send(request(FETCH, 11, 1) + request(METADATA, 9, 2))
         broker.receive(24)
-        broker.send(answer(1, b"good") + answer(2, b"broker.internal"))
-        client.expect(answer(1, b"good"))
+        broker.send(response(1, b"good") + response(2, b"broker.internal"))
+        client.expect(response(1, b"good"))
         client.expect_end()
         assert w.reason() == "it names broker 7, which has no listener"
 
@@ -39,7 +39,7 @@ def test_an_exception_in_one_connection_touches_no_other() -> None:
         other, other_broker = w.pair()
         client.send(request(METADATA, 9, 1))
         broker.receive(12)
-        broker.send(answer(1, b"x"))
+        broker.send(response(1, b"x"))
         client.expect_end()
         assert w.events() == ["connection-failed"]
         assert isinstance(w.notes[-1][1]["error"], ZeroDivisionError)

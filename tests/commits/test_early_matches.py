@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kafka_share_proxy.commits.early_looks import WORDS, wanted
-from kafka_share_proxy.forwarding.early_looks import ByKnownGroup
-from kafka_share_proxy.forwarding.request_inspection import GroupLook
+from kafka_share_proxy.commits.early_matches import WORDS, wanted
+from kafka_share_proxy.forwarding.early_matches import ByKnownGroup
+from kafka_share_proxy.forwarding.request_inspection import GroupMatch
 from kafka_share_proxy.forwarding.walking import Pending, RequestWalk, Table
 from kafka_share_proxy.wire import frames, registry
 
@@ -57,7 +57,7 @@ class Looked:
         def inspect(buffer: memoryview, at: int, end: int, _frame_end: int) -> Any:
             return None if wants(buffer[at + 4 : end]) else Expecting
 
-        rule = GroupLook(kind, (key, version), inspect, Expecting)  # type: ignore[arg-type]
+        rule = GroupMatch(kind, (key, version), inspect, Expecting)  # type: ignore[arg-type]
         walk = RequestWalk(Pending(), Table({}, {data[4:8]: rule}, object()), 1 << 20)  # type: ignore[arg-type]
         passed = walk.receive(memoryview(bytearray(data)), 0, len(data)) == len(data)
         assert wants(memoryview(data)[4:]) == (not passed), "the look says the same as what passes at once"

@@ -13,8 +13,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from kafka_share_proxy.brokers.interfaces import Connection
-from kafka_share_proxy.forwarding.ask_and_reply import ask_in_slices, told_in_slices
 from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.upstream_requests import (
+    decode_response_in_slices,
+    send_request_in_slices,
+)
 from kafka_share_proxy.loop.slices import AT_ONCE, Work
 from kafka_share_proxy.views.model.names import is_view
 from kafka_share_proxy.views.services import ViewServices
@@ -29,7 +32,7 @@ Q = TypeVar("Q", bound=Message)
 """The class of the requests."""
 
 
-class Question(NamedTuple):
+class Query(NamedTuple):
     """A query about one partition of one upstream topic."""
 
     topic: str
@@ -40,27 +43,27 @@ class Question(NamedTuple):
 
 Place = tuple[str, int]
 
-Asked = Question | ErrorCode
+Asked = Query | ErrorCode
 """The query for a requested partition, or the error if it is not sent."""
 
 
 Topics = Sequence[tuple[str, Sequence[tuple[int, tuple[int, ...]]]]]
-"""The name of each topic in a request, with index and `Question.content` of each partition."""
+"""The name of each topic in a request, with index and `Query.content` of each partition."""
 
 
 class Wording(ABC, Generic[Q, R, E]):
     """The structure of one API's requests and responses about partitions of topics."""
 
     @abstractmethod
-    def questions(self, request: Q) -> Topics:
+    def queries(self, request: Q) -> Topics:
         """Return the topics and partitions of a client's request."""
 
     @abstractmethod
-    def request(self, like: Q, by_topic: Mapping[str, Sequence[Question]]) -> RequestMessage[R]:
+    def request(self, like: Q, by_topic: Mapping[str, Sequence[Query]]) -> RequestMessage[R]:
         """Build a request with other topics and partitions."""
 
     @abstractmethod
-    def entries(self, answer: R) -> Iterable[tuple[Place, E]]:
+    def entries(self, response: R) -> Iterable[tuple[Place, E]]:
         """Return (topic-partition, entry) for each entry of a response."""
 
     @abstractmethod
@@ -68,11 +71,11 @@ class Wording(ABC, Generic[Q, R, E]):
         """Build the entry of a partition: a copy of another partition's entry, or an error."""
 
     @abstractmethod
-    def answer(self, throttle_ms: int, topics: Iterable[tuple[str, list[E]]]) -> R:
+    def response(self, throttle_ms: int, topics: Iterable[tuple[str, list[E]]]) -> R:
         """Build the whole response, topic by topic."""
 
 
-async def answer_from_bases(
+async def respond_from_bases(
     call: Call[Q], views: ViewServices, wording: Wording[Q, R, E], response: type[R], throttle: Callable[[R], int]
 ) -> R:
     """Build a response about views from the broker's response about their bases.
@@ -84,21 +87,21 @@ async def answer_from_bases(
         response: the class of the response.
         throttle: returns the throttle time of a response.
     """
-    topics = wording.questions(call.message)
-    asked = await questions_about(call, views, topics)
-    told = await ask_in_rounds(call, asked, lambda by_topic: wording.request(call.message, by_topic), response)
-    found = await by_question(call.work, told, wording.entries)
+    topics = wording.queries(call.message)
+    asked = await queries_about(call, views, topics)
+    told = await request_in_rounds(call, asked, lambda by_topic: wording.request(call.message, by_topic), response)
+    found = await by_query(call.work, told, wording.entries)
 
     def entry(of: tuple[tuple[int, object], Asked]) -> E:
-        (partition, _), question = of
-        source = found.get(question) if isinstance(question, Question) else question
+        (partition, _), query = of
+        source = found.get(query) if isinstance(query, Query) else query
         return wording.entry(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if source is None else source)
 
     said = []
-    for (name, places), questions in zip(topics, asked, strict=True):
-        said.append((name, await call.work.map(entry, zip(places, questions, strict=True))))
+    for (name, places), queries in zip(topics, asked, strict=True):
+        said.append((name, await call.work.map(entry, zip(places, queries, strict=True))))
         await call.work.step()
-    return wording.answer(max((throttle(each) for _, each in told), default=0), said)
+    return wording.response(max((throttle(each) for _, each in told), default=0), said)
 
 
 async def make_ready(
@@ -126,68 +129,69 @@ def upstream_place(views: ViewServices, topic: str, partition: int) -> Place | N
     return view.name.base, view.place(partition)[0]
 
 
-async def questions_about(call: Call[Message], views: ViewServices, topics: Topics) -> list[list[Asked]]:
+async def queries_about(call: Call[Message], views: ViewServices, topics: Topics) -> list[list[Asked]]:
     """Return the query or error for each partition of each topic in a request."""
     numbers = {name: [number for number, _ in asked] for name, asked in topics}
     refused = await make_ready(call.connection, views, numbers, call.work)
 
-    def question(name: str, partition: int, content: tuple[int, ...]) -> Asked:
+    def query(name: str, partition: int, content: tuple[int, ...]) -> Asked:
         place = upstream_place(views, name, partition)
         if place is None or name in refused:
             return refused.get(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return Question(*place, content)
+        return Query(*place, content)
 
     found = []
     for name, asked in topics:
-        questions = []
+        queries = []
         for partition, content in asked:
-            questions.append(question(name, partition, content))
+            queries.append(query(name, partition, content))
             await call.work.step()
-        found.append(questions)
+        found.append(queries)
         await call.work.step()
     return found
 
 
-def in_rounds(questions: Iterable[Question]) -> list[dict[Place, Question]]:
+def in_rounds(queries: Iterable[Query]) -> list[dict[Place, Query]]:
     """Distribute the queries over as few requests as possible, each with every partition at most once."""
-    rounds: list[dict[Place, Question]] = []
+    rounds: list[dict[Place, Query]] = []
     times: dict[Place, int] = {}
-    for question in dict.fromkeys(questions):
-        place = (question.topic, question.partition)
+    for query in dict.fromkeys(queries):
+        place = (query.topic, query.partition)
         number = times[place] = times.get(place, -1) + 1
         if number == len(rounds):
             rounds.append({})
-        rounds[number][place] = question
+        rounds[number][place] = query
     return rounds
 
 
-async def ask_in_rounds(
+async def request_in_rounds(
     call: Call[Message],
     asked: Iterable[Iterable[Asked]],
-    make: Callable[[Mapping[str, Sequence[Question]]], RequestMessage[R]],
+    make: Callable[[Mapping[str, Sequence[Query]]], RequestMessage[R]],
     response: type[R],
-) -> list[tuple[dict[Place, Question], R]]:
+) -> list[tuple[dict[Place, Query], R]]:
     """Send all requests without waiting in between. Return each with its decoded response. `make` builds a request."""
-    answers = []
-    for chosen in in_rounds(each for topic in asked for each in topic if isinstance(each, Question)):
-        by_topic: dict[str, list[Question]] = {}
-        for question in chosen.values():
-            by_topic.setdefault(question.topic, []).append(question)
+    responses = []
+    for chosen in in_rounds(each for topic in asked for each in topic if isinstance(each, Query)):
+        by_topic: dict[str, list[Query]] = {}
+        for query in chosen.values():
+            by_topic.setdefault(query.topic, []).append(query)
             await call.work.step()
-        asking = await ask_in_slices(call.work, call.connection, call.key, call.version, make(by_topic))
-        answers.append((chosen, asking))
+        asking = await send_request_in_slices(call.work, call.connection, call.key, call.version, make(by_topic))
+        responses.append((chosen, asking))
     return [
-        (chosen, await told_in_slices(call.work, response, call.version, await asking)) for chosen, asking in answers
+        (chosen, await decode_response_in_slices(call.work, response, call.version, await asking))
+        for chosen, asking in responses
     ]
 
 
-async def by_question(
-    work: Work, told: Iterable[tuple[dict[Place, Question], R]], entries: Callable[[R], Iterable[tuple[Place, E]]]
-) -> dict[Question, E]:
+async def by_query(
+    work: Work, told: Iterable[tuple[dict[Place, Query], R]], entries: Callable[[R], Iterable[tuple[Place, E]]]
+) -> dict[Query, E]:
     """Return the entry for each query. `entries` lists topic-partition and entry of a response."""
     found = {}
-    for chosen, answer in told:
-        for place, entry in entries(answer):
+    for chosen, response in told:
+        for place, entry in entries(response):
             if place in chosen:
                 found[chosen[place]] = entry
             await work.step()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import gc
 
 import pytest
-from kafka_share_proxy.commits.usual_commits import UsualCommit
+from kafka_share_proxy.commits.fast_commits import FastCommit
 from kafka_share_proxy.durable.gate import HOLD_MAX_S
-from kafka_share_proxy.durable.interfaces import ANSWER_MAX_S
+from kafka_share_proxy.durable.interfaces import RESPONSE_MAX_S
 from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.commit_world import OFFSET_COMMIT, CommitWorld
@@ -20,7 +20,7 @@ def world() -> CommitWorld:
     made = CommitWorld()
     made.begin(43, "45-47")
     assert made.commit(43, "ic/1;50-50").codes == [0]
-    assert made.taken_at_once == 1
+    assert made.synchronous_fast_path == 1
     return made
 
 
@@ -33,7 +33,7 @@ def is_free(world: CommitWorld) -> bool:
 def test_client_hears_when_its_ranges_are_stored(world: CommitWorld) -> None:
     world.journal.slow = True
     sent = world.commit(43, "ic/1;60-60")
-    assert not sent.is_answered
+    assert not sent.has_response
     world.journal.confirm()
     assert sent.codes == [0]
     assert is_free(world)
@@ -55,9 +55,9 @@ def test_nobody_waits_for_a_commit_that_has_nothing_to_store(world: CommitWorld)
     """A plain one of a partition without ranges."""
     world.commit(7, "x", partition=1)
     world.cluster.held = {OFFSET_COMMIT}
-    before = world.taken_at_once
+    before = world.synchronous_fast_path
     world.commit(8, "x", partition=1)
-    assert world.taken_at_once == before + 1
+    assert world.synchronous_fast_path == before + 1
     assert not world.services.journal.coming
 
 
@@ -65,7 +65,7 @@ def test_repeated_commit_waits_for_the_append_that_is_on_its_way(world: CommitWo
     world.journal.slow = True
     first, again = world.commit(43, "ic/1;60-60"), world.commit(43, "ic/1;60-60")
     assert len(world.journal.appends) == 1
-    assert not again.is_answered
+    assert not again.has_response
     world.journal.confirm()
     assert (first.codes, again.codes) == ([0], [0])
 
@@ -86,16 +86,16 @@ def test_ranges_that_cannot_be_stored_are_to_be_committed_again(world: CommitWor
 def test_append_that_takes_too_long_is_told_and_goes_on(world: CommitWorld) -> None:
     world.journal.slow = True
     sent, later = world.commit(43, "ic/1;60-60"), []
-    world.timers.advance(ANSWER_MAX_S / 2)
+    world.timers.advance(RESPONSE_MAX_S / 2)
     later.append(world.commit(43, "ic/1;62-62"))
-    world.timers.advance(ANSWER_MAX_S / 2)
+    world.timers.advance(RESPONSE_MAX_S / 2)
     assert sent.codes == NOT_AVAILABLE
-    assert not later[0].is_answered
+    assert not later[0].has_response
     world.journal.confirm()
     world.journal.confirm()
     assert later[0].codes == [0]
     assert world.ranges() == "45-47,50-50,60-60,62-62"
-    world.timers.advance(ANSWER_MAX_S)
+    world.timers.advance(RESPONSE_MAX_S)
     assert is_free(world)
 
 
@@ -104,15 +104,15 @@ def test_commits_that_are_answered_are_not_kept_until_they_would_be_overdue(worl
 
     def kept() -> int:
         gc.collect()
-        return sum(isinstance(each, UsualCommit) for each in gc.get_objects())
+        return sum(isinstance(each, FastCommit) for each in gc.get_objects())
 
     world.begin(43, "45-47", group="h")
-    before, taken, world.journal.slow = kept(), world.taken_at_once, True
+    before, taken, world.journal.slow = kept(), world.synchronous_fast_path, True
     world.commit(43, "ic/1;60-60", group="h")  # is not stored for long
     for last in range(60, 80):
         world.commit(43, f"ic/1;60-{last}")
         world.journal.confirm(1)
-    assert world.taken_at_once - taken == 21
+    assert world.synchronous_fast_path - taken == 21
     assert kept() - before <= 3
 
 
@@ -130,7 +130,7 @@ def test_group_that_moves_to_another_owner_meanwhile(world: CommitWorld, is_acce
     world.cluster.release()
     assert is_free(world)
     held = world.services.held.groups["g"].partitions
-    assert [each.is_mark_known for each in held.values()] == [is_accepted]
+    assert [each.is_committed_known for each in held.values()] == [is_accepted]
 
 
 @pytest.mark.parametrize("comes_back", [False, True])
@@ -139,7 +139,7 @@ def test_nothing_is_said_after_the_lease_has_ended(world: CommitWorld, comes_bac
     sent = world.commit(43, "ic/1;60-60")
     gate.lease = lambda: False
     world.journal.confirm()
-    assert not sent.is_answered
+    assert not sent.has_response
     if comes_back:
         gate.lease = lambda: True
         gate.look()
@@ -155,7 +155,7 @@ def test_refused_by_the_broker_it_changes_nothing(world: CommitWorld) -> None:
     for code, is_known in ((ErrorCode.REBALANCE_IN_PROGRESS, True), (ErrorCode.UNKNOWN_SERVER_ERROR, False)):
         world.coordinator.refuse = code
         assert world.commit(43, "ic/1;60-60").codes == [code]
-        assert held.is_mark_known == is_known
+        assert held.is_committed_known == is_known
         assert world.ranges() == "45-47,50-50"
         assert is_free(world)
 
@@ -166,7 +166,7 @@ def test_client_that_leaves_before_the_broker_answers_leaves_nothing_behind(worl
     world.commit(43, "ic/1;60-60", connection=connection)
     connection.close()
     held = next(iter(world.services.held.groups["g"].partitions.values()))
-    assert not held.is_mark_known
+    assert not held.is_committed_known
     assert is_free(world)
 
 

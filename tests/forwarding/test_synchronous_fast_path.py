@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from kafka_share_proxy.forwarding.interfaces import AtOnceConnection, AwaitedAnswer
+from kafka_share_proxy.forwarding.interfaces import AtOnceConnection, ExpectedResponse
 from kafka_share_proxy.forwarding.routes import Kind, Route
 from kafka_share_proxy.loop.interfaces import Request
 
-from tests.forwarding.plane_world import FETCH, LIST, World, answer, request, some_routes
+from tests.forwarding.plane_world import FETCH, LIST, World, request, response, some_routes
 
 
-class Taken(AwaitedAnswer):
+class Taken(ExpectedResponse):
     """Takes every request and sends another in its place; the client's answer is made of the broker's."""
 
     def __init__(self) -> None:
         self.connection: AtOnceConnection | None = None
-        self.answers: list[bytes] = []
+        self.responses: list[bytes] = []
         self.is_lost = False
         self.takes = True
         self.on_taken: Callable[[], object] = lambda: None
@@ -32,14 +32,14 @@ class Taken(AwaitedAnswer):
         return self.takes
 
     def came(self, frame: memoryview) -> None:
-        self.answers.append(bytes(frame))
+        self.responses.append(bytes(frame))
 
     def lost(self) -> None:
         self.is_lost = True
 
     def reply(self) -> None:
         assert self.connection is not None
-        self.connection.answer_at_once(self.answers.pop(0).upper())
+        self.connection.immediate_response(self.responses.pop(0).upper())
 
 
 def taking(taken: Taken) -> World:
@@ -74,14 +74,14 @@ def test_a_request_that_came_alone_is_taken_at_once_and_its_client_is_muted() ->
         broker.expect(request(LIST, 1, number, b"other"))
         client.send(request(FETCH, 11, 100 + number))
         broker.expect_silence()
-        broker.send(answer(number, b"body"))
-        w.turn_until(lambda: taken.answers)
+        broker.send(response(number, b"body"))
+        w.turn_until(lambda: taken.responses)
         client.expect_silence()
         taken.reply()
-        client.expect(answer(number, b"BODY"))
+        client.expect(response(number, b"BODY"))
         broker.expect(request(FETCH, 11, 100 + number))
-        broker.send(answer(100 + number))
-        client.expect(answer(100 + number))
+        broker.send(response(100 + number))
+        client.expect(response(100 + number))
     w.close()
 
 
@@ -91,12 +91,12 @@ def test_an_answer_that_comes_in_pieces_is_awaited_too() -> None:
     client, broker = w.pair()
     client.send(request(LIST, 1, 1))
     broker.expect(request(LIST, 1, 1, b"other"))
-    for byte in answer(1, b"body"):
+    for byte in response(1, b"body"):
         broker.send(bytes([byte]))
         w.turn()
-    w.turn_until(lambda: taken.answers)
+    w.turn_until(lambda: taken.responses)
     taken.reply()
-    client.expect(answer(1, b"BODY"))
+    client.expect(response(1, b"BODY"))
     w.close()
 
 
@@ -107,43 +107,43 @@ def test_what_is_behind_another_request_or_not_taken_goes_the_long_way() -> None
     client, broker = w.pair()
     client.send(request(LIST, 1, 1) + request(LIST, 1, 2))
     broker.expect(request(LIST, 1, 1))
-    broker.send(answer(1))
-    client.expect(answer(1))
+    broker.send(response(1))
+    client.expect(response(1))
     broker.expect(request(LIST, 1, 2))
-    broker.send(answer(2))
-    client.expect(answer(2))
+    broker.send(response(2))
+    client.expect(response(2))
     client.send(request(FETCH, 11, 3))
     broker.expect(request(FETCH, 11, 3))
     client.send(request(LIST, 1, 4))
     broker.expect_silence()
-    broker.send(answer(3))
-    client.expect(answer(3))
+    broker.send(response(3))
+    client.expect(response(3))
     broker.expect(request(LIST, 1, 4))
-    broker.send(answer(4))
-    client.expect(answer(4))
+    broker.send(response(4))
+    client.expect(response(4))
     taken.takes = False
     client.send(request(LIST, 1, 5))
     broker.expect(request(LIST, 1, 5))
-    assert taken.answers == []
+    assert taken.responses == []
     w.close()
 
 
 @pytest.mark.parametrize("who", ["client", "broker"])
-@pytest.mark.parametrize("is_answered", [False, True])
-def test_whoever_leaves_ends_a_request_that_was_taken(who: str, is_answered: bool) -> None:
+@pytest.mark.parametrize("has_response", [False, True])
+def test_whoever_leaves_ends_a_request_that_was_taken(who: str, has_response: bool) -> None:
     """Told where the broker has not answered; a response that comes after the end is nobody's."""
     taken = Taken()
     w = taking(taken)
     client, broker = w.pair()
     client.send(request(LIST, 1, 1))
     broker.expect(request(LIST, 1, 1, b"other"))
-    if is_answered:
-        broker.send(answer(1))
-        w.turn_until(lambda: taken.answers)
+    if has_response:
+        broker.send(response(1))
+        w.turn_until(lambda: taken.responses)
     (client if who == "client" else broker).close()
     w.turn_until(lambda: w.notes)
-    assert taken.is_lost != is_answered
-    if is_answered:
+    assert taken.is_lost != has_response
+    if has_response:
         taken.reply()
     assert w.plane.statistics().connections == 0
     w.close()
@@ -158,10 +158,10 @@ def test_drain_ends_the_connection_behind_the_answer() -> None:
     broker.expect(request(LIST, 1, 1, b"other"))
     (connection,) = w.plane._connections.values()
     connection.drain()
-    broker.send(answer(1, b"body"))
-    w.turn_until(lambda: taken.answers)
+    broker.send(response(1, b"body"))
+    w.turn_until(lambda: taken.responses)
     taken.reply()
-    client.expect(answer(1, b"BODY"))
+    client.expect(response(1, b"BODY"))
     client.expect_end()
     assert w.reason() == "drained"
     w.close()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from kafka_share_proxy.forwarding.ask_and_reply import ask, reply, told
 from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.upstream_requests import decode_response, reply, send_request
 from kafka_share_proxy.wire import frames, messages
 from kafka_share_proxy.wire.errors import RemoteProtocolError
 
@@ -12,17 +12,17 @@ from kafka_share_proxy.wire.errors import RemoteProtocolError
 def test_a_question_reaches_the_broker_and_its_answer_comes_back(world):
     """Encoded in the version asked for, without header."""
     request = messages.HeartbeatRequest(group_id="g", generation_id=3, member_id="m")
-    answer = ask(world.client, 12, 4, request).result()
-    assert told(messages.HeartbeatResponse, 4, answer).error_code == 25
+    response = send_request(world.client, 12, 4, request).result()
+    assert decode_response(messages.HeartbeatResponse, 4, response).error_code == 25
     ((key, version, seen),) = world.broker.asked
     assert (key, version, seen.group_id, seen.generation_id) == (12, 4, "g", 3)
 
 
 def test_an_answer_that_is_none_is_the_brokers_fault():
     """Bytes missing or left over end the connection with a clear error."""
-    for answer in (b"", b"\x00" * 100):
+    for response in (b"", b"\x00" * 100):
         with pytest.raises(RemoteProtocolError):
-            told(messages.HeartbeatResponse, 4, memoryview(answer))
+            decode_response(messages.HeartbeatResponse, 4, memoryview(response))
 
 
 def test_a_reply_has_the_callers_correlation_id(world):
@@ -30,5 +30,5 @@ def test_a_reply_has_the_callers_correlation_id(world):
     call = Call(12, 4, 99, "client", None, world.client)
     frame = reply(call, messages.HeartbeatResponse(error_code=25))
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
-    correlation_id, answer = frames.decode_response(12, 4, memoryview(frame)[4:])
-    assert (correlation_id, answer.error_code) == (99, 25)
+    correlation_id, response = frames.decode_response(12, 4, memoryview(frame)[4:])
+    assert (correlation_id, response.error_code) == (99, 25)

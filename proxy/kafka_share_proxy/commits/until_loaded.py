@@ -12,24 +12,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from kafka_share_proxy.commits.apis.commit_answers import answer_of, request_of, take_codes
-from kafka_share_proxy.commits.asked_commits import asked_commits
-from kafka_share_proxy.commits.refusals import tell_refusals
+from kafka_share_proxy.commits.apis.commit_responses import request_of, response_of, take_codes
+from kafka_share_proxy.commits.refusals import report_refusals
+from kafka_share_proxy.commits.requested_commits import requested_commits
 from kafka_share_proxy.commits.services import CommitServices
 from kafka_share_proxy.durable.gate import HOLD_MAX_S
-from kafka_share_proxy.forwarding.ask_and_reply import ask_upstream
 from kafka_share_proxy.forwarding.declared_api import DeclaredApi
 from kafka_share_proxy.forwarding.interfaces import Call
 from kafka_share_proxy.forwarding.routes import Handler
+from kafka_share_proxy.forwarding.upstream_requests import send_upstream
 from kafka_share_proxy.loop.waiting import first_until
 from kafka_share_proxy.offsets.commit_text import commit_text_version
 from kafka_share_proxy.wire import messages
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.frames import Answer
+from kafka_share_proxy.wire.frames import ResponseFrame
 from kafka_share_proxy.wire.messages import Message
 
 Q = TypeVar("Q", "messages.OffsetCommitRequest", "messages.TxnOffsetCommitRequest")
-"""The class of the request."""
 
 
 def groups_of(api: DeclaredApi[CommitServices], call: Call[Any]) -> Sequence[str]:
@@ -39,15 +38,15 @@ def groups_of(api: DeclaredApi[CommitServices], call: Call[Any]) -> Sequence[str
     return [name for name in api.splits.groups(call.message) if name]
 
 
-def once_known(api: DeclaredApi[CommitServices], handler: Handler, services: CommitServices) -> Handler:
+def until_loaded(api: DeclaredApi[CommitServices], handler: Handler, services: CommitServices) -> Handler:
     """Wrap a handler so that it receives only requests about known groups or with a text. None lets all others pass."""
 
-    async def handle(call: Call[Any]) -> Answer | Message | None:
+    async def handle(call: Call[Any]) -> ResponseFrame | Message | None:
         if await _has_text(services, call):
             return await (_refuse_texts(call, services) if services.off else handler(call))
         names = groups_of(api, call)
         is_certain = await _certain(services, names)
-        if not is_certain and api.asks_again and api.away is not None:
+        if not is_certain and api.is_repeated and api.away is not None:
             return await api.away(call, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "")
         return await handler(call) if any(services.knows(name) for name in names) else None
 
@@ -84,14 +83,14 @@ async def _has_text(services: CommitServices, call: Call[Message]) -> bool:
 
 async def _refuse_texts(call: Call[Q], services: CommitServices) -> Message:
     """Refuse partitions that have a text with 42. The broker responds for the rest."""
-    found = await asked_commits(call, services)
+    found = await requested_commits(call, services)
     throttle_time_ms = 0
     for asked in found:
         if commit_text_version(asked.entry.committed_metadata) is not None:
             asked.refuse(ErrorCode.INVALID_REQUEST, f"the topic of ranges cannot be used: {services.off}")
     if going := [asked for asked in found if asked.code is None]:
-        answer = await ask_upstream(call, request_of(call, [(asked, asked.entry) for asked in going]))
-        take_codes(going, answer)
-        throttle_time_ms = answer.throttle_time_ms
-    tell_refusals(services, call.message.group_id, found)
-    return answer_of(call, call.message.topics, found, throttle_time_ms)
+        response = await send_upstream(call, request_of(call, [(asked, asked.entry) for asked in going]))
+        take_codes(going, response)
+        throttle_time_ms = response.throttle_time_ms
+    report_refusals(services, call.message.group_id, found)
+    return response_of(call, call.message.topics, found, throttle_time_ms)

@@ -13,18 +13,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from kafka_share_proxy.commits.apis.commit_answers import DEFINITE, codes_of, name_or_id
+from kafka_share_proxy.commits.apis.commit_responses import DEFINITE, codes_of, name_or_id
 from kafka_share_proxy.commits.apis.k08_offset_commit import epoch_of
-from kafka_share_proxy.commits.asked_commits import final_nul
 from kafka_share_proxy.commits.audit_events import AcceptedCommit
 from kafka_share_proxy.commits.held_state import CommittingGroup
 from kafka_share_proxy.commits.model.partition_commits import PartitionCommit, PartitionCommits
+from kafka_share_proxy.commits.requested_commits import final_nul
 from kafka_share_proxy.commits.services import CommitServices
 from kafka_share_proxy.commits.storing import StoredChange, outcome_of, store
 from kafka_share_proxy.durable.gate import HOLD_MAX_S
-from kafka_share_proxy.durable.interfaces import ANSWER_MAX_S
+from kafka_share_proxy.durable.interfaces import RESPONSE_MAX_S
 from kafka_share_proxy.durable.owner_routing import gate_change
-from kafka_share_proxy.forwarding.interfaces import AtOnceConnection, AwaitedAnswer
+from kafka_share_proxy.forwarding.interfaces import AtOnceConnection, ExpectedResponse
 from kafka_share_proxy.loop.interfaces import Request, Timers
 from kafka_share_proxy.loop.promise import Promise, Task
 from kafka_share_proxy.wire import commit_frames, frames, messages
@@ -52,19 +52,19 @@ class Overdue:
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
-        self._waiting: dict[UsualCommit, None] = {}
+        self._waiting: dict[FastCommit, None] = {}
         """Waiting commits in the order of their deadlines. Finished ones are removed, because members commit thousands
         of times a second."""
         self._is_planned = False
 
-    def watch(self, commit: UsualCommit) -> None:
+    def watch(self, commit: FastCommit) -> None:
         """Start the timeout of a commit."""
-        commit.deadline = self._timers.now() + ANSWER_MAX_S
+        commit.deadline = self._timers.now() + RESPONSE_MAX_S
         self._waiting[commit] = None
         if not self._is_planned:
             self._plan()
 
-    def forget(self, commit: UsualCommit) -> None:
+    def forget(self, commit: FastCommit) -> None:
         """Stop the timeout of a commit, if it has one."""
         self._waiting.pop(commit, None)
 
@@ -83,8 +83,8 @@ class Overdue:
 
 
 @dataclass(slots=True, eq=False)
-class UsualCommit(AwaitedAnswer):
-    """One request in flight; see interfaces.AwaitedAnswer."""
+class FastCommit(ExpectedResponse):
+    """One request in flight; see interfaces.ExpectedResponse."""
 
     services: CommitServices
     others: Overdue
@@ -98,7 +98,7 @@ class UsualCommit(AwaitedAnswer):
     deadline: float = 0.0
     is_over: bool = False
     correlation_id: int = 0
-    answer: bytes = b""
+    response: bytes = b""
     """The coordinator's response."""
     changed: Sequence[PlannedPart] = ()
     """Partitions whose change must be stored before the client gets its response."""
@@ -122,12 +122,11 @@ class UsualCommit(AwaitedAnswer):
     # The coordinator's response
 
     def came(self, frame: memoryview) -> None:
-        """See interfaces.AwaitedAnswer."""
         coming = self.services.journal.coming
         if self.is_over:
             coming.end(self, self.services.timers.now())
             return
-        self.answer = bytes(frame)
+        self.response = bytes(frame)
         try:
             self._apply(self._accepted())
         except BaseException:
@@ -145,16 +144,15 @@ class UsualCommit(AwaitedAnswer):
             self.others.watch(self)
 
     def lost(self) -> None:
-        """See interfaces.AwaitedAnswer."""
         self.services.journal.coming.end(self, self.services.timers.now())
-        self._forget_marks()
+        self._forget_committed()
         self._leave()
         self._end()
 
     def _accepted(self) -> Sequence[PlannedPart]:
         """Return the partitions that the coordinator has committed."""
         figures = self.services.figures
-        if commit_frames.accepted(self.answer, self.request.version, len(self.parts)):
+        if commit_frames.accepted(self.response, self.request.version, len(self.parts)):
             for part in self.parts:
                 figures.took(NO_ERROR, is_individual=part.commit.done is not None)
             return self.parts
@@ -165,19 +163,19 @@ class UsualCommit(AwaitedAnswer):
             if code == NO_ERROR:
                 found.append(part)
             elif code not in DEFINITE:
-                part.held.mark_unknown()
+                part.held.forget_committed()
         return found
 
     def _decoded(self) -> messages.OffsetCommitResponse:
-        answer: messages.OffsetCommitResponse
-        _, answer = frames.decode_response(self.request.key, self.request.version, memoryview(self.answer)[4:])
-        return answer
+        response: messages.OffsetCommitResponse
+        _, response = frames.decode_response(self.request.key, self.request.version, memoryview(self.response)[4:])
+        return response
 
     def _apply(self, accepted: Sequence[PlannedPart]) -> None:
         audit, changes, changed, told = self.services.audit, [], [], []
         for part in accepted:
             entry, place, held, commit, offset, _, _ = part
-            before = held.mark if held.is_mark_known else None
+            before = held.mark if held.is_committed_known else None
             change = held.accepted(commit, offset, epoch_of(held, entry[2], entry[3], offset))
             if change:
                 changes.append(StoredChange(place, held, change, entry[3], self.member_id))
@@ -216,7 +214,7 @@ class UsualCommit(AwaitedAnswer):
     def _finish(self, code: ErrorCode) -> None:
         """Respond to the client, unless the lease has ended: another proxy may own the group and hold other ranges."""
         if self.services.gate.lease():
-            self._answer(code)
+            self._response(code)
         else:
             Task(self._once_leased(code), self._waited, self.connection.owner).start()
 
@@ -227,7 +225,7 @@ class UsualCommit(AwaitedAnswer):
         while not (self.is_over or gate.lease() or timers.now() >= deadline):
             await gate_change(self.services, deadline)
         if gate.lease():
-            self._answer(code)
+            self._response(code)
         else:
             self._refuse()
 
@@ -237,30 +235,30 @@ class UsualCommit(AwaitedAnswer):
 
     # The response to the client
 
-    def _answer(self, code: ErrorCode) -> None:
+    def _response(self, code: ErrorCode) -> None:
         if self.is_over:
             return
         self._end()
         if code != NO_ERROR:
-            self.answer = self._with_code(code)
-        self.connection.answer_at_once(self.answer)
+            self.response = self._with_code(code)
+        self.connection.immediate_response(self.response)
 
     def _with_code(self, code: ErrorCode) -> bytes:
         """Return the coordinator's response with this code in the partitions that could not be stored."""
-        answer = self._decoded()
+        response = self._decoded()
         changed = {(part.entry[0], part.place.partition) for part in self.changed}
-        for topic in answer.topics or ():
+        for topic in response.topics or ():
             for entry in topic.partitions or ():
                 if (name_or_id(topic), entry.partition_index) in changed:
                     entry.error_code = code
-        return bytes(frames.response(self.request.key, self.request.version, self.correlation_id, answer))
+        return bytes(frames.response(self.request.key, self.request.version, self.correlation_id, response))
 
     def interrupted(self) -> None:
         """Refuse the request because this proxy lost the group. Its appends may or may not be stored."""
         if self.is_over:
             return
         if self.locks is not None:
-            self._forget_marks()
+            self._forget_committed()
             self._leave()
         self.connection.owner.call_soon(self._refuse)
 
@@ -286,7 +284,7 @@ class UsualCommit(AwaitedAnswer):
         ]
         message = response(topics=topics)
         frame = frames.response(self.request.key, self.request.version, self.correlation_id, message)
-        self.connection.answer_at_once(bytes(frame))
+        self.connection.immediate_response(bytes(frame))
 
     def _end(self) -> None:
         self.is_over = True
@@ -299,6 +297,6 @@ class UsualCommit(AwaitedAnswer):
         if locks is not None:
             self.services.locks.leave(locks)
 
-    def _forget_marks(self) -> None:
+    def _forget_committed(self) -> None:
         for part in self.parts:
-            part.held.mark_unknown()
+            part.held.forget_committed()

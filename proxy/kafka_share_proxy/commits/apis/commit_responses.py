@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias, TypeVar
 
-from kafka_share_proxy.commits.asked_commits import AskedCommit
+from kafka_share_proxy.commits.requested_commits import RequestedCommit
 from kafka_share_proxy.forwarding.commit_responses import CommitEntry, CommitTopic, commit_response
 from kafka_share_proxy.forwarding.interfaces import Call
 from kafka_share_proxy.wire import messages
@@ -15,12 +15,11 @@ from kafka_share_proxy.wire.messages import Message, RequestMessage
 
 M = TypeVar("M", bound=Message)
 Q = TypeVar("Q", "messages.OffsetCommitRequest", "messages.TxnOffsetCommitRequest")
-"""The class of the request."""
 R = TypeVar("R", bound=Message)
 """The class of its response."""
 
 _Response: TypeAlias = "messages.OffsetCommitResponse | messages.TxnOffsetCommitResponse"
-_AnsweredTopic: TypeAlias = (
+_TopicResponse: TypeAlias = (
     "messages.OffsetCommitResponse.OffsetCommitResponseTopic"
     " | messages.TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic"
 )
@@ -59,7 +58,7 @@ def altered(message: M, **fields: object) -> M:
     return copy
 
 
-def request_of(call: Call[Q], entries: Iterable[tuple[AskedCommit, CommitEntry]]) -> Q:
+def request_of(call: Call[Q], entries: Iterable[tuple[RequestedCommit, CommitEntry]]) -> Q:
     """Return the client's request with these entries instead of those it sent, grouped by topic in its order."""
     topics: dict[int, tuple[CommitTopic, list[CommitEntry]]] = {}
     for asked, entry in entries:
@@ -67,31 +66,34 @@ def request_of(call: Call[Q], entries: Iterable[tuple[AskedCommit, CommitEntry]]
     return altered(call.message, topics=[altered(topic, partitions=found) for topic, found in topics.values()])
 
 
-def take_codes(found: Sequence[AskedCommit], answer: _Response) -> None:
+def take_codes(found: Sequence[RequestedCommit], response: _Response) -> None:
     """Set the error codes of the forwarded partitions from the broker's response."""
-    codes = codes_of(answer)
+    codes = codes_of(response)
     for asked in found:
         code = codes.get((name_or_id(asked.topic), asked.entry.partition_index), ErrorCode.UNKNOWN_SERVER_ERROR)
         asked.code = ErrorCode.of(code)
 
 
-def codes_of(answer: _Response) -> dict[tuple[bytes | str, int], int]:
+def codes_of(response: _Response) -> dict[tuple[bytes | str, int], int]:
     """Return (name or id of the topic, partition) -> error code in the broker's response."""
     return {
         (name_or_id(topic), entry.partition_index): entry.error_code
-        for topic in answer.topics or ()
+        for topic in response.topics or ()
         for entry in topic.partitions or ()
     }
 
 
-def name_or_id(topic: CommitTopic | _AnsweredTopic) -> bytes | str:
+def name_or_id(topic: CommitTopic | _TopicResponse) -> bytes | str:
     """Return the id of a topic in a request or response, or its name if it has no id."""
     topic_id = bytes(topic.topic_id)
     return topic_id if any(topic_id) else topic.name
 
 
-def answer_of(
-    call: Call[RequestMessage[R]], topics: Iterable[CommitTopic], found: Sequence[AskedCommit], throttle_time_ms: int
+def response_of(
+    call: Call[RequestMessage[R]],
+    topics: Iterable[CommitTopic],
+    found: Sequence[RequestedCommit],
+    throttle_time_ms: int,
 ) -> R:
     """Build the response after each partition has its code. `topics` are those of the request."""
     codes = {id(asked.entry): asked.code for asked in found}

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kafka_share_proxy.forwarding.walk import Expected
-from kafka_share_proxy.forwarding.walking import AnswerWalk
+from kafka_share_proxy.forwarding.walking import ResponseWalk
 from kafka_share_proxy.wire.errors import RemoteProtocolError
-from kafka_share_proxy.wire.frame_sizes import ANSWER_HEAD, ANSWER_MIN, SIZE, wrong_size
+from kafka_share_proxy.wire.frame_sizes import RESPONSE_HEAD, RESPONSE_MIN, SIZE, wrong_size
 
 
 class Token:
@@ -33,7 +33,7 @@ class Due(NamedTuple):
     expected: Expected
 
 
-class BrokerAnswers(AnswerWalk):
+class BrokerResponses(ResponseWalk):
     """Frame boundaries of one broker connection."""
 
     __slots__ = ()
@@ -50,14 +50,14 @@ class BrokerAnswers(AnswerWalk):
         if end - at < SIZE.size:
             return None
         size: int = SIZE.unpack_from(buffer, at)[0]
-        smallest = 0 if expected is TOKEN else ANSWER_MIN
+        smallest = 0 if expected is TOKEN else RESPONSE_MIN
         if not smallest <= size <= self.frame_max:
             raise wrong_size(size, self.frame_max, smallest)
         if expected is TOKEN:
             return Due(size, expected)
-        if end - at < ANSWER_HEAD.size:
+        if end - at < RESPONSE_HEAD.size:
             return None
-        correlation_id = ANSWER_HEAD.unpack_from(buffer, at)[1]
+        correlation_id = RESPONSE_HEAD.unpack_from(buffer, at)[1]
         if correlation_id != asked:
             raise RemoteProtocolError(f"the broker answered request {correlation_id} where {asked} was next")
         return Due(size, expected)

@@ -1,4 +1,4 @@
-"""Requests of handlers under the proxy's own identity (interfaces.OwnQuestions), each on a new connection.
+"""Requests of handlers under the proxy's own identity (interfaces.OwnQueries), each on a new connection.
 
 Rare by design: handlers use the client's own connection wherever it leads to the right broker.
 """
@@ -19,13 +19,13 @@ from kafka_share_proxy.wire.values import Address
 R = TypeVar("R", bound=Message)
 """Class of the response."""
 
-QUESTIONS_MAX = 32
+QUERIES_MAX = 32
 """Maximum number of requests in flight. Further ones fail immediately."""
-ANSWER_S = 5.0
+RESPONSE_S = 5.0
 """Seconds to connect and receive the response before a broker counts as lost. The caller waits for one request only."""
 
 
-class OwnIdentityQuestions:
+class OwnIdentityQueries:
     """Sender of requests in the background of one nursery."""
 
     def __init__(
@@ -37,29 +37,28 @@ class OwnIdentityQuestions:
         self._address_of = address_of
         self.under_way = 0
 
-    def ask(self, node_id: int, key: int, request: RequestMessage[R]) -> Promise[R]:
-        """See interfaces.OwnQuestions."""
-        answer: Promise[R] = Promise()
+    def send_request(self, node_id: int, key: int, request: RequestMessage[R]) -> Promise[R]:
+        response: Promise[R] = Promise()
         address = self._address_of(node_id)
         if address is None:
-            answer.fail(UpstreamLost(f"no address is known for broker {node_id}"))
-        elif self.under_way >= QUESTIONS_MAX:
-            answer.fail(UpstreamLost(f"{QUESTIONS_MAX} questions of the proxy's own are under way"))
+            response.fail(UpstreamLost(f"no address is known for broker {node_id}"))
+        elif self.under_way >= QUERIES_MAX:
+            response.fail(UpstreamLost(f"{QUERIES_MAX} questions of the proxy's own are under way"))
         else:
             self.under_way += 1
-            self._nursery.start_soon(self._ask, address, key, request, answer, name="own question")
-        return answer
+            self._nursery.start_soon(self._query, address, key, request, response, name="own question")
+        return response
 
-    async def _ask(self, address: Address, key: int, request: RequestMessage[R], answer: Promise[R]) -> None:
+    async def _query(self, address: Address, key: int, request: RequestMessage[R], response: Promise[R]) -> None:
         try:
-            with trio.fail_after(ANSWER_S):
+            with trio.fail_after(RESPONSE_S):
                 async with connection(address, self._settings) as opened:
-                    found = await opened.ask(key, request)
+                    found = await opened.send_request(key, request)
         except ProxyError as error:
-            answer.fail(error)
+            response.fail(error)
         except trio.TooSlowError:
-            answer.fail(UpstreamLost(f"{address} did not answer within {ANSWER_S:g} s"))
+            response.fail(UpstreamLost(f"{address} did not answer within {RESPONSE_S:g} s"))
         else:
-            answer.set(found)
+            response.set(found)
         finally:
             self.under_way -= 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafka_share_proxy.brokers.questions import (
+from kafka_share_proxy.brokers.queries import (
     CoordinatorOf,
     Resource,
     about_all_topics,
@@ -16,16 +16,16 @@ from kafka_share_proxy.wire import registry
 from kafka_share_proxy.wire.api_key import ApiKey
 
 
-def read(key: int, version: int, question: Any) -> Any:
+def read(key: int, version: int, query: Any) -> Any:
     """As the broker reads it."""
-    return registry.request(key, version).decode(registry.request(key, version).encode(question))
+    return registry.request(key, version).decode(registry.request(key, version).encode(query))
 
 
 def test_topics_by_name_and_by_id_are_not_created() -> None:
-    question = read(ApiKey.METADATA, 12, about_topics(["a"], [b"i" * 16], operations=True))
-    assert [(topic.name, bytes(topic.topic_id)) for topic in question.topics] == [("a", bytes(16)), (None, b"i" * 16)]
-    assert not question.allow_auto_topic_creation
-    assert question.include_topic_authorized_operations
+    query = read(ApiKey.METADATA, 12, about_topics(["a"], [b"i" * 16], operations=True))
+    assert [(topic.name, bytes(topic.topic_id)) for topic in query.topics] == [("a", bytes(16)), (None, b"i" * 16)]
+    assert not query.allow_auto_topic_creation
+    assert query.include_topic_authorized_operations
 
 
 def test_no_topics_and_all_topics_are_two_questions() -> None:
@@ -35,8 +35,8 @@ def test_no_topics_and_all_topics_are_two_questions() -> None:
 
 
 def test_coordinators_of_groups_and_of_transactional_ids() -> None:
-    question = read(ApiKey.FIND_COORDINATOR, 4, about_coordinators(CoordinatorOf.TRANSACTION, ("x", "y")))
-    assert (question.key_type, question.coordinator_keys) == (1, ["x", "y"])
+    query = read(ApiKey.FIND_COORDINATOR, 4, about_coordinators(CoordinatorOf.TRANSACTION, ("x", "y")))
+    assert (query.key_type, query.coordinator_keys) == (1, ["x", "y"])
     assert read(ApiKey.FIND_COORDINATOR, 4, about_coordinators(CoordinatorOf.GROUP, ["g"])).key_type == 0
 
 

@@ -6,7 +6,7 @@ import random
 import struct
 
 import pytest
-from kafka_share_proxy.forwarding.broker_answers import TOKEN, BrokerAnswers
+from kafka_share_proxy.forwarding.broker_responses import TOKEN, BrokerResponses
 from kafka_share_proxy.forwarding.walking import Pending
 from kafka_share_proxy.wire.errors import RemoteProtocolError
 
@@ -28,7 +28,7 @@ class Gathered:
 PLAIN, GATHERED = Plain(), Gathered()
 
 
-def answer(correlation_id: int, body: bytes = b"") -> bytes:
+def response(correlation_id: int, body: bytes = b"") -> bytes:
     return struct.pack(">ii", len(body) + 4, correlation_id) + body
 
 
@@ -39,7 +39,7 @@ class Walk:
         self.pending = Pending()
         for pair in expected:
             self.pending.append(pair)  # type: ignore[arg-type]
-        self.frames = BrokerAnswers(self.pending, FRAME_MAX)
+        self.frames = BrokerResponses(self.pending, FRAME_MAX)
         self.passed = b""
         self.gathered: list[int] = []
         """Sizes of the responses that do not pass."""
@@ -74,14 +74,14 @@ class Walk:
 
 EXPECTED = [(1, PLAIN), (-7, PLAIN), (3, GATHERED), (4, PLAIN), (0, TOKEN), (0, TOKEN), (5, PLAIN), (5, PLAIN)]
 STREAM = (
-    answer(1, b"one"),
-    answer(-7),
-    answer(3, b"rewritten"),
-    answer(4, bytes(500)),
+    response(1, b"one"),
+    response(-7),
+    response(3, b"rewritten"),
+    response(4, bytes(500)),
     struct.pack(">i", 0),
     struct.pack(">i", 3) + b"tok",
-    answer(5),
-    answer(5, b"the same id again"),
+    response(5),
+    response(5, b"the same id again"),
 )
 
 
@@ -98,12 +98,12 @@ def test_answers_are_told_apart_however_they_are_cut(size: int) -> None:
 
 def test_an_answer_nobody_asked_for_is_the_brokers_fault() -> None:
     with pytest.raises(RemoteProtocolError, match="nobody asked"):
-        Walk().receive(answer(1))
+        Walk().receive(response(1))
 
 
 def test_an_answer_out_of_order_is_the_brokers_fault() -> None:
     with pytest.raises(RemoteProtocolError, match="answered request 2 where 1 was next"):
-        Walk((1, PLAIN), (2, PLAIN)).receive(answer(2) + answer(1))
+        Walk((1, PLAIN), (2, PLAIN)).receive(response(2) + response(1))
 
 
 @pytest.mark.parametrize("size", [-1, 3, FRAME_MAX + 1])
@@ -120,7 +120,7 @@ def test_a_tls_alert_from_a_broker_is_named() -> None:
 
 def test_the_entry_of_an_answer_that_is_not_whole_in_its_head_stays() -> None:
     walk = Walk((1, PLAIN))
-    walk.receive(answer(1)[:7])
+    walk.receive(response(1)[:7])
     assert list(walk.pending) == [(1, PLAIN)]
 
 

@@ -28,7 +28,7 @@ Look = Callable[[memoryview], bool]
 """Predicate on the received part of a request frame, without size: True if the feature wants it. It does not decode."""
 
 
-class EarlyLook(Protocol):
+class EarlyMatch(Protocol):
     """Kind of early look."""
 
     def look(self, key: int, version: int) -> Look:
@@ -48,7 +48,6 @@ class EveryRequest:
     """Wants every request, to be judged after decoding. For rare APIs."""
 
     def look(self, _key: int, _version: int) -> Look:
-        """See EarlyLook."""
         return _yes
 
 
@@ -59,7 +58,6 @@ class Whenever:
     is_so: Callable[[], bool]
 
     def look(self, _key: int, _version: int) -> Look:
-        """See EarlyLook."""
         is_so = self.is_so
         return lambda _frame: is_so()
 
@@ -71,7 +69,6 @@ class FromVersion:
     lowest: int
 
     def look(self, key: int, version: int) -> Look:
-        """See EarlyLook."""
         if version < self.lowest:
             return _no
         read = prefixes.of_request(key, version)
@@ -92,19 +89,17 @@ class LongerThan:
     length: int
 
     def look(self, _key: int, _version: int) -> Look:
-        """See EarlyLook."""
         length = self.length
         return lambda frame: len(frame) > length
 
 
 @dataclass(frozen=True, slots=True)
 class ContainsAny:
-    """Wants requests that contain one of these words anywhere. Handled in C for up to 4 words (`WordLook`)."""
+    """Wants requests that contain one of these words anywhere. Handled in C for up to 4 words (`WordMatch`)."""
 
     words: tuple[bytes, ...]
 
     def look(self, _key: int, _version: int) -> Look:
-        """See EarlyLook."""
         words = self.words
 
         def contains(frame: memoryview) -> bool:
@@ -125,7 +120,6 @@ class ContainsNow:
     searched: int
 
     def look(self, _key: int, _version: int) -> Look:
-        """See EarlyLook."""
         words, searched = self.words, self.searched
 
         def contains(frame: memoryview) -> bool:
@@ -148,7 +142,6 @@ class ByGroupId:
     """Maximum number of array elements to read."""
 
     def look(self, key: int, version: int) -> Look:
-        """See EarlyLook."""
         read, most = prefixes.group_ids(key, version), self.most
         is_wanted, has_any = self.is_wanted, self.has_any
 
@@ -170,10 +163,10 @@ class ByGroupId:
 class ByKnownGroup:
     """Wants requests that name a known group or contain one of these words, as decided by `exactly`.
 
-    While all `unless` are empty, a request with neither a known group nor a word is handled in C (`GroupLook`).
+    While all `unless` are empty, a request with neither a known group nor a word is handled in C (`GroupMatch`).
     """
 
-    exactly: EarlyLook
+    exactly: EarlyMatch
     groups: tuple[Mapping[str, Any], ...]
     """Dicts by group id, which may grow and shrink."""
     unless: tuple[Sized, ...] = ()
@@ -181,7 +174,6 @@ class ByKnownGroup:
     words: tuple[bytes, ...] = ()
 
     def look(self, key: int, version: int) -> Look:
-        """See EarlyLook."""
         return self.exactly.look(key, version)
 
 
@@ -189,7 +181,7 @@ class ByKnownGroup:
 class ByTopicPrefix:
     """Wants requests that list a topic with this name prefix, and unreadable ones: decoding explains the error.
 
-    A Produce to one other topic is handled in C (`TopicLook`).
+    A Produce to one other topic is handled in C (`TopicMatch`).
     """
 
     prefix: str
@@ -197,7 +189,6 @@ class ByTopicPrefix:
     """Maximum number of array elements to read."""
 
     def look(self, key: int, version: int) -> Look:
-        """See EarlyLook."""
         read, most = prefixes.topic_named(key, version, self.prefix), self.most
 
         def lists(frame: memoryview) -> bool:
@@ -218,7 +209,6 @@ class ByTopicId:
     """Maximum number of array elements to read."""
 
     def look(self, key: int, version: int) -> Look:
-        """See EarlyLook."""
         read, most, is_wanted = prefixes.topic_ids(key, version), self.most, self.is_wanted
 
         def lists(frame: memoryview) -> bool:
@@ -241,7 +231,6 @@ class ByUnknownTopicId:
     """Maximum number of array elements to read."""
 
     def look(self, key: int, version: int) -> Look:
-        """See EarlyLook."""
         read, most, known = prefixes.topic_ids(key, version), self.most, self.known
         array = prefixes.topics_at(key, version)
 
@@ -260,7 +249,7 @@ class ByUnknownTopicId:
 
 @dataclass(frozen=True, slots=True)
 class ByIdOrTag:
-    """Wants Fetch requests from v13 on with an unknown topic id or tagged fields. Handled in C (`IdLook`).
+    """Wants Fetch requests from v13 on with an unknown topic id or tagged fields. Handled in C (`IdMatch`).
 
     Unreadable requests are wanted too, because decoding explains the error.
     """
@@ -271,7 +260,6 @@ class ByIdOrTag:
     """Maximum number of array elements to read."""
 
     def look(self, key: int, version: int) -> Look:
-        """See EarlyLook."""
         read, most, known = prefixes.topic_ids(key, version, untagged=True), self.most, self.known
 
         def lists(frame: memoryview) -> bool:
@@ -289,7 +277,6 @@ class AboutAllTopics:
     """Wants requests about all topics: their list of topics is null, or empty if it cannot be null."""
 
     def look(self, key: int, version: int) -> Look:
-        """See EarlyLook."""
         read, all_ = prefixes.topics_at(key, version), -1 if prefixes.topics_nullable(key, version) else 0
 
         def asks(frame: memoryview) -> bool:
@@ -305,15 +292,14 @@ class AboutAllTopics:
 class ByVersion:
     """Uses a different kind from each listed version on. Below the lowest of them no request is wanted."""
 
-    since: Mapping[int, EarlyLook]
+    since: Mapping[int, EarlyMatch]
 
-    def at(self, version: int) -> EarlyLook:
+    def at(self, version: int) -> EarlyMatch:
         """Return the kind for this version."""
         found = [since for since in sorted(self.since) if since <= version]
         return self.since[found[-1]] if found else FromVersion(version + 1)
 
     def look(self, key: int, version: int) -> Look:
-        """See EarlyLook."""
         return self.at(version).look(key, version)
 
 
@@ -321,15 +307,14 @@ class ByVersion:
 class AnyOf:
     """Wants requests that at least one of several kinds wants."""
 
-    kinds: tuple[EarlyLook, ...]
+    kinds: tuple[EarlyMatch, ...]
 
     def look(self, key: int, version: int) -> Look:
-        """See EarlyLook."""
         looks = [kind.look(key, version) for kind in self.kinds]
         return lambda frame: any(look(frame) for look in looks)
 
 
-def any_of(kinds: Sequence[EarlyLook]) -> EarlyLook:
+def any_of(kinds: Sequence[EarlyMatch]) -> EarlyMatch:
     """Return a combination of several kinds, as one kind that C handles if it handles each of them."""
     known = [kind for kind in kinds if isinstance(kind, ByKnownGroup)]
     if len(known) < len(kinds):
@@ -342,6 +327,5 @@ def any_of(kinds: Sequence[EarlyLook]) -> EarlyLook:
     )
 
 
-def kind_at(look: EarlyLook, version: int) -> EarlyLook:
-    """Return the kind of look in this version."""
+def kind_at(look: EarlyMatch, version: int) -> EarlyMatch:
     return look.at(version) if isinstance(look, ByVersion) else look

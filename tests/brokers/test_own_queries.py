@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 import trio
-from kafka_share_proxy.brokers import own_questions
+from kafka_share_proxy.brokers import own_queries
 from kafka_share_proxy.brokers.own_connection import OwnSettings
-from kafka_share_proxy.brokers.own_questions import OwnIdentityQuestions
+from kafka_share_proxy.brokers.own_queries import OwnIdentityQueries
 from kafka_share_proxy.wire import registry
 from kafka_share_proxy.wire.api_key import ApiKey
 from kafka_share_proxy.wire.errors import UpstreamLost
@@ -16,18 +16,18 @@ from tests.support.small_broker import Broker, Net
 
 A, B = Address("a", 1), Address("b", 2)
 
-Test = Callable[[OwnIdentityQuestions], Awaitable[None]]
+Test = Callable[[OwnIdentityQueries], Awaitable[None]]
 
 
-def question():
+def query():
     return registry.message("MetadataRequest")(topics=[], allow_auto_topic_creation=False)
 
 
-async def with_questions(brokers: dict[Address, Broker | None], test: Test) -> None:
+async def with_queries(brokers: dict[Address, Broker | None], test: Test) -> None:
     """Run a test with brokers 1 and 2."""
     async with trio.open_nursery() as nursery:
         net = Net(nursery, brokers)
-        asking = OwnIdentityQuestions(nursery, OwnSettings(connect=net), {1: A, 2: B}.get)
+        asking = OwnIdentityQueries(nursery, OwnSettings(connect=net), {1: A, 2: B}.get)
         with trio.fail_after(60):
             await test(asking)
         assert asking.under_way == 0
@@ -42,22 +42,22 @@ async def settled(promise):
 
 
 async def test_the_named_broker_is_asked(autojump_clock: trio.testing.MockClock) -> None:
-    async def test(asking: OwnIdentityQuestions) -> None:
-        answer = await settled(asking.ask(1, ApiKey.METADATA, question()))
-        assert [broker.node_id for broker in answer.brokers] == [1]
+    async def test(asking: OwnIdentityQueries) -> None:
+        response = await settled(asking.send_request(1, ApiKey.METADATA, query()))
+        assert [broker.node_id for broker in response.brokers] == [1]
 
-    await with_questions({A: Broker(), B: None}, test)
+    await with_queries({A: Broker(), B: None}, test)
 
 
 async def test_a_broker_that_cannot_be_asked_is_an_error(autojump_clock: trio.testing.MockClock) -> None:
     """Not reached, not known: the promise fails, nothing else does."""
 
-    async def test(asking: OwnIdentityQuestions) -> None:
+    async def test(asking: OwnIdentityQueries) -> None:
         for node_id in (2, 3):
             with pytest.raises(UpstreamLost):
-                await settled(asking.ask(node_id, ApiKey.METADATA, question()))
+                await settled(asking.send_request(node_id, ApiKey.METADATA, query()))
 
-    await with_questions({A: Broker(), B: None}, test)
+    await with_queries({A: Broker(), B: None}, test)
 
 
 @pytest.mark.parametrize("lost", ["answers", "dials"])
@@ -67,13 +67,13 @@ async def test_broker_lost_without_a_word_is_not_waited_for_long(
     async with trio.open_nursery() as nursery:
         broker = Broker()
         net = Net(nursery, {A: broker})
-        asking = OwnIdentityQuestions(nursery, OwnSettings(connect=net), {1: A}.get)
+        asking = OwnIdentityQueries(nursery, OwnSettings(connect=net), {1: A}.get)
         broker.silent = lost == "answers"
         net.black_holes = {A} if lost == "dials" else set()
         began = trio.current_time()
         with pytest.raises(UpstreamLost, match="did not answer within 5 s"):
-            await settled(asking.ask(1, ApiKey.METADATA, question()))
-        assert trio.current_time() - began == pytest.approx(own_questions.ANSWER_S)
+            await settled(asking.send_request(1, ApiKey.METADATA, query()))
+        assert trio.current_time() - began == pytest.approx(own_queries.RESPONSE_S)
         assert asking.under_way == 0
         nursery.cancel_scope.cancel()
 
@@ -81,12 +81,15 @@ async def test_broker_lost_without_a_word_is_not_waited_for_long(
 async def test_one_too_many_fails_at_once(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(own_questions, "QUESTIONS_MAX", 1)
+    monkeypatch.setattr(own_queries, "QUERIES_MAX", 1)
 
-    async def test(asking: OwnIdentityQuestions) -> None:
-        first, second = asking.ask(1, ApiKey.METADATA, question()), asking.ask(1, ApiKey.METADATA, question())
+    async def test(asking: OwnIdentityQueries) -> None:
+        first, second = (
+            asking.send_request(1, ApiKey.METADATA, query()),
+            asking.send_request(1, ApiKey.METADATA, query()),
+        )
         with pytest.raises(UpstreamLost, match="under way"):
             second.result()
         await settled(first)
 
-    await with_questions({A: Broker(), B: None}, test)
+    await with_queries({A: Broker(), B: None}, test)

@@ -3,7 +3,7 @@
 Theory of operation. `ShortWay.take` receives the bytes of a single request. It handles a request that needs no other
 request first: the group is marked, its committed offsets are known, its partitions are not locked, and the state is
 loaded here. Such a request is planned and forwarded to the coordinator with two fields changed, under the client's
-correlation id (`usual_commits`). All other requests are left to `apis/k08_offset_commit`, which does the same in the
+correlation id (`fast_commits`). All other requests are left to `apis/k08_offset_commit`, which does the same in the
 same order. Tests compare the two.
 """
 
@@ -13,11 +13,11 @@ from collections.abc import Callable, Hashable, Sequence
 
 from kafka_share_proxy.brokers.cluster_view import Topic
 from kafka_share_proxy.commits.apis.k08_offset_commit import epoch_of
+from kafka_share_proxy.commits.fast_commits import FastCommit, Overdue, PlannedPart
 from kafka_share_proxy.commits.held_state import CommittingGroup
 from kafka_share_proxy.commits.locked_partitions import WHOLE_GROUP
 from kafka_share_proxy.commits.model.partition_commits import PartitionCommit, PartitionCommits
 from kafka_share_proxy.commits.services import CommitServices
-from kafka_share_proxy.commits.usual_commits import Overdue, PlannedPart, UsualCommit
 from kafka_share_proxy.forwarding.interfaces import AtOnceConnection, nobody
 from kafka_share_proxy.loop.interfaces import Request
 from kafka_share_proxy.offsets.commit_text import CommitTextError, commit_text_version, one_range, parse_commit_text
@@ -40,7 +40,6 @@ class ShortWay:
         request: Request,
         is_wanted_before: Callable[[str], bool] = nobody,
     ) -> bool:
-        """See interfaces.AtOnce."""
         parts = commit_frames.read(frame, request.version)
         if parts is None:
             return False
@@ -56,7 +55,7 @@ class ShortWay:
             locks[(group_id, *part.place)] = part.moves
         if len(locks) <= len(planned) or not self._services.locks.enter(locks):
             return False  # a partition is named twice, or another request holds its lock
-        commit = UsualCommit(self._services, self._overdue, connection, group, request, member_id, planned, locks)
+        commit = FastCommit(self._services, self._overdue, connection, group, request, member_id, planned, locks)
         connection.begin_at_once(request)
         commit.send(frame)
         return True
@@ -64,7 +63,7 @@ class ShortWay:
     def _may_serve(self, group: CommittingGroup) -> bool:
         """Return True if this proxy owns the group and all proxies know that it is marked."""
         services, gate = self._services, self._services.gate
-        if not (group.is_mark_stored and group.is_mark_seen) or gate.refused or services.off:
+        if not (group.is_marker_stored and group.is_marker_seen) or gate.refused or services.off:
             return False
         return services.serves(group.group_id) and gate.lets_in(group.doors)
 
@@ -112,7 +111,7 @@ class ShortWay:
 
 def _is_settled(held: PartitionCommits, topic: Topic) -> bool:
     """Return True if the committed offset is known for the current topic id, and nothing has to be stored first."""
-    return held.is_mark_known and not held.unsure and held.topic_id == topic.topic_id != ZERO_UUID
+    return held.is_committed_known and not held.unsure and held.topic_id == topic.topic_id != ZERO_UUID
 
 
 def _commit_of(offset: int, metadata: str | None, ranges_max: int) -> PartitionCommit | None:

@@ -17,7 +17,7 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 ENVIRONMENT = CHECKOUT / ".venv"
 OLDEST = (3, 11)
 INSTALL_S = 900
-"""A registry that answers slower than this is a failure."""
+"""Seconds after which a slow registry counts as a failure."""
 
 
 class InstallError(Exception):

@@ -49,7 +49,7 @@ EXPECTED = (
     DemoError, BrokerError, FrontError, ShareError, ProxyError, jars.JarError, java.NoJavaError,
     setting_up.SettingUpError,
 )  # fmt: skip
-"""What is told without a traceback."""
+"""Errors that are reported without a traceback."""
 
 
 @dataclass
@@ -266,7 +266,7 @@ def _produce(bootstrap: str, topic: str, count: int) -> None:
 
 
 def _renew_a_lock(bootstrap: str) -> None:
-    """One client holds two records and renews one lock; a second consumer waits for whatever comes free."""
+    """One client holds two records and renews one lock; a second consumer waits for any released record."""
     out.rule("3. A lock that is renewed, and one that is not", align="left")
     _prepare(bootstrap, "jobs", "careful")
     _produce(bootstrap, "jobs", 2)

@@ -1,4 +1,4 @@
-"""Real brokers and proxies for the tests, started when the first test asks for them.
+"""Real brokers and proxies for the tests, started when the first test needs them.
 
 A broker or proxy is ended by its own handle; a process still there after the last test fails the run. Topics and groups
 are a test's own: take their names from the fixture `fresh`.
@@ -84,7 +84,9 @@ def proxy_39(_session: Running, kafka_39: Cluster) -> Front:
 
 @pytest.fixture(scope="session")
 def proxy_39_quick(_session: Running, kafka_39: Cluster) -> Front:
-    """As `proxy_39`, allows locks of a second, and keeps share state in the cluster: only one proxy there may."""
+    """Same as `proxy_39`, allows locks of a second, and keeps share state in the cluster. At most one such proxy may
+    exist.
+    """
     return _session.front(kafka_39.bootstrap, {"share_groups": {"state": "topic", "broker": QUICK}})
 
 
@@ -113,7 +115,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Where several processes share the run, the order is that of their groups."""
+    """Order the tests by group if several processes share the run."""
     if not config.getoption("loadgroup", False):
         return
     if any("@" not in item.nodeid for item in items):
@@ -157,7 +159,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """A process that shared the run has ended, and its exit status is nobody's: take in what it left behind."""
+    """Collect what a worker process left running when it ended, because its exit status is not checked elsewhere."""
     node.config.stash[_LEFT] += getattr(node, "workeroutput", {}).get("left", [])
 
 

@@ -3,7 +3,7 @@
     python individual_commits_aiokafka.py BOOTSTRAP TOPIC GROUP [WORK_S_MAX]
 
 Needs aiokafka and kafka-share-proxy. Each record says how many seconds its work takes ("0.2"); WORK_S_MAX cuts that
-short. Kill it at any time and start it again: what was finished and committed is skipped, even behind a record that
+short. Kill it at any time and start it again: finished and committed records are skipped, even after a record that
 takes for ever. It prints the partition and offset of each record that it begins to work on.
 """
 
@@ -20,12 +20,14 @@ from aiokafka.errors import KafkaError
 from kafka_share_proxy import BROKER_METADATA_MAX, OffsetLedger
 
 TASKS = 1000
-"""Records that are worked on at a time; with so many no more are read."""
+"""Maximum number of records in progress. At that number no more are read."""
 COMMIT_S = 0.2
 SESSION_MS = 6000
 """Others get the partitions of a member that died after this time."""
 TEXT_MAX = BROKER_METADATA_MAX
-"""Brokers take so many characters; behind a kafka-share-proxy that serves individual commits, None: no limit."""
+"""Maximum number of characters that brokers accept. None with a kafka-share-proxy that serves individual commits: no
+limit.
+"""
 
 
 class Worked(ConsumerRebalanceListener):
@@ -83,7 +85,7 @@ class Worked(ConsumerRebalanceListener):
                 task.add_done_callback(self._tasks.discard)
 
     async def _begin(self, place: TopicPartition) -> OffsetLedger | None:
-        """Where the group stands, asked as an admin: `committed` of this client gives no metadata.
+        """Return the group's committed state, read as an admin: `committed` of this client gives no metadata.
 
         None if the group rebalanced meanwhile: then the records at hand come again, to this member or another one.
         """

@@ -3,12 +3,12 @@
     python individual_commits_confluent.py BOOTSTRAP TOPIC GROUP [WORK_S_MAX]
 
 Needs confluent-kafka and kafka-share-proxy. Each record says how many seconds its work takes ("0.2"); WORK_S_MAX cuts
-that short. Kill it at any time and start it again: what was finished and committed is skipped, even behind a record
-that takes for ever. It prints the partition and offset of each record that it begins to work on.
+that short. Kill it at any time and start it again: finished and committed records are skipped, even after a record that
+takes for ever. It prints the partition and offset of each record that it begins to work on.
 
-Several members share one partition through a kafka-share-proxy: with TOPIC `__view.s4.orders` (see
-`kafka-share-proxy views create`) each partition of orders is divided between four of them, in stripes of 64 offsets. A
-member that gives a partition to another one finishes first what it has begun there, so no record is worked on by two.
+Several members share one partition through a kafka-share-proxy: with TOPIC `__view.s4.orders` (see `kafka-share-proxy
+views create`) each partition of orders is divided between four of them, in stripes of 64 offsets. A member that gives a
+partition to another one finishes first what it has begun there, so no record is worked on by two.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ from kafka_share_proxy import BROKER_METADATA_MAX, OffsetLedger
 
 WORKERS = 8
 UNFINISHED_MAX = 1000
-"""With so many records that are not finished, no more are read."""
+"""Maximum number of unfinished records. At that number no more are read."""
 COMMIT_S = 0.2
 DRAIN_S = 5.0
-"""Work on a partition that goes to another member is waited for so long."""
+"""Seconds to wait for work on a partition that moves to another member."""
 SESSION_MS = 6000
 """Others get the partitions of a member that died after this time."""
 TEXT_MAX = BROKER_METADATA_MAX
-"""Brokers take so many characters; behind a kafka-share-proxy that serves individual commits, None: no limit."""
+"""Maximum number of characters that brokers accept. None with a kafka-share-proxy that serves individual commits: no
+limit.
+"""
 
 Place = tuple[str, int]
 
@@ -47,7 +49,7 @@ class Owned:
 
 
 def work(message: Message, work_s_max: float) -> None:
-    """What is done with a record."""
+    """Process one record."""
     print(f"begin {message.partition()} {message.offset()}\n", end="", flush=True)
     time.sleep(min(float(message.value()), work_s_max))
 
@@ -103,7 +105,7 @@ class Worked:
             self._tasks.put((owned, message))
 
     def _hold_back(self) -> None:
-        """Poll goes on, so that the group does not miss this member, but brings nothing."""
+        """The member keeps polling, so that it stays in the group, but gets no records."""
         assigned = self._consumer.assignment()
         if sum(owned.ledger.outstanding for owned in self._owned.values()) >= UNFINISHED_MAX:
             self._consumer.pause(assigned)

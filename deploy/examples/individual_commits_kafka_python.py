@@ -3,7 +3,7 @@
     python individual_commits_kafka_python.py BOOTSTRAP TOPIC GROUP [WORK_S_MAX]
 
 Needs kafka-python and kafka-share-proxy. Each record says how many seconds its work takes ("0.2"); WORK_S_MAX cuts that
-short. Kill it at any time and start it again: what was finished and committed is skipped, even behind a record that
+short. Kill it at any time and start it again: finished and committed records are skipped, even after a record that
 takes for ever. It prints the partition and offset of each record that it begins to work on.
 """
 
@@ -23,7 +23,7 @@ from kafka_share_proxy import BROKER_METADATA_MAX, OffsetLedger
 
 WORKERS = 8
 UNFINISHED_MAX = 1000
-"""With so many records that are not finished, no more are read."""
+"""Maximum number of unfinished records. At that number no more are read."""
 COMMIT_S = 0.2
 POLL_MS, JOINING_POLL_MS = 50, 1000
 """While it joins, a poll waits for longer: where one ends while the coordinator is looked up, kafka-python 3.0.12 may
@@ -31,7 +31,9 @@ wait for that look-up for ever."""
 SESSION_MS = 6000
 """Others get the partitions of a member that died after this time."""
 TEXT_MAX = BROKER_METADATA_MAX
-"""Brokers take so many characters; behind a kafka-share-proxy that serves individual commits, None: no limit."""
+"""Maximum number of characters that brokers accept. None with a kafka-share-proxy that serves individual commits: no
+limit.
+"""
 
 
 class Worked(ConsumerRebalanceListener):
@@ -86,7 +88,7 @@ class Worked(ConsumerRebalanceListener):
                 self._tasks.put((ledger, record))
 
     def _hold_back(self) -> None:
-        """Poll goes on, so that the group does not miss this member, but brings nothing."""
+        """The member keeps polling, so that it stays in the group, but gets no records."""
         if sum(ledger.outstanding for ledger in self._ledgers.values()) >= UNFINISHED_MAX:
             self._consumer.pause(*self._consumer.assignment())
         else:
@@ -100,7 +102,7 @@ class Worked(ConsumerRebalanceListener):
             self._finished.put((ledger, record.offset))
 
     def _settle(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What is to be committed anew."""
+        """Return the new commits."""
         while not self._finished.empty():
             ledger, offset = self._finished.get()  # the ledger may be one of a partition that was revoked
             ledger.done(offset)

@@ -10,8 +10,8 @@ A pool of workers, and a revoke that waits for them
 ===================================================
 
 One task for each partition works on what a poll brought, in order; meanwhile the partition is paused and the others go
-on. Who is to give up a partition keeps it until its records are done and committed, so that the next owner begins
-behind them. Lost partitions are others' already: their work ends.
+on. A member keeps a partition to be revoked until its records are done and committed, so that the next owner begins
+after them. Lost partitions are already owned by other members: their work ends.
 
     import trio
     from kafka_share_proxy import PartitionLostError, TopicPartition, open_consumer
@@ -91,8 +91,8 @@ Consume, transform, produce
 ===========================
 
 Exactly once: what was made of the records, and the offset after them, become visible together or not at all. The
-producer is confluent-kafka's, with a transactional.id; its calls wait, so they run in a thread. Whoever reads `target`
-should do so with read_committed.
+producer is confluent-kafka's, with a transactional.id; its calls wait, so they run in a thread. Consumers of `target`
+should use read_committed.
 
     import trio
     import confluent_kafka

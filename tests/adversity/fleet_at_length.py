@@ -1,6 +1,6 @@
-"""What takes longer about fleets: pytest tests/adversity/fleet_at_length.py
+"""Slow tests of fleets: pytest tests/adversity/fleet_at_length.py
 
-Proxies that come, go and sleep; the largest fleet tried has five proxies. See test_fleet.py for what every run tries.
+Proxies start, stop and sleep; the largest fleet tested has five proxies. See test_fleet.py for what every run tries.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def test_owner_that_slept_beyond_its_lease_says_nothing_it_believed_before(
 def test_third_proxy_takes_its_share_from_live_ones_and_gives_it_back(
     fleet: Fleet, fresh: Callable[[str], str]
 ) -> None:
-    """No group is without an owner for long, and nothing that was accepted comes again."""
+    """No group is without an owner for long, and no accepted record is delivered again."""
     a = fleet.world("a", fresh("w")[-16:])
     topics = [a.topic(f"t{n}") for n in range(6)]
     members = []
@@ -84,7 +84,7 @@ def test_third_proxy_takes_its_share_from_live_ones_and_gives_it_back(
 def test_proxy_that_would_own_everything_is_refused_by_a_fleet(
     fleet: Fleet, running: Running, fleet_kafka: Cluster
 ) -> None:
-    """Two ways to share at once would be two owners."""
+    """Two assignment protocols in one group would mean two owners."""
     alone = Front(fleet_kafka.bootstrap, fleet.fronts["a"].folder.parent / "alone", {"share_groups": {"broker": QUICK}})
     alone._wait_ready = lambda: until(
         lambda: "another cluster.mode" in alone.send_request("/readyz/share-groups")[1], "its reason"
@@ -94,7 +94,7 @@ def test_proxy_that_would_own_everything_is_refused_by_a_fleet(
 
 
 def test_five_proxies_lose_two_and_go_on(fleet: Fleet, fresh: Callable[[str], str]) -> None:
-    """Every group at every proxy; two killed at once; accepted records never come again."""
+    """Every group at every proxy; two killed together; accepted records are never delivered again."""
     names = ["a", "b", "c", "d", "e"]
     for name in names[2:]:
         fleet.start(name)
@@ -131,7 +131,9 @@ def test_five_proxies_lose_two_and_go_on(fleet: Fleet, fresh: Callable[[str], st
 def test_stock_clients_at_every_proxy_lose_nothing_when_one_is_killed(
     fleet: Fleet, fresh: Callable[[str], str], tmp_path: Path
 ) -> None:
-    """confluent-kafka: every record is delivered and settled, and none comes after its acceptance was confirmed."""
+    """confluent-kafka: every record is delivered and settled, and none is delivered after its acceptance was
+    confirmed.
+    """
     raw = fleet.world("a", fresh("w")[-16:]).raw
     group, topic = fresh("stock"), raw.create_topic(fresh("stock"), 4)
     raw.configure_group(group, {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": "5000"})
@@ -163,7 +165,7 @@ def test_stock_clients_at_every_proxy_lose_nothing_when_one_is_killed(
 
 
 def lag(raw: Raw, group: str) -> int:
-    """Records that are not settled; -1 while nobody can tell."""
+    """Number of records that are not settled; -1 if unknown."""
     (told,) = raw.send_request("DescribeShareGroupOffsets", 1, groups=[{"group_id": group, "topics": None}]).groups
     lags = [partition.lag for topic in told.topics for partition in topic.partitions]
     return sum(lags) if len(lags) == 4 and min(lags) >= 0 else -1

@@ -21,7 +21,7 @@ def reactor() -> Iterator[Reactor]:
 
 
 def test_alarms_cancelled_long_before_their_time_are_not_kept(reactor: Reactor) -> None:
-    """Else each answered ShareFetch with a long MaxWaitMs would take memory for days."""
+    """Otherwise each ShareFetch with a long MaxWaitMs would occupy memory for days after its response."""
     for _ in range(50 * reactors.ALARMS_CROWDED):
         reactor.call_at(reactor.now() + DAYS_S, lambda: None).cancel()
     assert len(reactor._alarms) <= reactors.ALARMS_CROWDED

@@ -1,4 +1,4 @@
-"""One broker of three dies, or is lost without a word, and comes back.
+"""One broker of three dies, or becomes unreachable without closing its connections, and returns.
 
 The probe names it, the log has a beginning and an end of it, and share groups continue as soon as brokers do.
 """
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(400)]
 
 DEAD = 3
 LEASE_S = 6.0
-"""After this the proxy serves only if the next coordinator has answered it."""
+"""Seconds after which the proxy serves only if the next coordinator has responded to it."""
 MOVED_S = 10.0
 """How long a starved machine may take, once the brokers have another coordinator."""
 
@@ -73,7 +73,7 @@ def test_readyz_names_a_dead_broker_until_it_is_back(kafka: Cluster, front: Fron
 def test_share_groups_go_on_when_the_coordinator_of_the_proxies_is_lost_without_a_word(
     kafka: Cluster, front: Front
 ) -> None:
-    """Its machine is gone: no connection ends. Whoever waited for it waited for 15 s and more."""
+    """Its machine is gone: no connection ends. Without a limit, requests to that coordinator waited 15 s and longer."""
     with Raw(kafka.bootstrap) as raw:
         lost = kafka.node(
             raw.send_request("FindCoordinator", 4, key_type=0, coordinator_keys=[GROUP]).coordinators[0].node_id

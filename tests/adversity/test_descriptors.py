@@ -40,7 +40,7 @@ def client(front: Front) -> Connection:
 
 
 def is_served(connection: Connection) -> bool:
-    """Asks its broker, so that it has an upstream connection."""
+    """Send a request to its broker, so that it has an upstream connection."""
     request = build("ApiVersionsRequest", client_software_name="t", client_software_version="1")
     return bool(connection.send_request(18, 3, request).api_keys)
 
@@ -84,7 +84,7 @@ def is_closed_or_full(front: Front) -> bool:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux sets the limits of another process")
 def test_without_any_descriptor_left_accepting_rests_and_goes_on(front: Front) -> None:
-    """What is not foreseen (somebody lowers the limit, the system runs out) is no busy loop, and passes."""
+    """An unexpected shortage (an operator lowers the limit, the system runs out) causes no busy loop, and ends."""
     assert front.child is not None
     pid = front.child.pid
     with client(front) as served:
@@ -117,7 +117,7 @@ def cpu_s(pid: int) -> float:
 def test_a_proxy_whose_descriptors_end_at_once_reads_what_its_views_are_all_the_same(
     front: Front, kafka_39: Cluster, tmp_path: Path, fresh: Callable[[str], str]
 ) -> None:
-    """What is read of files (message definitions, libraries) is read before there is anything to wait for."""
+    """Files (message definitions, libraries) are read before the proxy serves anything."""
     with Raw(front.bootstrap) as raw:
         base = raw.create_topic(fresh("base"))
         until(lambda: raw.view(f"__view.r2.{base.name}"), "the view")

@@ -1,7 +1,7 @@
-"""Share state outlives the proxy and bad networks: what was accepted never comes again, nothing else is lost, and
-delivery counts continue from what was stored last (durable/README.md).
+"""Share state survives the proxy and bad networks: accepted records are never delivered again, no other record is lost,
+and delivery counts continue from the last stored value (durable/README.md).
 
-One broker behind a relay that cuts, stalls and loses answers; one proxy that is killed, suspended and started again.
+One broker after a relay that cuts, stalls and loses responses; one proxy that is killed, suspended and started again.
 """
 
 from __future__ import annotations
@@ -104,7 +104,9 @@ def steps(response: Response, topic: Any) -> list[tuple[int, int, int]]:
 
 
 def test_state_topic_that_is_deleted_is_made_anew(w: World, front: Front, kafka: Cluster) -> None:
-    """What was in it is gone, settings of groups included: records come again; then all is kept as before."""
+    """Its content is lost, settings of groups included: records are delivered again. Afterwards everything is stored as
+    before.
+    """
     topic = w.topic()
     w.raw.produce(topic, 10)
     member = w.member(w.group(), topics=[topic])
@@ -174,7 +176,7 @@ def test_killed_at_each_step(step: str, w: World, front: Front, relay: Relay) ->
 
 
 def test_settings_and_groups_outlive_the_proxy(w: World, front: Front) -> None:
-    """A member is told to join again (25, never 69); what was set for its group holds."""
+    """A member is requested to join again (25, never 69); the settings of its group are unchanged."""
     t = w.topic()
     group = w.group(lock_ms="1500", deliveries="3")
     a = w.member(group, topics=[t])
@@ -192,7 +194,7 @@ def test_settings_and_groups_outlive_the_proxy(w: World, front: Front) -> None:
 
 
 def test_start_offset_is_chosen_once(w: World, front: Front) -> None:
-    """`latest` is not read anew after a restart: what came meanwhile is not skipped."""
+    """`latest` is not looked up again after a restart: records produced in the meantime are not skipped."""
     t = w.topic()
     w.raw.produce(t, 5)
     a = w.member(w.group(start="latest"), topics=[t])
@@ -225,7 +227,7 @@ def test_ten_thousand_share_partitions_are_read_in_time(w: World, front: Front) 
 
 @pytest.mark.parametrize("trouble", ["answer lost", "cut", "stalled"])
 def test_append_with_an_unknown_outcome(trouble: str, w: World, relay: Relay) -> None:
-    """The same bytes are repeated until they are in the log; the acknowledgement is answered once, with success."""
+    """The same bytes are sent again until they are in the log; the client gets one response, with success."""
     t = w.topic()
     w.raw.produce(t, 10)
     a = w.member(w.group(), topics=[t])
@@ -260,7 +262,7 @@ def test_append_with_an_unknown_outcome(trouble: str, w: World, relay: Relay) ->
 
 
 def test_refused_append_gives_the_records_back(w: World, kafka: Cluster) -> None:
-    """The store says no for sure: the member is told, still holds them, and may try again."""
+    """The store refuses definitely: the member gets an error, still holds the records, and may try again."""
     t = w.topic()
     w.raw.produce(t, 100)
     a = w.member(w.group(), topics=[t])
@@ -303,7 +305,7 @@ LITTLE = 20_000
 
 
 def settle_some(member: Member, topic: Any, accepted: set[int]) -> None:
-    """Of what comes for the first time release every other record; accept the rest, each of them once."""
+    """Release every other record of the first deliveries; accept the rest, each of them once."""
     acks = []
     for first, last, count in member.fetch(topic).acquired(topic):
         offsets = range(first, last + 1)
@@ -367,7 +369,7 @@ def _limit_records(raw: Raw, size: str) -> None:
 
 
 def test_suspended_beyond_its_lease(w: World, front: Front) -> None:
-    """A proxy that slept tells nobody what it believed before: it joins again, reads again, and continues."""
+    """A proxy that slept does not respond from its old state: it joins again, reads again, and continues."""
     t = w.topic()
     w.raw.produce(t, 10)
     a = w.member(w.group(), topics=[t])
@@ -387,7 +389,7 @@ def test_suspended_beyond_its_lease(w: World, front: Front) -> None:
 
 
 def _tools_at_a_standby(standby: Front, group: str) -> None:
-    """A tool is told who serves share groups, long before its own time-out of 30 s; others work as ever."""
+    """A tool gets the address of the owner long before its own time-out of 30 s; other requests are served as usual."""
     began = time.monotonic()
     line = command(SHARE_GROUPS, "--bootstrap-server", standby.bootstrap, "--describe", "--group", group)
     done = subprocess.run(line, capture_output=True, text=True, timeout=LIMIT_S, check=False)

@@ -1,8 +1,8 @@
 """Several proxies share the share groups of one cluster: each serves every group, one owns it (fleet/README.md).
 
 One broker that has no share groups, two proxies in processes of their own, clients at the proxy that does not own their
-group. What was accepted never comes again, nothing is lost, delivery counts continue, whichever proxy goes or stalls.
-More proxies, sleep and mixed modes are tried by fleet_at_length.py, beside this.
+group. Accepted records are never delivered again, no record is lost, delivery counts continue, whichever proxy stops or
+stalls. More proxies, sleep and mixed modes are tested by fleet_at_length.py.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(480)]
 
 
 PACES = 10
-"""So many of the longest waits of a calm time are allowed for: many steps follow one another, each starved as much."""
+"""Multiple of the longest wait of an undisturbed run that is allowed: many steps follow one another, each slowed down
+as much.
+"""
 
 
 def test_every_request_of_a_group_is_served_at_a_proxy_that_does_not_own_it(
@@ -63,7 +65,9 @@ def test_every_request_of_a_group_is_served_at_a_proxy_that_does_not_own_it(
 
 
 def test_owner_that_is_killed_is_followed_by_another(fleet: Fleet, fresh: Callable[[str], str]) -> None:
-    """Accepted stays accepted, the rest comes again with its deliveries counted on; it takes a session timeout."""
+    """Accepted records stay accepted, the rest is delivered again with its delivery counts; it takes a session
+    timeout.
+    """
     a = fleet.world("a", fresh("w")[-16:])
     t = a.topic()
     a.raw.produce(t, 10)
@@ -88,7 +92,7 @@ def test_owner_that_is_killed_is_followed_by_another(fleet: Fleet, fresh: Callab
 
 
 def longest_wait(member: Member, meanwhile: threading.Thread) -> float:
-    """From one answered heartbeat to the next, while something happens and two seconds longer."""
+    """Longest time between two successful heartbeats, during an event and for two seconds after it."""
     meanwhile.start()
     worst, since, last = 0.0, time.monotonic(), time.monotonic()
     while meanwhile.is_alive() or time.monotonic() - since < 2.0:
@@ -120,7 +124,7 @@ def test_owner_that_leaves_in_order_is_followed_within_a_second(fleet: Fleet, fr
 
 @pytest.mark.parametrize("trouble", ["cut", "stalled"])
 def test_link_between_proxies_is_cut_or_stalled(trouble: str, fleet: Fleet, fresh: Callable[[str], str]) -> None:
-    """Sessions that came over it end, locks are given back with deliveries counted, and everything continues."""
+    """Sessions over that link end, locks are released with their delivery counts, and delivery continues."""
     a = fleet.world("a", fresh("w")[-16:])
     t = a.topic()
     a.raw.produce(t, 10)

@@ -1,4 +1,6 @@
-"""A real proxy under clients that speak something else, or nearly Kafka: nobody else notices, nothing is kept."""
+"""A real proxy under clients that send garbage or almost valid requests: other clients notice nothing, and no memory is
+kept.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ RSS_GROWTH_MAX_KIB = 8 * 1024
 
 @pytest.fixture
 def steady(proxy_39: Front) -> Iterator[Connection]:
-    """The connection of somebody who does nothing wrong."""
+    """Connection of a well-behaved client."""
     connection = Connection(Address("127.0.0.1", proxy_39.port))
     yield connection
     connection.close()
@@ -113,7 +115,7 @@ def test_garbage_of_every_kind_disturbs_nobody(proxy_39: Front, steady: Connecti
 
 
 def test_a_request_too_large_to_be_served_here_is_told_in_the_log(kafka_39: Cluster, tmp_path: Path) -> None:
-    """64 MiB of ShareFetch would become gigabytes of objects before anybody asked for rights.
+    """64 MiB of ShareFetch would become gigabytes of objects before any rights are checked.
 
     The proxy is the test's own: lines of one kind are limited by the minute, and others here cause many.
     """

@@ -1,4 +1,4 @@
-"""Readers of views that want too much: others are served beside them, and memory stays within its limits."""
+"""Readers of views that request too much: other clients are served concurrently, and memory stays within its limits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STOPPED_S = 1.0
 SLOW_READERS = 60
 RESPONSES, CACHE, GATHERED = 24 * MIB, 8 * MIB, 24 * MIB
 OPENING = 2 * (64 + 4) * MIB
-"""What the worker threads may have opened, and made of it, at one time."""
+"""Maximum bytes that the worker threads may have decompressed and produced at one time."""
 BESIDE = 24 * MIB
 """The allocator's, sockets', and everything else's."""
 LIMITS = {
@@ -43,7 +43,7 @@ LIMITS = {
     "collected_bytes": 8 * MIB,
     "served_request_bytes": MIB // 2,
 }
-"""What brokers answer to reads of many places at once is gathered first, and has a limit of its own."""
+"""Broker responses to reads of many offsets are gathered first, and have a separate limit."""
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def request(view: Topic, slot: int, offset: int, **options: Any) -> Any:
 
 
 def views_of_bombs(raw: Raw, base: Topic) -> list[list[tuple[Topic, int]]]:
-    """For each hostile reader views of its own, and a slot of each in which there is nothing: all has to be opened."""
+    """Create views for each hostile reader, each with an empty slot: the reader causes decompression of everything."""
     made = [a_view(raw, base, slots) for slots in range(2, 2 + HOSTILE * VIEWS_EACH)]
     empty = [(view, (EvenCut(slots).slot_of(b"k", 0) + 1) % slots) for slots, view in enumerate(made, 2)]
     return [empty[number::HOSTILE] for number in range(HOSTILE)]
@@ -163,7 +163,7 @@ def test_a_bomb_costs_its_own_reader(front: Front, raw: Raw, fresh: Any, capsys:
 
 
 def test_slow_readers_take_no_more_than_the_limits_promise(front: Front, raw: Raw, fresh: Any, capsys: Any) -> None:
-    """Each has 4 MiB of a view answered, and never takes it; then somebody else asks, and is answered."""
+    """Each is sent 4 MiB of a view and never reads it; then another client sends a request and gets a response."""
     base = raw.create_topic(fresh("base"))
     batch = records.build_batch(0, [Record(b"%d" % n, bytes(900)) for n in range(1000)])
     for _ in range(16):
@@ -196,7 +196,7 @@ def test_slow_readers_take_no_more_than_the_limits_promise(front: Front, raw: Ra
 
 
 def test_bombs_take_no_more_memory_than_threads_may_open(front: Front, raw: Raw, fresh: Any, capsys: Any) -> None:
-    """However many read them at once."""
+    """Regardless of the number of readers."""
     base = raw.create_topic(fresh("bombs"))
     for _ in range(BOMBS):
         write(raw, base, records.build_batch(0, [Record(b"k", bytes(BOMB_BYTES))], codec=compression.ZSTD))

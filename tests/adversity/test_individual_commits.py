@@ -37,7 +37,7 @@ AGAIN = {
 
 
 def commit(bootstrap: str, group: str, topic: str, offset: int, text: str | None = None) -> int:
-    """One commit of a tool, on a connection of its own."""
+    """Send one commit of a tool on a new connection."""
     with Raw(bootstrap) as raw:
         partition = {"partition_index": 0, "committed_offset": offset, "committed_metadata": text}
         response = raw.send_request(
@@ -48,7 +48,7 @@ def commit(bootstrap: str, group: str, topic: str, offset: int, text: str | None
 
 
 def commit_at_last(bootstrap: str, group: str, topic: str, offset: int, text: str | None = None) -> None:
-    """As a client does that repeats what it is told to repeat, and dials anew."""
+    """Commit as a client that repeats retriable errors and reconnects."""
 
     def is_done() -> bool:
         try:
@@ -71,7 +71,7 @@ def recreate(bootstrap: str, topic: str) -> None:
 
 
 def shown(bootstrap: str, group: str, topic: str) -> tuple[int, str]:
-    """Return what a member is told."""
+    """Return the commits that a member sees."""
 
     def send_request() -> tuple[int, str] | None:
         with Raw(bootstrap) as raw:
@@ -112,7 +112,7 @@ def test_t9_a004_12_kill_anywhere_leaves_the_state_before_or_after(
     kafka: Cluster, oracle: CommitTopic, tmp_path: Path, fresh: Fresh, fault: str, text: str,
     before: tuple[int, str], after: tuple[int, str],
 ) -> None:  # fmt: skip
-    """And the repetition of the commit comes to the state after it, with nothing else left in the topic."""
+    """Repeating the commit leads to the state after it, with nothing else left in the topic."""
     command = [sys.executable, str(Path(dying_commit_proxy.__file__)), fault]
     group, topic = fresh("group"), fresh("topic")
     with Raw(kafka.bootstrap) as raw:
@@ -127,7 +127,7 @@ def test_t9_a004_12_kill_anywhere_leaves_the_state_before_or_after(
     finally:
         front.kill()
     front.command = installed_command()
-    with front as again:  # at its address, so that the group of proxies lets it in at once
+    with front as again:  # at its address, so that the group of proxies admits it immediately
         found = shown(again.bootstrap, group, topic)
         plain = (found[0], found[1].replace(f";u={TRIGGER}", "").replace(TRIGGER, ""))
         assert plain in (before, after)
@@ -163,7 +163,7 @@ def test_t9_plain_commit_after_a_crash_between_mark_and_tombstones(
 
 
 def test_t14_each_input_is_once_in_the_output_through_crashes(kafka: Cluster, tmp_path: Path, fresh: Fresh) -> None:
-    """Consume, transform, produce, in a process of its own; meanwhile the proxy is killed (-9) three times."""
+    """Consume, transform and produce in a separate process, while the proxy is killed (-9) three times."""
     dice, records = random.Random(14), 600
     topic, output, group = fresh("topic"), fresh("out"), fresh("group")
     with Raw(kafka.bootstrap) as raw:
@@ -190,7 +190,7 @@ def test_t14_each_input_is_once_in_the_output_through_crashes(kafka: Cluster, tm
 def test_t15_owner_that_is_killed_is_followed_and_the_union_is_kept(running: Running, fresh: Fresh) -> None:
     """Groups of both owners, committed at the proxy that lives; what was confirmed is there, and commits continue.
 
-    A cluster of its own: a fleet does not mix with the single proxies of the other tests.
+    A separate cluster: a fleet does not mix with the single proxies of the other tests.
     """
     kafka = running.cluster(OLD)
     oracle = CommitTopic(kafka.bootstrap)

@@ -23,7 +23,7 @@ def world() -> World:
 
 @pytest.mark.parametrize("wait_ms", [500, 3000, 40_000])
 def test_rights_that_grow_old_during_the_wait_are_no_reason_to_hide_the_topic(world: World, wait_ms: int) -> None:
-    """The client may read; it was only not asked lately. And what comes late is still delivered."""
+    """The client may read; its right only was not checked recently. Late records are still delivered."""
     topic = world.cluster.create("t")
     reader, waiter = world.member(member_id="a"), world.member(member_id="b")
     for member in (reader, waiter):
@@ -39,7 +39,7 @@ def test_rights_that_grow_old_during_the_wait_are_no_reason_to_hide_the_topic(wo
 
 
 def test_a_right_taken_away_during_a_long_wait_is_noticed(world: World) -> None:
-    """What was allowed when the wait began is not believed for longer than elsewhere."""
+    """A right that was granted when the wait began is not cached for longer than elsewhere."""
     topic = world.cluster.create("t")
     reader, waiter = world.member(member_id="a"), world.member(member_id="b")
     for member in (reader, waiter):
@@ -56,7 +56,7 @@ def test_a_right_taken_away_during_a_long_wait_is_noticed(world: World) -> None:
 
 
 def test_rights_that_grow_old_while_the_group_is_asked_about_do_not_refuse_an_acknowledgement(world: World) -> None:
-    """One question may be answered while another right, good when the request came, grows old."""
+    """One request may get its response while another right, valid when the client's request arrived, expires."""
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 1)
     member = world.member()

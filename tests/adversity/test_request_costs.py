@@ -1,4 +1,4 @@
-"""What requests may cost a real proxy: time of the loop, seen by a bystander, and memory, seen by the system."""
+"""Cost of requests for a real proxy: time of the loop, measured by a bystander, and memory, measured by the system."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.broker
 P99_MAX_MS = 50.0
 ATTEMPTS = 10
 """Other tests take half of the processors, and at times all of them. What is a stall here is one in every attempt."""
-"""What a bystander's small requests may take beside each hostile client, in an unloaded run."""
+"""Maximum latency of a bystander's small requests concurrent with each hostile client, in an unloaded run."""
 GROUP, TOPIC = 32, 2
 HELD = "held"
 
@@ -40,7 +40,7 @@ SMALL_LIMITS = {
 KINDS = ((3, 4), (1, 11), (2, 5), (32, 3))
 """Metadata, Fetch, ListOffsets, DescribeConfigs: keys and versions."""
 PROCESS_MIB = 24
-"""What the process may take beside that: sockets, objects of connections, what the allocator has not given back."""
+"""MiB that the process may use in addition: sockets, connection objects, memory that the allocator has not returned."""
 
 
 def frame(key: int, version: int, **fields: Any) -> bytes:
@@ -166,7 +166,9 @@ def outcome(port: int, data: bytes) -> bytes:
 
 @pytest.mark.parametrize("name", [*REFUSED, *RESPONDED])
 def test_a_bystander_hardly_waits(front: Front, name: str) -> None:
-    """For a second beside a client that sends nothing else; p99 and the longest wait are printed."""
+    """For a second, concurrently with a client that sends only one kind of request; p99 and the longest wait are
+    printed.
+    """
     data = (REFUSED.get(name) or RESPONDED[name])()
     outcome(front.port, data)  # codecs are compiled, the broker has warmed up
     for _ in range(ATTEMPTS):
@@ -193,7 +195,9 @@ def waited(front: Front, name: str, data: bytes) -> float:
 
 
 def half(port: int, key: int, version: int, size: int) -> socket.socket:
-    """A request of `size` bytes whose last byte never comes, from a client that is known if the cluster knows all."""
+    """Send a request of `size` bytes without its last byte, from an authenticated client if the cluster knows all
+    clients.
+    """
     sock = socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S)
     with suppress(BrokenPipeError, ConnectionResetError):  # one that had to make room
         sock.sendall(struct.pack(">ihhih", size, key, version, 1, -1) + bytes(size - 11))
@@ -222,8 +226,9 @@ def test_half_requests_take_no_more_memory_than_promised(kafka_39: Cluster, tmp_
 
 
 def test_a_cluster_with_sasl_gathers_little_of_who_did_not_authenticate(running: Running, tmp_path: Path) -> None:
-    """More than 512 KiB is not read before the broker has answered: it ends the connection instead. Nor is anything
-    decoded that may be gathered."""
+    """More than 512 KiB is not read before the broker has responded: the connection ends instead. Nor is anything
+    decoded that may be gathered.
+    """
     kafka = running.cluster(OLD, sasl=USERS)
     sasl = {"mechanism": "PLAIN", "username": "admin", "password": "admin-secret"}
     settings = {

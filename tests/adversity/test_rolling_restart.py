@@ -49,7 +49,7 @@ def test_the_ledger_finds_nothing_where_all_is_well() -> None:
     ],
 )
 def test_the_ledger_finds_each_fault(lines: tuple[str, ...], fault: str) -> None:
-    """One fault is told, and no other."""
+    """Exactly one fault is reported."""
     (found,) = _ledger(*lines).faults(PRODUCED)
     assert fault in found
 
@@ -63,7 +63,7 @@ def test_the_ledger_finds_each_fault(lines: tuple[str, ...], fault: str) -> None
     ids=["it lay in a buffer before another settled it", "the answer was lost with its connection"],
 )
 def test_the_ledger_knows_what_may_happen(lines: tuple[str, ...]) -> None:
-    """What a client sees though its broker did everything right."""
+    """Observations of a client whose broker works correctly."""
     ledger = _ledger(*lines)
     assert ledger.faults(PRODUCED) == []
     assert ledger.told_otherwise(PRODUCED) == []
@@ -83,7 +83,7 @@ OVERTAKEN = ("early", f"D 0 0 1 a {1 * SECOND} {2 * SECOND}"), ("late", f"D 0 0 
     ids=["another one settled it meanwhile", "it was told twice", "it was settled, and given out again"],
 )
 def test_the_ledger_knows_who_was_overtaken(told: tuple[tuple[str, str], ...], faults: int) -> None:
-    """A late acknowledgement of what another member has settled is answered without an error."""
+    """A late acknowledgement of records that another member has settled gets a response without an error."""
     ledger = Ledger()
     for member, line in (*OVERTAKEN, *told):
         ledger.take(member, line)

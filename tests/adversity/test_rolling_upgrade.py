@@ -1,6 +1,6 @@
 """A fleet is upgraded proxy by proxy from the first version: both versions serve it together, and nothing is lost.
 
-The earlier version is taken from the history of the repository and runs as processes of its own. Where there is no
+The earlier version is taken from the history of the repository and runs in separate processes. Where there is no
 history (an archive, a shallow clone), tests/golden/test_earlier_versions.py compares what both versions write.
 """
 
@@ -30,7 +30,7 @@ EARLIER = "6f4d22be051d06473d45bff5484238fd7804662d"
 """The commit that recorded tests/golden/proxy-0.1.0.json."""
 PROXIES = ("a", "b")
 GROUPS = 6
-"""Of each kind: every proxy owns some of them."""
+"""Number of groups of each kind: every proxy owns some of them."""
 RECORDS = 4
 """Produced for each stage at each proxy."""
 AGAIN = {

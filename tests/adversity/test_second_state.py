@@ -1,4 +1,4 @@
-"""A second state beside that of share groups: its own topic, the same owners, the same takeover after kill -9.
+"""A second state in addition to that of share groups: its own topic, the same owners, the same takeover after kill -9.
 
 Two proxies in processes of their own host both states; a third process follows the second one without owning it.
 """
@@ -29,11 +29,11 @@ pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(480)]
 
 COMMAND = [sys.executable, str(Path(state_proxy.__file__))]
 FOLLOWED_S = 5.0
-"""What is stored is known everywhere within this; a hundredth of it where the machine is at leisure."""
+"""Seconds within which every proxy knows a stored change; an idle machine needs a hundredth of it."""
 
 
 def tell(port: int, **what: Any) -> dict[str, Any]:
-    """Say a line to such a process; its response, empty where nobody listens."""
+    """Send a line to such a process. Return its response; empty if it does not listen."""
     try:
         with socket.create_connection((HOST, port), timeout=20) as sock, sock.makefile("rw") as lines:
             lines.write(json.dumps(what) + "\n")
@@ -44,7 +44,7 @@ def tell(port: int, **what: Any) -> dict[str, Any]:
 
 
 class States:
-    """The processes, and where each is told what to do."""
+    """The processes, and the addresses of their control ports."""
 
     def __init__(self, running: Running, kafka: Cluster, folder: Path) -> None:
         self.fleet = Fleet(running, kafka)

@@ -13,7 +13,7 @@ from tests.support.raw import Raw, until
 
 @pytest.mark.parametrize(("code", "name"), [(121, "INVALID_RECORD_STATE"), (9999, "unknown")])
 def test_a_refusal_is_told_by_its_code_and_name(code: int, name: str) -> None:
-    """On every Python that is supported, and for codes that nobody knows."""
+    """On every supported Python, and for unknown codes."""
     error = ShareError("acknowledgement", code, "because")
     assert str(error) == f"acknowledgement: error {code} ({name}), because"
     assert error.code == code

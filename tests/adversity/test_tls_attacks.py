@@ -29,7 +29,7 @@ SECONDS = 1.5
 EVERY_S = 0.004
 """Seconds between two requests of the bystander."""
 P99_MAX_S = 0.3
-"""On a machine that other tests share; about 0.03 on one that does nothing else."""
+"""Limit for a machine shared with other tests; about 0.03 on an idle one."""
 NEW_CLIENT_MAX_S = 5.0
 """A new TLS client waited for 10 s, which is when it gives up, before handshakes had limits."""
 RSS_GROWTH_MAX_MIB = 24.0

@@ -119,7 +119,7 @@ async def test_a_slow_journal_is_not_waited_for_without_end(world, autojump_cloc
     ],
 )
 async def test_who_may_change_something(world, changes, peer, from_page, status):
-    """Never a web page, and by default nobody from another machine; then nothing was released."""
+    """Never a web page, and by default no other machine; then nothing was released."""
     request = asked(RELEASE, "POST", peer=peer, from_page=from_page)
     assert (await responded(world, request, changes))[0] == status
     held = (await responded(world, asked("/groups/a%2Fg")))[1]["locks"]
@@ -133,7 +133,7 @@ async def test_before_the_cluster_answered_and_where_brokers_serve(world):
 
 
 async def test_over_http(world, monkeypatch: pytest.MonkeyPatch):
-    """From the socket to the JSON; the peer is this machine."""
+    """Request over a socket, response as JSON; the peer is this machine."""
     pages = GroupPages(lambda: world.services, "local")
     async with running(groups=pages) as (dial, _):
         status, _, body = await send_request(dial, get("/groups/a%2Fg?x=1"))

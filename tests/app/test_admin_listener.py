@@ -112,7 +112,7 @@ def _headers(length: int) -> dict[str, str]:
 
 
 async def test_not_ready_is_503() -> None:
-    """What is off is in the body, not only in the status."""
+    """The body names the part that is not ready, in addition to the status."""
     async with running(ready=False) as (dial, _):
         status, _, body = await send_request(dial, get("/readyz"))
         assert (status, json.loads(body)["ready"]) == (503, False)
@@ -142,7 +142,7 @@ async def test_what_is_not_served_is_said(path: str, method: str, expected: int)
 
 
 async def test_a_request_without_end_is_refused() -> None:
-    """Headers above the limit are answered 431 and never kept."""
+    """Headers above the limit get status 431 and are never kept."""
     async with running() as (dial, heard):
         request = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * (
             admin_listener.REQUEST_BYTES_MAX + admin_listener.READ_BYTES
@@ -152,7 +152,7 @@ async def test_a_request_without_end_is_refused() -> None:
 
 
 async def test_bytes_that_are_no_http_are_refused() -> None:
-    """A Kafka client on the wrong port is told, and the next request is served."""
+    """A Kafka client on the wrong port gets an error, and the next request is served."""
     async with running() as (dial, heard):
         assert (await send_request(dial, b"\x00\x00\x00\x10 no http \r\n\r\n"))[0] == 400
         assert await heard.first() == "admin-bad-request"

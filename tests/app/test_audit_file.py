@@ -66,7 +66,7 @@ async def test_a_line_larger_than_a_file_is_written_whole(tmp_path: Path) -> Non
 
 
 async def test_a_disk_that_refuses_costs_events_and_nothing_else(tmp_path: Path, monkeypatch) -> None:
-    """Dropped ones are counted; what comes later is written when there is room again."""
+    """Dropped events are counted; later ones are written when there is space again."""
     monkeypatch.setattr(audit_file, "RETRY_S", 0.01)
     heard, path = Heard(), tmp_path / "folder" / "audit.jsonl"
     sink = AuditFile(str(path), 100, 1, heard)

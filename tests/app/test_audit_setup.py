@@ -46,7 +46,7 @@ def test_a_file_and_a_topic(tmp_path: Path) -> None:
 
 
 def scopes(shipping: audit_setup.AuditShipping) -> dict[str, str]:
-    """Subject -> what is seen of it, as told in the stream."""
+    """Return subject -> its coverage, as the stream reports it."""
     found = audit_lines.waiting(shipping.audit.log)
     return {event["subject"]: event["sees"] for event in found if event["kind"] == "scope"}
 

@@ -105,7 +105,7 @@ async def test_every_sink_gets_every_event_in_order(autojump_clock: trio.testing
 
 
 async def test_topics_are_asked_for_before_their_events_are_written(autojump_clock: trio.testing.MockClock) -> None:
-    """And the connection that asks is closed in the end."""
+    """The connection used for the lookup is closed at the end."""
     kept = Kept()
     way = shipped(kept)
     tell(way)
@@ -115,7 +115,7 @@ async def test_topics_are_asked_for_before_their_events_are_written(autojump_clo
 
 
 async def test_nothing_overtakes_events_of_a_topic_that_is_asked_for(autojump_clock: trio.testing.MockClock) -> None:
-    """And what is told meanwhile is not lost."""
+    """Events that arrive in the meantime are not lost."""
     kept = Kept()
     way = shipped(kept)
     tell(way)

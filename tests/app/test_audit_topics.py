@@ -1,4 +1,4 @@
-"""Names of topics in audit events: seen, else asked for, else the id."""
+"""Topic names in audit events: known, else looked up, else the id."""
 
 from __future__ import annotations
 

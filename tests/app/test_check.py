@@ -1,4 +1,4 @@
-"""`check`: what is asked, what follows from it, what a person reads."""
+"""`check`: its requests, its conclusions, its report for people."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ async def test_share_groups_without_an_identity_are_shown_as_off(autojump_clock:
 
 
 def test_mechanisms_that_are_bound_to_the_broker_s_host_cannot_pass() -> None:
-    """GSSAPI alone would not work; beside another one it is a remark."""
+    """GSSAPI alone would not work; next to another mechanism it is a remark."""
     base = {"servers": {A: ""}, "brokers": {}, "metadata": None}
     only = judge(config(), Found(**base, mechanisms=("GSSAPI",)))
     beside = judge(config(), Found(**base, mechanisms=("GSSAPI", "SCRAM-SHA-512")))
@@ -217,7 +217,7 @@ def test_share_groups_sent_where_nobody_serves_them_are_remarked() -> None:
 
 
 async def test_share_groups_upstream_are_found_by_asking(autojump_clock: trio.testing.MockClock) -> None:
-    """Groups of other types are nobody's business here."""
+    """Groups of other types do not matter here."""
     broker = Broker(1)
     broker.groups = {"mine": "share", "other": "classic"}
     found = await found_by({A: broker, B1: broker})
@@ -262,7 +262,7 @@ def test_a_listener_that_cannot_be_opened_is_an_obstacle() -> None:
 
 
 def test_an_address_of_a_broker_is_an_obstacle() -> None:
-    """Clients would be told where the broker is."""
+    """Clients would receive the broker's address."""
     found = Found(servers={A: ""}, brokers={1: Address("h", 19094)})
     obstacles = judge(config(), found).obstacles
     assert [text for text in obstacles if "past the proxy" in text] == [
@@ -271,7 +271,7 @@ def test_an_address_of_a_broker_is_an_obstacle() -> None:
 
 
 def test_the_summary_comes_first_and_the_apis_last_on_demand() -> None:
-    """What is to be done stands where the eye falls."""
+    """Required actions are listed first."""
     found = Found(servers={A: ""}, silent={3: "Connection refused"})
     stream = io.StringIO()
     show(config(), found, judge(config(), found), Console(file=stream, width=120))
@@ -292,7 +292,7 @@ def test_the_summary_comes_first_and_the_apis_last_on_demand() -> None:
 def test_identities_that_are_set_in_vain_or_sent_in_the_clear_are_warned_of(
     upstream: dict[str, Any], mechanisms: tuple[str, ...], warning: str
 ) -> None:
-    """They work, which is why nobody would notice."""
+    """They work, so that the mistake would stay unnoticed."""
     settings = config(upstream={"bootstrap": ["a:1"], **upstream})
     verdict = judge(settings, Found(servers={A: ""}, mechanisms=mechanisms))
     assert any(warning in text for text in verdict.warnings), verdict.warnings

@@ -1,4 +1,4 @@
-"""What `check` says about individual commits."""
+"""Report of `check` about individual commits."""
 
 from __future__ import annotations
 

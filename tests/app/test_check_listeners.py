@@ -1,4 +1,4 @@
-"""What `serve` would listen on, tried by `check`."""
+"""Trial binding by `check` of the addresses that `serve` would listen on."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_check_tries_every_listener_and_lets_go_of_it() -> None:
 
 
 def test_check_finds_every_port_of_its_range_in_use() -> None:
-    """Each is told by itself."""
+    """Each port is reported separately."""
     first = free_ports(4)[0]
     taken = [socket.create_server((HOST, first + index)) for index in range(4)]
     try:
@@ -52,7 +52,7 @@ def test_check_finds_listeners_that_take_each_other_s_port() -> None:
 
 
 def test_check_finds_an_address_that_is_not_of_this_machine() -> None:
-    """A broker's host as `listen`, or a name nobody knows."""
+    """A broker's host as `listen`, or an unknown name."""
     elsewhere = config(9092, listen="192.0.2.1:9092")
     assert tried(elsewhere)["bootstrap"] == os.strerror(errno.EADDRNOTAVAIL)
     assert tried(config(9092, listen="no-such-host.invalid:9092"))["bootstrap"]

@@ -1,4 +1,4 @@
-"""What `check` says about keeping share state in the cluster."""
+"""Report of `check` about share state in the cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ALL = 3576
 
 
 class Client:
-    """Answers as a cluster that grants some rights."""
+    """Client of a cluster that grants some rights."""
 
     def __init__(self) -> None:
         self.bits, self.topic_code, self.partitions = ALL, ErrorCode.NONE, 50

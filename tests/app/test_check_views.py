@@ -1,4 +1,4 @@
-"""What `check` says about views."""
+"""Report of `check` about views."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONFIG = Config()
 
 
 class Client:
-    """Answers as a cluster that grants some rights."""
+    """Client of a cluster that grants some rights."""
 
     def __init__(self, topic: int = ALL, views: int = ALL, partitions: int = 1, code: int = 0) -> None:
         self.bits = {TOPIC: topic, PROBE: views}
@@ -54,7 +54,7 @@ async def sentences(client: Client, config: Config = CONFIG) -> list[str]:
 
 
 async def test_nothing_is_missing() -> None:
-    """Also where the topic does not exist yet, and where the broker tells no bits."""
+    """Also if the topic does not exist yet, and if the broker returns no operation bits."""
     assert await sentences(Client()) == []
     assert await sentences(Client(code=3)) == []
     assert await sentences(Client(topic=check_views.NO_BITS, views=check_views.NO_BITS)) == []
@@ -77,7 +77,7 @@ async def test_each_missing_right_on_views_is_named(operation: str) -> None:
 
 
 async def test_a_topic_that_may_not_be_seen_lacks_everything() -> None:
-    """29, whatever the bits say."""
+    """Error 29, whatever the bits are."""
     (text,) = await sentences(Client(code=29))
     assert "lacks READ, WRITE, DESCRIBE, CREATE" in text
 
@@ -96,7 +96,7 @@ async def test_what_is_not_wanted_is_not_missed() -> None:
 
 
 def test_without_an_identity_one_sentence_says_what_does_not_work() -> None:
-    """Where brokers demand one."""
+    """For brokers that require authentication."""
     (text,) = check_views.judge(CONFIG, None)
     assert "plans are refused" in text
     assert list(check_views.judge(CONFIG, ViewRights())) == []
@@ -104,7 +104,7 @@ def test_without_an_identity_one_sentence_says_what_does_not_work() -> None:
 
 @pytest.mark.parametrize(("kernel", "word"), [("c", "in C."), ("python", "slow")])
 def test_one_line_says_how_views_are_served(monkeypatch: pytest.MonkeyPatch, kernel: str, word: str) -> None:
-    """By the C kernel or by its twin; or not at all."""
+    """Served by the C kernel or by the Python fallback; or not at all."""
     monkeypatch.setattr(slicing, "KERNEL", kernel)
     assert word in check_views.line(CONFIG, ViewRights())
     assert "off" in check_views.line(Config(views={"serve": False}), ViewRights())

@@ -19,7 +19,7 @@ runner = CliRunner()
 
 @pytest.fixture(autouse=True)
 def no_settings_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever runs the tests may have set KSP_ variables."""
+    """The environment of the test run may contain KSP_ variables."""
     import os
 
     for name in [name for name in os.environ if name.startswith("KSP_")]:
@@ -60,7 +60,7 @@ def test_help_names_the_commands() -> None:
 
 @pytest.mark.parametrize("command", ["serve", "check"])
 def test_wrong_settings_end_with_2_and_name_every_mistake(command: str) -> None:
-    """One run tells all."""
+    """One run reports all of them."""
     done = runner.invoke(cli.app, [command, "--upstream", "nonsense", "--log-format", "xml", "--set", "drain_s=-1"])
     assert done.exit_code == 2
     for path in ("upstream.bootstrap", "log_format", "drain_s", "listen"):
@@ -76,7 +76,7 @@ def test_set_without_key_or_value_ends_with_2(assignment: str) -> None:
 
 
 def test_unknown_flags_end_with_2() -> None:
-    """As every command line does."""
+    """The exit status of a wrong command line."""
     assert runner.invoke(cli.app, ["serve", "--nonsense"]).exit_code == 2
     assert runner.invoke(cli.app, ["nonsense"]).exit_code == 2
 
@@ -103,7 +103,7 @@ def test_every_flag_reaches_its_setting(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 def test_check_ends_with_1_when_it_would_not_work() -> None:
-    """Port 1 of this machine is nobody's."""
+    """No process listens on port 1 of this machine."""
     done = runner.invoke(cli.app, ["check", "--upstream", "127.0.0.1:1", "--listen", "127.0.0.1:19092"])
     assert done.exit_code == 1
     assert "would not work" in done.output
@@ -124,7 +124,7 @@ def test_decode_reads_files_and_stdin(binary: bool, tmp_path: Path) -> None:
 
 
 def test_decode_takes_responses(tmp_path: Path) -> None:
-    """By API and version, or by the requests of the same connection."""
+    """The API and version are given, or taken from the requests of the same connection."""
     response, requests = tmp_path / "response", tmp_path / "requests"
     response.write_bytes(frames.response(18, 3, 7, registry.message("ApiVersionsResponse")(error_code=35)))
     requests.write_bytes(REQUEST)

@@ -79,7 +79,7 @@ def routes_of(world: World, *, with_share_groups: bool) -> tuple[Routes, Any]:
 def test_commits_and_fetches_pass_at_once_where_nobody_knows_their_group(
     key: int, version: int, with_share_groups: bool
 ) -> None:
-    """Both features are asked together: which groups they know is what the walk over requests looks at."""
+    """The walk over requests checks which groups both features know."""
     world = World()
     built, commits = routes_of(world, with_share_groups=with_share_groups)
     route = built[header(key, version)]

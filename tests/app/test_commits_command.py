@@ -1,4 +1,4 @@
-"""What the command `commits` says: JSON that other programs read, and tables; at real brokers see tests/stock."""
+"""Output of the command `commits`: JSON that other programs read, and tables; at real brokers see tests/stock."""
 
 from __future__ import annotations
 

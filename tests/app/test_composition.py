@@ -158,7 +158,7 @@ def test_state_that_lives_here_stays_where_brokers_have_share_groups() -> None:
 
 
 def test_rules_by_group_that_send_some_here_have_them_served_here() -> None:
-    """Whatever holds for all others."""
+    """Regardless of the rule for all other groups."""
     rule = [{"groups": "a*", "serve": "local"}]
     for serve in ("auto", "upstream"):
         share_groups = {"serve": serve, "serve_by_group": rule}
@@ -179,12 +179,12 @@ def test_fleet_takes_no_choice_that_hangs_on_who_holds_a_group() -> None:
 
 
 def test_nobody_s_versions_are_no_reason_to_forward() -> None:
-    """A cluster that tells nothing has no share groups to hide."""
+    """A cluster without reported versions has no share groups to hide."""
     assert decide_share(config(), sight({}))[0]
 
 
 def test_opening_binds_brokers_before_the_bootstrap_listener() -> None:
-    """Who bootstraps is told only of ports that are open."""
+    """A client that bootstraps gets only ports that are open."""
     made = parts(config())
     made.open(sight({0: A, 3: B}))
     assert list(made.plane.listening) == [0, 3, UNKNOWN_NODE]
@@ -205,7 +205,7 @@ def test_a_port_that_cannot_be_had_at_start_is_an_error() -> None:
 
 
 def test_later_a_broker_without_port_is_left_out_and_tried_again() -> None:
-    """The others are served; the trouble is told once, not at every look."""
+    """The other brokers are served; the error is logged once, not at every check."""
     made = parts(config())
     made.open(sight({0: A}))
     made.plane.taken.add(9094)
@@ -260,7 +260,7 @@ def test_a_look_without_identity_lets_no_broker_go() -> None:
 
 
 def test_a_cluster_that_learns_share_groups_is_told_once_and_changes_nothing() -> None:
-    """Nobody's state may vanish while it is used: a restart decides anew."""
+    """State in use must not disappear: a restart decides again."""
     made = parts(config(), local=True)
     made.open(sight({0: A}, [versions(level=0)]))
     for _ in range(2):
@@ -285,7 +285,9 @@ def test_the_planned_routes_are_those_of_a_running_proxy() -> None:
 
 
 def test_produce_is_looked_into_from_the_moment_a_view_is_known() -> None:
-    """Who is told of the very first view may write to it with the next request: that must be refused as any later."""
+    """A client that sees the very first view may write to it with the next request: that must be refused like any later
+    one.
+    """
     reactor = Reactor(new_pump)
     settings = config(share_groups={"state": "memory"}, views={"state": "memory"})
     looked: list[bool] = []
@@ -308,7 +310,7 @@ def test_produce_is_looked_into_from_the_moment_a_view_is_known() -> None:
 
 
 class Connection:
-    """Only what the question needs."""
+    """Connection with the methods that the request needs."""
 
     def __init__(self) -> None:
         self.slot_values: SlotValues = {}

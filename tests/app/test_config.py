@@ -25,7 +25,7 @@ def test_settings_cannot_be_changed_later() -> None:
 
 
 def test_fewer_connections_are_the_same_settings_otherwise() -> None:
-    """What `serve` does where the limit of open files leaves less room."""
+    """Used by `serve` if the limit of open files leaves less capacity."""
     settings = config_loading.load(REQUIRED | {"limits.connections_per_address": "7", "limits.connections": "5000"}, {})
     assert settings.named_limits.connections_per_address == 7
     fewer = settings.with_connections(100)

@@ -1,4 +1,4 @@
-"""What must hold between settings."""
+"""Rules between several settings."""
 
 from pathlib import Path
 from typing import Any
@@ -104,7 +104,7 @@ def test_each_impossible_combination_is_named_by_its_path(settings: dict[str, An
 
 
 def test_a_password_twice_is_a_mistake(tmp_path: Path) -> None:
-    """Nobody could know which one counts."""
+    """It would be unclear which one applies."""
     file = tmp_path / "p"
     file.write_text("x")
     sasl = {"mechanism": "PLAIN", "username": "u", "password": "p", "password_file": str(file)}

@@ -1,4 +1,4 @@
-"""Settings: sources, precedence, and every mistake at once."""
+"""Settings: sources, precedence, and a report of all mistakes together."""
 
 from pathlib import Path
 
@@ -214,7 +214,7 @@ def test_a_scalar_where_a_section_belongs_is_a_mistake(tmp_path: Path) -> None:
     "value", ["5", "a", "[5]", "[[]]", "{groups: a}", "[{groups: {a: 1}}]", "[{serve: [x]}, {group: y}]"]
 )
 def test_a_list_of_the_wrong_shape_is_a_mistake_with_its_path(tmp_path: Path, value: str) -> None:
-    """Whatever is wrong inside a list: the settings are refused, by its path."""
+    """Any mistake inside a list: the settings are refused, with its path."""
     found = mistakes(tmp_path, f"share_groups: {{serve_by_group: {value}}}", REQUIRED)
     assert found
     assert all(line.startswith("share_groups.serve_by_group") for line in found)

@@ -22,7 +22,7 @@ def test_later_sources_win_leaf_by_leaf(tmp_path: Path) -> None:
 
 
 def test_kafka_names_keep_their_dots() -> None:
-    """As flags they are written as they are, as variables with underscores."""
+    """Flags contain the dots, variables have underscores."""
     sources = Sources(["group.share.max.size"])
     sources.add_environment({"KSP_SHARE_GROUPS__BROKER__GROUP_SHARE_MAX_SIZE": "1"})
     sources.add_flags({"share_groups.broker.group.share.other": "2"})

@@ -20,7 +20,7 @@ def test_requests_are_printed_from_binary_and_hex(captured: bytes, capsys: pytes
 
 
 def test_responses_are_printed_by_api_or_by_their_request(capsys: pytest.CaptureFixture[str]) -> None:
-    """A response does not tell what it answers."""
+    """A response does not contain its API."""
     decode_command.show(RESPONSE, (18, 3), b"")
     named = capsys.readouterr().out
     decode_command.show(RESPONSE, None, REQUEST)
@@ -49,7 +49,7 @@ def test_what_names_no_api_is_refused(wrong: str) -> None:
 
 
 def test_a_response_alone_is_told_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
-    """It does not tell what it answers; whoever captured it does."""
+    """A response does not contain its API; the person who captured it knows."""
     with pytest.raises(RemoteProtocolError, match="--response-to API:VERSION, or --requests FILE"):
         decode_command.show(RESPONSE, None, b"")
     assert "cannot be read" in capsys.readouterr().out

@@ -39,7 +39,7 @@ def given(count: int) -> list[Record]:
 def member(habit: Any) -> DemoMember:
     made = DemoMember("ann", "nowhere:1", "billing", "orders", habit)
     made.polls = 1
-    made.end()  # nobody waits
+    made.end()  # no waiting
     return made
 
 

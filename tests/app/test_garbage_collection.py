@@ -1,4 +1,4 @@
-"""What survives a collection is not walked through again; garbage among it is found in the end."""
+"""Surviving objects are not walked again; garbage among them is found eventually."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafka_share_proxy.app.garbage_collection import GROWTH_MAX, PORTION, Garbag
 
 
 class Circle:
-    """Refers to itself: only a collection finds out that nobody needs it."""
+    """Object that refers to itself: only a collection finds it."""
 
     def __init__(self) -> None:
         self.itself = self
@@ -20,7 +20,7 @@ class Circle:
 
 @pytest.fixture
 def chores() -> Iterator[list[Callable[[], object]]]:
-    """A process whose garbage is kept small, and what is to be called at the end of the turn."""
+    """A process whose garbage is kept small, and the calls due at the end of the loop iteration."""
     yield from kept_small(Garbage, lambda: True)
 
 
@@ -55,7 +55,7 @@ def test_what_survived_is_not_looked_at_again(chores: list[Callable[[], object]]
 
 
 def test_younger_generations_freeze_nothing(chores: list[Callable[[], object]]) -> None:
-    """What is young has yet to show that it stays."""
+    """Young objects have not shown yet that they survive."""
     gc.collect(0)
     gc.collect(1)
     assert chores == []

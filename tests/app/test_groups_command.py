@@ -47,7 +47,7 @@ def test_all_groups_on_a_screen(world):
 
 
 def test_one_group_on_a_screen(world, monkeypatch):
-    """What a client calls itself is neither markup nor a command to the terminal; long tables are cut."""
+    """A client's id is neither markup nor a terminal command; long tables are truncated."""
     view = group_report.group(world.services, "g")
     text = printed(groups_command.one_group(view))
     assert "[red]m?1" in text

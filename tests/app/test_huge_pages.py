@@ -33,7 +33,7 @@ def blocks(*mappings: str) -> list[int]:
 
 
 def test_aligned_blocks_of_memory_in_use_are_moved() -> None:
-    """What stands before the first boundary and after the last stays where it is."""
+    """Memory before the first and after the last boundary is not moved."""
     assert blocks(mapping(SIZE * 10, 4)) == [SIZE * 10, SIZE * 11]
     assert blocks(mapping(SIZE * 10 + 4096, 4)) == [SIZE * 11]
     assert blocks(mapping(SIZE * 10 + 4096, 2)) == []
@@ -83,7 +83,7 @@ def test_nothing_is_done_where_there_is_no_such_thing(monkeypatch: pytest.Monkey
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_what_is_moved_is_in_huge_pages_and_the_process_has_not_grown() -> None:
-    """On this machine's kernel; one that refuses moves nothing and says so."""
+    """On this machine's kernel; a kernel that refuses moves nothing, and the result says so."""
     program = """
 import re
 from pathlib import Path

@@ -22,7 +22,7 @@ def test_limits_that_limit_nothing_are_refused(wrong: object) -> None:
 
 
 def test_mistakes_name_the_limit_that_was_meant() -> None:
-    """By path, one sentence each."""
+    """Each mistake has its path and one sentence."""
     assert list(mistakes({"conections": 1, "connections": 5})) == [
         (("limits", "conections"), "there is no such limit; did you mean limits.connections?")
     ]

@@ -15,7 +15,7 @@ PROXY = Path(observe.__file__).parents[1]
 
 
 class Lines:
-    """What was emitted."""
+    """Stream that keeps the emitted lines."""
 
     def __init__(self) -> None:
         self.lines: list[tuple[int, str, dict[str, Any]]] = []
@@ -55,14 +55,14 @@ def events_of(path: Path) -> set[str]:
 
 
 def test_every_event_of_every_room_has_its_level() -> None:
-    """Somebody has thought about how much attention it deserves."""
+    """Each event has a deliberate level."""
     said = set().union(*(events_of(path) for path in PROXY.rglob("*.py")))
     assert len(said) > 15
     assert said - set(observe.EVENT_LEVELS) == set()
 
 
 def test_an_event_nobody_listed_is_a_warning() -> None:
-    """Somebody had something to tell."""
+    """An unlisted event still deserves attention."""
     lines = Lines()
     LogNotes(lines, WARNING)("never-heard-of")
     assert lines.lines == [(WARNING, "never-heard-of", {})]
@@ -83,7 +83,9 @@ def test_equal_lines_are_limited_and_what_was_left_out_is_told() -> None:
 
 
 def test_the_limiter_says_that_it_limits() -> None:
-    """The last line of a window says so; what was left out is told when somebody says something else, if need be."""
+    """The last line of a window reports it; the number of omitted lines is logged with the next other line, if
+    necessary.
+    """
     lines, clock = Lines(), Clock()
     notes = LogNotes(lines, INFO, clock)
     for _ in range(observe.LINES_MAX + 7):
@@ -180,7 +182,7 @@ def test_json_lines_are_json() -> None:
 
 
 def test_console_lines_are_for_people() -> None:
-    """No colours where nobody sees them."""
+    """No colours if the stream is no terminal."""
     stream = io.StringIO()
     LogNotes(log_lines("console", stream), INFO)(observe.STARTING, listen="h:1")
     assert "starting" in stream.getvalue()
@@ -189,7 +191,7 @@ def test_console_lines_are_for_people() -> None:
 
 
 def test_metrics_are_read_when_they_are_asked_for() -> None:
-    """Counters, gauges and labels as Prometheus expects them, beside those of the process."""
+    """Counters, gauges and labels as Prometheus expects them, in addition to those of the process."""
     value = {"n": 1.0}
     metrics = Metrics()
     metrics.add("things", "gauge", "Things now.", lambda: value["n"])

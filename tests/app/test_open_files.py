@@ -1,4 +1,4 @@
-"""What a limit of open files leaves for clients."""
+"""Capacity for clients under a limit of open files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ INFINITE = resource.RLIM_INFINITY
 
 
 class Limit:
-    """The process's limit, as `resource` tells and sets it."""
+    """Limit of the process, as `resource` gets and sets it."""
 
     def __init__(self, soft: int, hard: int, refuses: bool = False) -> None:
         self.now, self.refuses = (soft, hard), refuses

@@ -21,7 +21,7 @@ PLAN = ["pipeline", "plan", "--from", "orders", "-n", "4"]
 
 
 def test_serve_never_loads_spark() -> None:
-    """What the commands need is imported when one runs."""
+    """Libraries of a command are imported when it runs."""
     code = "import sys\nfrom kafka_share_proxy.app import cli, server\n"
     code += "print({'pyspark', 'pyarrow', 'numpy'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

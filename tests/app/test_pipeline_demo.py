@@ -1,4 +1,4 @@
-"""What the demonstration refuses, and how it runs commands; the whole is in tests/long/pipeline_installed.py."""
+"""Refusals of the demonstration, and how it runs commands; the complete run is in tests/long/pipeline_installed.py."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_command_that_fails_ends_the_demonstration_with_what_it_said(start: St
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """As in a terminal: what a shell starts in the background ignores Ctrl-C."""
+    """Enable Ctrl-C as in a terminal: processes that a shell starts in the background ignore it."""
     before = signal(SIGINT, default_int_handler)
     yield
     signal(SIGINT, before)

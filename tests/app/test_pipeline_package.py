@@ -1,4 +1,4 @@
-"""What `pipeline package` makes, as a machine of a cluster gets it."""
+"""Files made by `pipeline package`, as used on a machine of a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the probes answer: forwarding, share groups and views are three answers."""
+"""Responses of the probes: forwarding, share groups and views are separate."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_each_probe_has_its_own_answer(made: Any, watch: Any, expected: tuple[bo
 
 
 def test_who_stops_is_ready_for_nothing() -> None:
-    """So that nobody new comes."""
+    """No new client should arrive."""
     assert ready(readiness(parts({}), stopping=True)) == (False, False, False)
 
 

@@ -25,7 +25,7 @@ def leaves(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def test_the_sample_has_every_setting_with_its_default() -> None:
-    """What is missing, left over or different is named."""
+    """Missing, additional or different settings are named."""
     defaults = Config().model_dump(mode="json")
     share = BrokerShareLimits()
     defaults["share_groups"]["broker"] = {name: share.value(name) for name in broker_names()}
@@ -34,6 +34,6 @@ def test_the_sample_has_every_setting_with_its_default() -> None:
 
 
 def test_the_sample_works_with_the_two_settings_that_are_needed() -> None:
-    """As a file, with nothing else changed."""
+    """The file has nothing else changed."""
     flags = {"upstream.bootstrap": "a:1", "listen": "h:1"}
     assert config_loading.load(flags, {}, str(SAMPLE)).named_limits == Limits()

@@ -55,7 +55,7 @@ class Running:
         return int(status.split("VmRSS:")[1].split()[0])
 
     async def ready(self) -> tuple[int, dict[str, object]]:
-        """Status and body of /readyz; 0 while nobody listens."""
+        """Return status and body of /readyz; 0 if nothing listens."""
         try:
             stream = await trio.open_tcp_stream(HOST, self.admin)
         except OSError:
@@ -69,7 +69,7 @@ class Running:
         return int(head.split()[1]), json.loads(body)
 
     async def until(self, status: int) -> dict[str, object]:
-        """Wait until /readyz answers so; gives the body."""
+        """Wait until /readyz has this status. Return the body."""
         with trio.fail_after(20):
             while (response := await self.ready())[0] != status:
                 assert self.process.returncode is None, (self.folder / "log").read_text()
@@ -110,7 +110,7 @@ async def proxy(
 
 
 async def request_metadata(address: Address) -> dict[int, Address]:
-    """The brokers that a client is told of."""
+    """Return the brokers in a client's Metadata response."""
     async with connection(address, OwnSettings()) as opened:
         response = await opened.send_request(ApiKey.METADATA, registry.message("MetadataRequest")(topics=[]))
     return {broker.node_id: Address(broker.host, broker.port) for broker in response.brokers}
@@ -152,7 +152,7 @@ async def test_the_ports_are_the_same_after_a_restart_while_clients_hold_connect
 
 
 async def test_upstream_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:
-    """Not ready, with the reason; as soon as a broker answers clients are let in. A signal meanwhile ends it."""
+    """Not ready, with the reason; clients are admitted as soon as a broker responds. A signal meanwhile ends it."""
     with socket.create_server((HOST, 0)) as taken:
         nobody = Address(HOST, taken.getsockname()[1])
     async with trio.open_nursery() as nursery:
@@ -175,7 +175,7 @@ async def test_upstream_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> N
 
 
 async def test_requests_in_flight_are_finished_before_the_end_and_a_second_signal_does_not_wait(tmp_path: Path) -> None:
-    """Draining waits for a broker that is slow to answer, up to the deadline, or until somebody is impatient."""
+    """Draining waits for a slow broker, up to the deadline or a second signal."""
     async with trio.open_nursery() as nursery:
         broker = Broker(1)
         upstream = await broker.listen(nursery)
@@ -216,7 +216,7 @@ async def test_the_drain_deadline_ends_it_with_0(tmp_path: Path) -> None:
 
 
 async def _request_and_ignore(opened: OwnConnection) -> None:
-    """A request whose response never comes; however it ends, it is not what is looked at."""
+    """Send a request that gets no response; its outcome is not tested."""
     try:
         with suppress(UpstreamLost):
             await opened.send_request(ApiKey.METADATA, registry.message("MetadataRequest")(topics=[]))
@@ -268,7 +268,7 @@ async def test_share_groups_are_served_where_every_broker_can(
 
 
 async def test_a_port_that_is_taken_is_a_clear_error(tmp_path: Path) -> None:
-    """At once for the bootstrap port, as soon as brokers are known for theirs; status 1."""
+    """Immediately for the bootstrap port, as soon as brokers are known for theirs; status 1."""
     async with trio.open_nursery() as nursery:
         upstream = await Broker(3).listen(nursery)
         first = free_ports(8)[0]
@@ -313,7 +313,7 @@ async def test_a_broker_id_without_a_port_is_a_clear_error(tmp_path: Path) -> No
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 async def test_an_idle_proxy_is_small(tmp_path: Path) -> None:
-    """At most 64 MiB resident once it has started: libraries are loaded, and memory trimmed, after it is ready."""
+    """At most 64 MiB resident after start: libraries are loaded, and memory trimmed, after it is ready."""
     async with trio.open_nursery() as nursery:
         upstream = await Broker(0).listen(nursery)
         async with proxy(tmp_path, upstream) as running:

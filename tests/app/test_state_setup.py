@@ -40,7 +40,7 @@ def setup(reactor: Reactor, *, topic: bool = True, **settings: Any) -> StateSetu
 
 
 def texts(made: StateSetup) -> HostedState:
-    """A state beside that of share groups."""
+    """Return texts about a state in addition to that of share groups."""
     journal = TopicJournal(TEST_STATE, made.reactor, made.notes, made.address)
     return HostedState(journal, HeldTexts(), text_gate(), made.access)
 
@@ -61,7 +61,7 @@ def test_share_state_waits_until_it_is_loaded(reactor: Reactor) -> None:
 
 
 def test_another_state_lives_beside_it_or_alone(reactor: Reactor) -> None:
-    """Also where share groups are in memory: these are served at once."""
+    """Also if share groups are in memory: these are served immediately."""
     states = (*state_setup.STATES, texts)
     both = state_setup.home(setup(reactor), states)
     assert both is not None

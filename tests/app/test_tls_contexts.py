@@ -78,7 +78,7 @@ def test_a_key_with_a_passphrase_is_refused_instead_of_asking_the_terminal(
 
 
 def test_proxies_of_a_fleet_verify_each_other_by_the_named_authority_alone(files: dict[str, str]) -> None:
-    """The side that dials asks for the host or the name that is set, the other one for any certificate of the fleet."""
+    """The dialling side verifies the configured host or name, the other side accepts any certificate of the fleet."""
     assert tls_contexts.between_proxies(PeerTls()) is None
     pair = {"cert_file": files["cert"], "key_file": files["key"]}
     tls = tls_contexts.between_proxies(PeerTls(**pair, ca_file=files["ca"], server_name="proxy.example"))

@@ -1,4 +1,4 @@
-"""Where the partitions of a view have to start so that a group loses nothing when it moves there."""
+"""Start offsets of the partitions of a view, so that a group loses nothing when it moves there."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_slot_without_a_commit_has_read_nothing() -> None:
 
 
 def test_a_base_partition_nobody_has_read_is_left_to_the_groups_reset_policy() -> None:
-    """As before the move."""
+    """Its committed offset is unchanged."""
     assert starts({2: 5, 3: 6}, R2, R4, 2, {0: 0, 1: 0}) == {4: 5, 5: 5, 6: 5, 7: 5}
 
 
@@ -38,7 +38,7 @@ def test_a_group_can_come_from_the_base_and_go_back() -> None:
     st.lists(st.binary(max_size=4), min_size=50, max_size=50),
 )
 def test_no_record_is_lost(old_commits: list[int], slots: int, keys: list[bytes]) -> None:
-    """Whatever an old slot had not read is behind where its new slot starts."""
+    """Every record that an old slot had not read is after the start of its new slot."""
     old, new = EvenCut(len(old_commits)), EvenCut(slots)
     committed = {slot: offset for slot, offset in enumerate(old_commits) if offset >= 0}
     found = starts(committed, Sliced("old", old.slots), Sliced("new", slots), 1, {0: 0})

@@ -71,7 +71,7 @@ def test_produce_is_only_looked_into_while_a_view_is_known() -> None:
     ("setting", "value"), [("slots_max", 16), ("partitions_max", 99), ("views_max", 7), ("create_wait_s", 2.5)]
 )
 def test_settings_reach_their_parts(setting: str, value: float) -> None:
-    """By the same name."""
+    """They have the same name."""
     config = CONFIG.model_copy(update={"views": Config(views={setting: value}).views})
     running = set_up(config)
     assert running is not None

@@ -75,7 +75,7 @@ async def test_weights_of_a_stored_plan_may_be_stored_again(world: World) -> Non
 
 
 async def test_of_two_plans_stored_at_once_the_first_stays(world: World) -> None:
-    """Also behind a compaction, which keeps the last."""
+    """Also after a compaction, which keeps the last record."""
     at = await world.desk()
     first = Plan("hot", (0, 77), "orders")
     await at.stored()

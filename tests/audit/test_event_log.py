@@ -71,7 +71,7 @@ def test_an_event_with_too_few_values_or_of_no_kind_is_a_mistake(log: EventLog) 
 
 
 def test_names_are_escaped(log: EventLog) -> None:
-    """What clients call themselves cannot end a line."""
+    """Client-chosen names cannot end a line."""
     line = told(log, "views", "all", 'a\n"b"', kind="scope")
     assert line.count(b"\n") == 1
     assert json.loads(line)["reason"] == 'a\n"b"'
@@ -88,7 +88,7 @@ def test_events_that_find_no_room_leave_a_gap_in_seq() -> None:
 
 
 def test_few_costly_events_are_taken_at_a_time(log: EventLog) -> None:
-    """And the topics of just these are told."""
+    """Only the topics of these events are returned."""
     values = (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {})
     for topic in (b"a", b"b", b"c"):
         log.offer("load", Place(topic, 0), None, None, values)

@@ -1,4 +1,4 @@
-"""What readers were given, summed up."""
+"""Sums of the records that readers were given."""
 
 from __future__ import annotations
 

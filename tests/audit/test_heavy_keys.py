@@ -16,7 +16,7 @@ def zipf(dice: random.Random, records: int, keys: int) -> list[int]:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_counts_are_within_the_error_that_is_told(seed: int) -> None:
-    """Of keys that are listed, and of those that are not."""
+    """For listed and unlisted keys."""
     dice = random.Random(seed)
     summary, truth = HeavyKeys(kept_max=20), Counter[int]()
     for _ in range(50):

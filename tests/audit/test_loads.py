@@ -52,14 +52,14 @@ def test_of_a_large_sample_a_part_is_counted_by_hash(monkeypatch) -> None:
 
 
 def test_totals_without_a_sample_have_no_buckets() -> None:
-    """As those of the owner of a group, whose member is connected to another proxy."""
+    """For example from the owner of a group whose member is connected to another proxy."""
     found = Loads(0.0)
     found.of(PLACE).rows = 5
     assert events(found, 1.0) == [("load", PLACE, (1000, 5, 0, 0, 0, 0, 0, 0, 0, 0, {}))]
 
 
 def test_samples_without_totals_are_told() -> None:
-    """As those of the proxy that has the bytes, and not the group."""
+    """For example from the proxy that has the bytes but not the group."""
     found = Loads(0.0)
     found.add_sample(PLACE, [sample((0, 5))], 1)
     assert events(found, 1.0)[0] == ("load", PLACE, (1000, 0, 0, 0, 1, 5, 0, 1, 1, 1, {"0": [1, 5]}))
@@ -74,7 +74,7 @@ def test_places_are_bounded(monkeypatch) -> None:
 
 
 def test_partitions_with_samples_are_bounded(monkeypatch) -> None:
-    """The others' totals are told all the same."""
+    """The totals of the other partitions are reported all the same."""
     monkeypatch.setattr(loads, "SAMPLED_PLACES_MAX", 1)
     found = Loads(0.0)
     for number in range(2):

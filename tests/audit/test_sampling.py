@@ -36,7 +36,7 @@ PLACE = Place(b"t", 0)
 
 
 class Later:
-    """Workers that work when they are told."""
+    """Workers that run their work on demand."""
 
     def __init__(self) -> None:
         self.jobs: list[tuple[Promise[Any], Callable[[], Any]]] = []
@@ -70,7 +70,7 @@ class World:
         return self.keys.read(place, split_complete(data)[0], data)
 
     def hashes(self) -> list[int]:
-        """Of all looks, in order."""
+        """Return the hashes of all looks, in order."""
         return [
             hashed
             for _, found, _ in self.seen

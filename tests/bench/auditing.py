@@ -1,4 +1,4 @@
-"""What audit costs: CPU of a proxy that writes audit events, against one that does not.
+"""Measure the cost of audit: CPU of a proxy that writes audit events, against one that does not.
 
     python -m tests.bench.auditing [--rounds 5] [--records 100000] [--cpu 1] [--only NAME]
 
@@ -37,7 +37,7 @@ from tests.support.worlds import ACCEPT, World
 BATCH, KEYS, VALUE = 500, 10_000, b"v" * 100
 SMALL_BATCH = 10
 SMALL_SHARE = 0.1
-"""Of the records, in the topic of small batches."""
+"""Share of the records that is in the topic of small batches."""
 SLOTS = 8
 MEMBERS = 8
 MUST = 1.05
@@ -50,14 +50,14 @@ class Side:
     """One proxy."""
 
     worlds: Sequence[World]
-    """Of each member of share groups."""
+    """World of each member of share groups."""
     pid: int
     topics: dict[str, Topic]
     groups: Iterator[int] = field(default_factory=count)
 
 
 def filled(raw: Raw, name: str, wanted: int, size: int, codec: int) -> Topic:
-    """A topic of batches of so many records, with 10,000 keys."""
+    """Fill a topic with batches of this many records, with 10,000 keys."""
     topic = raw.create_topic(name)
     for base in range(0, wanted, size):
         keys = [b"key-%d" % (number * 7919 % KEYS) for number in range(base, base + size)]
@@ -67,7 +67,7 @@ def filled(raw: Raw, name: str, wanted: int, size: int, codec: int) -> Topic:
 
 
 def share(side: Side, name: str, at_once: int, most: int) -> int:
-    """New groups of one member read a topic at the same time, so many records in all, and accept them."""
+    """Read a topic with new groups of one member each concurrently, and accept this many records in total."""
     with ThreadPoolExecutor(len(side.worlds)) as pool:
         parts = [pool.submit(share_of, side, world, name, at_once, most // MEMBERS) for world in side.worlds]
         return sum(part.result() for part in parts)
@@ -118,7 +118,7 @@ class Case:
     release: str
     play: Callable[[Side, int], int]
     share: float = 1.0
-    """Of the records."""
+    """Share of the records."""
 
 
 CASES = (

@@ -1,14 +1,16 @@
-"""What is processed again after kill -9, with many holes: `python -m tests.bench.backlog_of_holes`; about 2 minutes.
+"""Measure the records that are processed again after kill -9, with many holes: `python -m
+tests.bench.backlog_of_holes`; about 2 minutes.
 
 100,000 records of one partition are finished out of order, and one in 18 is not finished at all, so that ranges of done
 offsets would take 64 KiB as text. The consumer is killed with -9 between two commits, and a second one of its group
 continues. Counted is what the second one processed although the first one had finished it.
 
 - *ranges*: each commit says which offsets were finished since the last one (`ic/1;...`), and the proxy keeps them all.
-  OffsetFetch shows what a string of Kafka's protocol holds; the second consumer asks again when it has come so far.
-- *metadata*: each commit says in the broker's metadata all that is done behind its offset, as Parallel Consumer does:
-  run lengths or one bit for each offset, compressed or not, in base64, whichever is shortest; nothing where that has
-  more than 4,096 characters. Its back-pressure, which stops reading before that, is not tried here.
+  OffsetFetch shows at most the length of a string in Kafka's protocol; the second consumer sends the request again when
+  it has reached the end of it.
+- *metadata*: each commit contains everything that is done above its offset in the broker's metadata, as Parallel
+  Consumer does: run lengths or one bit for each offset, compressed or not, in base64, the shortest of these; nothing
+  if that has more than 4,096 characters. Its back-pressure, which stops reading before that, is not tried here.
 
 The exit status is 1 when ranges did not come out better.
 """
@@ -45,7 +47,7 @@ AT_ONCE = 5_000
 """Records that are finished in any order; their neighbours come before or after all of them."""
 COMMIT_EVERY = 250
 KILLED_AT = 0.999
-"""Of what the first consumer is to finish."""
+"""Share of the records that the first consumer is to finish."""
 METADATA_MAX = 4096
 SHOWN_MAX = 32_000
 """A text that is longer may not be all there is."""
@@ -56,13 +58,13 @@ class Remembers(Protocol):
     """How a consumer says what is done, and learns what was."""
 
     done: OffsetRanges
-    """What is known to be done."""
+    """Ranges known to be done."""
 
     def metadata(self, new: OffsetRanges) -> tuple[int, str]:
         """Offset and metadata of a commit, after these were finished since the last one."""
 
     def learn(self, offset: int, metadata: str) -> None:
-        """What was committed."""
+        """Read the committed state."""
 
     def is_all(self, offset: int) -> bool:
         """True if it is known whether this offset is done."""
@@ -161,7 +163,7 @@ def _decoded(data: bytes, mark: int) -> Iterator[tuple[int, int]]:
 WAYS: dict[str, Callable[[], Remembers]] = {"ranges": Ranges, "metadata": Metadata}
 
 
-# A consumer, which is a process of its own
+# A consumer, in a separate process
 
 
 class Worker:
@@ -181,7 +183,7 @@ class Worker:
         self._remembers.learn(found.offset, found.metadata or "")
 
     def offsets(self) -> Iterator[int]:
-        """Of all records to the end of the partition, from what is committed on."""
+        """Return the offsets of all records from the committed offset to the end of the partition."""
         position = 0
         while position < RECORDS:
             for message in self._consumer.consume(1000, 0.2):
@@ -201,7 +203,7 @@ class Worker:
             self.commit()
 
     def commit(self) -> None:
-        """What was finished."""
+        """Commit the finished records."""
         offset, metadata = self._remembers.metadata(self._new)
         self._consumer.commit(offsets=[TopicPartition(self._topic, 0, offset, metadata)], asynchronous=False)
         self._new = OffsetRanges()
@@ -218,7 +220,7 @@ class Worker:
         time.sleep(600)
 
     def go_on(self) -> None:
-        """Process whatever is not known to be done."""
+        """Process all records not known to be done."""
         for offset in self.offsets():
             if not self._remembers.is_all(offset):
                 self.commit()
@@ -238,14 +240,14 @@ def is_hole(offset: int) -> bool:
 
 
 class Outcome(NamedTuple):
-    """Of one way."""
+    """Outcome of one method."""
 
     finished: int
     """Before the kill."""
     again: int
-    """Of these, processed again."""
+    """Number of these that are processed again."""
     seconds: float
-    """That the first consumer took."""
+    """Seconds that the first consumer took."""
 
 
 def run(way: str, bootstrap: str, topic: str, folder: Path) -> Outcome:

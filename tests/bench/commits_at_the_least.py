@@ -1,7 +1,7 @@
-"""What individual commits come to with a proxy that costs nothing: the floor of the bench of them.
+"""Lower bound of the cost of individual commits, with a proxy without overhead, for the bench of individual commits.
 
-Clients send plain OffsetCommits; what a proxy would append if they were individual is sent in one Produce for all that
-wait, one at a time, and a client goes on when the append of its commit is answered. Requests are made before and record
+Clients send plain OffsetCommits; the appends of individual commits are sent in one Produce for all waiting commits, one
+at a time, and a client continues when the append of its commit is confirmed. Requests are made before and record
 batches once, so next to nothing but sockets and the broker is left.
 """
 
@@ -26,7 +26,9 @@ RESPONSE_MAX = 1 << 16
 
 
 def records_of(group: str, topic: str) -> list[Record]:
-    """What one commit that makes a range longer appends: the range it is then, and a tombstone of what it was."""
+    """Return the records that one commit appends when it extends a range: the new range, and a tombstone of the old
+    one.
+    """
     value = range_value(RangeValue(bytes(16), -1, 0, 0, ""))
     before, now = (encode_key(RangeKey(group, topic, 0, 9, last)) for last in (1000, 1001))
     return [Record(now, value, timestamp=0), Record(before, None, timestamp=0)]
@@ -67,7 +69,7 @@ class Appends:
 
 
 class Waiting:
-    """A response that comes in pieces."""
+    """A response that arrives in pieces."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
@@ -140,7 +142,7 @@ def one_after_the_other(commit: socket.socket, appends: Appends, requests: Seque
 
 
 def response(sock: socket.socket) -> None:
-    """Wait for one response, whatever it says."""
+    """Wait for one response, with any content."""
     waiting = Waiting(sock)
     while waiting.whole() is None:
         pass

@@ -1,9 +1,10 @@
-"""What reading a topic costs with our consumer and with others: `python -m tests.bench.consumers [--rounds N]`.
+"""Compare the cost of reading a topic with our consumer and with others: `python -m tests.bench.consumers [--rounds
+N]`.
 
-One real broker, one topic for each size and codec, read from its beginning by each client in a process of its own; the
-processes take turns in random order, and medians are compared within one run. An application that adds up the sizes of
-the values, record by record; the clock runs from the first records on. CPU is that of the whole process: librdkafka
-decompresses and decodes in threads of its own. Clients as they come, but for checksums, which all of them compare.
+One real broker, one topic for each size and codec, read from its beginning by each client in a separate process; the
+processes run in random order, and medians are compared within one run. An application that adds up the sizes of the
+values, record by record; the clock runs from the first records on. CPU is that of the whole process: librdkafka
+decompresses and decodes in its threads. Clients as they come, but for checksums, which all of them compare.
 
     ours            `poll`, 500 records at most
     ours, of        the same records, read by `records.of(partition)`
@@ -47,9 +48,9 @@ RECORDS = {100: 1_000_000, 1024: 250_000}
 """Bytes of a value -> records of a topic."""
 CODECS = ("none", "lz4")
 BATCH_BYTES = 1 << 16
-"""Of the producer; what comes of several partitions with `linger.ms`."""
+"""Batch size of the producer: that of several partitions with `linger.ms`."""
 POLL_MAX = 500
-"""Of one poll or batch, as max.poll.records has it."""
+"""Maximum records of one poll or batch, like max.poll.records."""
 ROUND_S = 240.0
 MUST = 1.5
 """Records a second of ours, as a multiple of aiokafka's."""
@@ -78,7 +79,7 @@ class Meter:
     size: int = 0
     begin: tuple[float, float] | None = None
     first: int = 0
-    """Records that came before the clocks ran."""
+    """Records received before the measurement starts."""
 
     def came(self, count: int, size: int) -> bool:
         """Returns: whether this was the last of them."""

@@ -1,7 +1,8 @@
-"""What a delayed revoke costs those partitions that are kept: `python -m tests.bench.delayed_revoke [--rounds N]`.
+"""Measure the cost of a delayed revoke for the partitions that are kept: `python -m tests.bench.delayed_revoke
+[--rounds N]`.
 
 One real broker, four partitions with records in them, our consumer as the only member of a group, and confluent-kafka
-in a process of its own. Two windows of 20 times 20 polls in each round, in random order. "delayed": confluent-kafka
+in a separate process. Two windows of 20 times 20 polls in each round, in random order. "delayed": confluent-kafka
 joins, and every poll delays the two partitions that are to be revoked; "undisturbed": confluent-kafka is in another
 group, and as many partitions are paused. Each begins at the first record of the other two. Records a second, and CPU
 seconds of our process for a million records.
@@ -51,7 +52,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
 
 
 class Window(NamedTuple):
-    """What so many polls brought."""
+    """Results of a number of polls."""
 
     rate: float
     """Thousand records a second."""
@@ -60,7 +61,7 @@ class Window(NamedTuple):
 
 
 async def polled(consumer: Consumer, between: Callable[[], object]) -> Window:
-    """Twenty times twenty polls, and what is to be said before each."""
+    """Twenty times twenty polls, with an action before each."""
     seen, began, busy = 0, time.monotonic(), time.process_time()
     for _ in range(WINDOWS * POLLS):
         between()
@@ -72,7 +73,7 @@ async def polled(consumer: Consumer, between: Callable[[], object]) -> Window:
 
 @contextmanager
 def other_member(bootstrap: str, group: str, topic: str, protocol: str) -> Iterator[Member]:
-    """confluent-kafka, in a process of its own."""
+    """Run confluent-kafka in a separate process."""
     client, assignor = ("confluent-consumer", "") if protocol == "consumer" else ("confluent-classic", protocol)
     member = Member(client, bootstrap, group, topic, assignor)
     try:

@@ -1,10 +1,10 @@
-"""What forwarding costs: CPU of the proxy as a multiple of a minimal relay in C, in front of a real broker.
+"""Measure the cost of forwarding: CPU of the proxy as a multiple of a minimal relay in C, in front of a real broker.
 
     tests/bench/run [--rounds 5] [--case latency-poll ...] [--beside CHECKOUT ...]
 
 Builds the load generator (kload.c) and the relay (relay.c), starts a broker, the relay and the proxy, and prints a
-table with what must be reached and what is aimed at. The exit status is 1 when something that must be is not.
-Proxies of other checkouts, built in their `.venv`, can be measured in the same rounds: only figures of one run compare.
+table with the required and the desired figures. The exit status is 1 if a required figure is not reached. Proxies of
+other checkouts, built in their `.venv`, can be measured in the same rounds: only figures of one run compare.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from tests.bench.measuring import Case, LoadError, Way, forget, load, measure, m
 
 RELEASE = "4.3.0"
 FILL_BYTES = 1_200_000_000
-"""What is stored to be fetched: a case reads 1 GiB of it."""
+"""Bytes stored for fetching: a case reads 1 GiB of it."""
 TRIES = 10
 CONNECTIONS = 1000
 OPEN_FILES = 3 * CONNECTIONS + 1000
 
 MUST_BROKER, AIM_BROKER = 1.15, 1.05
-"""CPU of the broker on small requests, as a multiple of what it is behind the C relay."""
+"""CPU of the broker on small requests, as a multiple of its CPU with the C relay."""
 MUST_IDLE_MIB, AIM_IDLE_MIB = 64.0, 48.0
 MUST_CONNECTION_KIB = 8.0
 
@@ -68,7 +68,7 @@ CASES = (
 
 
 def build(folder: Path, name: str) -> Path:
-    """Compile one of the C programs beside this file."""
+    """Compile one of the C programs in this folder."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         raise SystemExit("error: a C compiler is needed (cc or gcc)")
@@ -78,7 +78,7 @@ def build(folder: Path, name: str) -> Path:
 
 
 def wait_for(port: int) -> None:
-    """Return when somebody listens there."""
+    """Return when the port accepts connections."""
     for _ in range(TRIES):
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
             return
@@ -112,7 +112,7 @@ def way_of(name: str, front: Front, cluster: Cluster) -> Way:
 
 
 class OtherBuild(Front):
-    """A proxy of another checkout: earlier ones have no page that tells whether share groups are served."""
+    """A proxy of another checkout: earlier versions have no page that shows whether share groups are served."""
 
     def _serves(self) -> bool:
         return self.send_request("/readyz")[0]
@@ -145,7 +145,7 @@ class Bench:
         """Resident memory of one more connection, once it was measured."""
 
     def run(self, cases: Sequence[Case], rounds: int, core: int, console: Console) -> None:
-        """Measure, and print as it comes."""
+        """Measure, and print each result immediately."""
         table = Table(
             "case", "relay", "proxy", "x", "must", "aim", "broker x", *(way.name for way in self.others),
             title="CPU: us/request or s/GiB, median (range)",

@@ -1,7 +1,8 @@
-"""What idle groups cost a busy one: `python -m tests.bench.idle_groups [--groups 10000] [--partitions 10]`.
+"""Measure the cost of idle groups for a busy one: `python -m tests.bench.idle_groups [--groups 10000] [--partitions
+10]`.
 
-Two worlds of the share room in one process, in front of a broker of a few lines: in one the busy group is alone, in
-the other there are so many idle groups with so many share partitions each. Both do the same in turns: a ShareFetch that
+Two worlds of the share room in one process, with a broker of a few lines: in one the busy group is alone, in the other
+there are this many idle groups with this many share partitions each. Both do the same in turns: a ShareFetch that
 accepts what the last one acquired and acquires the next record, and time that passes. Printed is the CPU of one such
 request in either world, and the ratio of the two, which is to stay within 10 %.
 """
@@ -23,7 +24,7 @@ REQUESTS = 2000
 TURN = 100
 """Requests of one world before it is the other's turn."""
 RECORDS = 500
-"""Of each log batch."""
+"""Records of each log batch."""
 BOUND = 1.1
 
 
@@ -39,7 +40,7 @@ class Busy:
         self.last: tuple[int, int, int] | None = None
 
     def idle(self, groups: int, partitions: int) -> int:
-        """Hold so many groups that nobody uses; the resident bytes of all of it."""
+        """Hold this many unused groups. Return the resident bytes of all of it."""
         coordinator, before = self.world.services.coordinator, resident_bytes()
         topic_ids = [n.to_bytes(16, "big") for n in range(1, 101)]
         for number in range(groups):

@@ -1,15 +1,15 @@
-"""What individual commits cost beside plain ones: `python -m tests.bench.individual_commits`; about 6 minutes.
+"""Compare the cost of individual commits with plain ones: `python -m tests.bench.individual_commits`; about 6 minutes.
 
 Real brokers of both releases, one proxy in front of each with its default settings; 3.9.1 with the coordinator that it
-has by default, and with the one of KIP-848, which gathers commits for 10 ms. Four kinds of commits take turns in one
-run: plain ones of a group that nobody knows, past the proxy and through it; plain ones of a group with ranges;
-individual ones, each of which makes a range longer. First one client, one commit at a time (medians); then 16 clients,
-each of a group of its own, as fast as they can. Requests are encoded before; clients send and receive bytes. The exit
-status is 1 when something that must be reached is not.
+has by default, and with the one of KIP-848, which gathers commits for 10 ms. Four kinds of commits alternate in one
+run: plain ones of an unknown group, past the proxy and through it; plain ones of a group with ranges; individual ones,
+each of which extends a range. First one client, one commit at a time (medians); then 16 clients, each in a separate
+group, as fast as possible. Requests are encoded before; clients send and receive bytes. The exit status is 1 when
+something that must be reached is not.
 
 Where the time goes is shown by the CPU time that broker, proxy and clients take for a commit of the 16 clients, and by
-how many commits share an append. Beside it the floor (`commits_at_the_least`): plain commits through the proxy, each
-with what would be appended of an individual one in a Produce straight to the broker. So it has all that individual
+how many commits share an append. For comparison the lower bound (`commits_at_the_least`): plain commits through the
+proxy, each with the appends of an individual one in a Produce directly to the broker. So it has all that individual
 commits ask of a broker, and nothing of what they ask of a proxy: no proxy is faster. Brokers run as in production,
 after a round that does not count. On a machine with two cores broker, proxy and clients share these.
 """
@@ -50,13 +50,13 @@ WORDS = {
     FLOOR: "floor: plain, and appends",
 }
 ROUND_TIMES = 3
-"""A client of 16 commits so many times as often as one alone: a round takes seconds."""
+"""Factor by which a client of 16 commits as often as a single one: a round takes seconds."""
 FEWEST = 0.8
 """Must: commits/s of 16 clients that commit individually, against plain ones through the proxy."""
 
 
 def commit(group: str, topic: str, number: int, offset: int, text: str = "") -> bytes:
-    """An OffsetCommit of one partition, of nobody in particular."""
+    """Build an OffsetCommit of one partition without a member."""
     request = registry.message("OffsetCommitRequest")
     partition = request.OffsetCommitRequestPartition(
         partition_index=0, committed_offset=offset, committed_metadata=text
@@ -83,12 +83,12 @@ class Client:
         self._raw.close()
 
     def send(self, request: bytes) -> None:
-        """One commit, answered without an error."""
+        """Send one commit and expect success."""
         self.socket.sendall(request)
         response = b""
         while len(response) < 4 or len(response) < 4 + int.from_bytes(response[:4], "big"):
             response += self.socket.recv(4096)
-        error = int.from_bytes(response[-5:-3], "big", signed=True)  # before the tags of partition, topic and answer
+        error = int.from_bytes(response[-5:-3], "big", signed=True)  # before the tags of partition, topic and response
         if error:
             raise AssertionError(f"a commit was refused with {error}")
 
@@ -101,7 +101,7 @@ class Side:
     broker: str
     proxy: str
     pids: Mapping[str, int]
-    """Of broker and proxy; clients are in this process."""
+    """Process ids of broker and proxy; clients are in this process."""
     appends: Callable[[], float]
     """Produce requests of the proxy so far."""
     topic: Topic
@@ -116,7 +116,7 @@ class Side:
     """Commits that shared an append."""
 
     def client(self, kind: str) -> tuple[Client, str]:
-        """A client and its group, which has one range where it is to be known."""
+        """Return a client and its group, which has one range if it should be known."""
         group = f"{kind}-{next(self.numbers)}"
         made = Client(self.broker if kind == "broker" else self.proxy, group)
         if kind == "known":

@@ -1,11 +1,11 @@
-"""What forwarding costs in instructions, by callgrind: the same on a busy machine, unlike CPU time.
+"""Measure forwarding in instructions, by callgrind: the same on a busy machine, unlike CPU time.
 
     python -m tests.bench.instructions [--case latency-produce ...] [--beside CHECKOUT ...]
 
-The proxy runs in valgrind in front of a real broker, and gets the loads of `tests.bench.forwarding`. What it executes
-while nobody asks for anything is counted first, and taken off for the time that each load took. Only instructions of
-the process itself count: what the kernel does for it is most of the CPU time of a small request, and is measured by
-`tests.bench.forwarding`. Two checkouts are compared to the percent; machines, compilers and Python versions are not.
+The proxy runs in valgrind with a real broker, and gets the loads of `tests.bench.forwarding`. The instructions of an
+idle proxy are counted first, and subtracted for the duration of each load. Only instructions of the process itself
+count: the kernel's work is most of the CPU time of a small request, and is measured by `tests.bench.forwarding`. Two
+checkouts are compared to the percent; machines, compilers and Python versions are not.
 
 Needs valgrind, and what `tests.bench.forwarding` needs.
 """
@@ -47,8 +47,9 @@ LOADS = {
     "pipelined": ("-k poll -d 100 -n 50000", 50_000),
     "produce-raw": (f"-k produce -c 2 -d 5 -p 2 -b 1024 -r 63 -g {GIB // 2}", 512),
 }
-"""Case -> arguments of kload, and how many requests these are, or MiB of the last. Large answers are no case: how many
-reads they take changes from run to run."""
+"""Case -> arguments of kload, and how many requests these are, or MiB of the last. Large responses are not included:
+the number of reads they take varies from run to run.
+"""
 
 
 class Counted:
@@ -59,7 +60,7 @@ class Counted:
         self.port = port
         self._out = out
         self.idle = 0.0
-        """Instructions a second while nobody asks for anything."""
+        """Instructions per second of an idle proxy."""
 
     def of(self, work: Callable[[], object]) -> tuple[int, float]:
         """Instructions while this runs, and how many seconds it took. Raises SystemExit."""

@@ -1,4 +1,4 @@
-"""What an owner pays to load a million stored ranges: `python -m tests.bench.loading_ranges`; about 20 s.
+"""Measure the time in which an owner loads a million stored ranges: `python -m tests.bench.loading_ranges`; about 20 s.
 
 Record batches of ten commits to each of 100 partitions, compressed as the product writes them, spread over the 50
 partitions of the topic: replayed and held, as at a takeover, without the network. CPU seconds, and what is resident
@@ -62,7 +62,7 @@ def take(replay: Replay, data: bytes) -> None:
 
 
 async def load(replays: dict[int, Replay]) -> HeldCommits:
-    """As `hosted_state` fills what it holds."""
+    """Load the records as `hosted_state` does."""
     held = HeldCommits()
     for partition in list(replays):
         await held.load(replays.pop(partition).values.items())

@@ -30,7 +30,7 @@ class Case:
 
     name: str
     arguments: tuple[str, ...]
-    """Of kload."""
+    """Arguments of kload."""
     unit: str
     """"request": microseconds each; "GiB": seconds each."""
     must: float
@@ -88,7 +88,7 @@ def _place(pid: int, cores: set[int]) -> None:
 
 
 def measure(kload: Path, case: Case, ways: Sequence[Way], broker_pid: int, rounds: int) -> None:
-    """Run the case so many times through each way, in random order, after one round that does not count."""
+    """Measure the case this many times in each way, in random order, after one round that does not count."""
     for turn in range(rounds + 1):
         for way in random.sample(ways, len(ways)):
             try:
@@ -145,7 +145,7 @@ def _line(child: subprocess.Popen[str], *, go: bool = False) -> str:
     assert child.stdout is not None
     assert child.stderr is not None
     if go:
-        with suppress(BrokenPipeError):  # it has ended: the line below does not come, and why is told there
+        with suppress(BrokenPipeError):  # the process has ended, and its log has the reason
             child.stdin.write("\n")
     line = child.stdout.readline()
     if not line:

@@ -1,4 +1,5 @@
-"""What ranges of done offsets cost: `python -m tests.bench.offset_ranges`. About 20 s; status 1 where a must fails.
+"""Measure the cost of ranges of done offsets: `python -m tests.bench.offset_ranges`. About 20 s; status 1 where a must
+fails.
 
 CPU time of one thread, medians of rounds; memory as the growth of what is resident. Ranges are merged into 10,000
 others, as many as a partition may have: a third of them touches nothing, a third one neighbour, a third both.
@@ -33,7 +34,7 @@ Span = tuple[int, int]
 
 
 def stored(count: int, first: int = 1_000_000) -> list[Span]:
-    """So many ranges that do not touch."""
+    """Return this many ranges that do not touch."""
     return [(first + n * WIDTH, first + n * WIDTH + 2) for n in range(count)]
 
 
@@ -109,7 +110,7 @@ def resident() -> float:
 
 
 def loaded(sets: int, dice: random.Random) -> tuple[float, float]:
-    """Seconds and MiB for a million ranges, merged one by one in any order, in so many sets."""
+    """Return seconds and MiB for a million ranges, merged one by one in any order, in this many sets."""
     each = MILLION // sets
     order = list(range(each))
     dice.shuffle(order)

@@ -1,9 +1,9 @@
 """Newest records after a crash: `python -m tests.bench.parallel_catch_up [RECORDS]`. Two minutes; needs a broker.
 
 A million records of 100 B lie after the committed offset while one record is written every 20 ms. Measured from the
-opening of the consumer: until the first record that was written after that ("newest"), and until everything that lay
-behind is read ("all"), with `enable_parallel_rebalance` and without. Rounds are interleaved; medians; ratios in one run
-are what counts. Ends with status 1 where the newest record does not come sooner with the mode.
+opening of the consumer: until the first record written after that ("newest"), and until the whole backlog is read
+("all"), with `enable_parallel_rebalance` and without. Rounds are interleaved; medians; ratios in one run are what
+counts. Ends with status 1 where the newest record does not come sooner with the mode.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Ticker:
 
 
 def filled(bootstrap: str, topic: str, records: int) -> None:
-    """A topic of one partition with so many records."""
+    """Create a topic of one partition with this many records."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
     producer = confluent_kafka.Producer(
@@ -78,14 +78,14 @@ def filled(bootstrap: str, topic: str, records: int) -> None:
 
 
 def committed(bootstrap: str, group: str, topic: str) -> None:
-    """As the group that crashed left it."""
+    """Commit as the group that crashed had done."""
     tool = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     tool.commit(offsets=[confluent_kafka.TopicPartition(topic, 0, 0)], asynchronous=False)
     tool.close()
 
 
 async def measured(bootstrap: str, group: str, topic: str, records: int, mode: bool) -> Times:
-    """One consumer, from its opening until all that lay behind is read."""
+    """Run one consumer from its opening until the backlog is read."""
     begun = time.monotonic()
     newest: float | None = None
     behind = 0

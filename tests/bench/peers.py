@@ -1,4 +1,5 @@
-"""What a client pays whose proxy does not own its group: acquire and acknowledge, one at a time, at either proxy.
+"""Measure the overhead of a client whose proxy does not own its group: acquire and acknowledge, one at a time, at
+either proxy.
 
     python -m tests.bench.peers [--rounds 5] [--seconds 1]
 

@@ -1,4 +1,5 @@
-"""The goals of the pipeline, each beside what is measured: `python -m tests.bench.pipeline [--only G4] [--records N]`.
+"""Print the goals of the pipeline next to the measured values: `python -m tests.bench.pipeline [--only G4] [--records
+N]`.
 
 Spark's own Kafka source (batch by both its paths, and streaming) is measured in the same run, on the same data, in turn
 with ours. Ratios of one run count, figures of two runs do not. CPU is that of the JVM and of the Python workers it
@@ -55,7 +56,7 @@ def produce(bootstrap: str, records: int) -> None:
 
 @contextmanager
 def spark_session(*, streaming: bool) -> Iterator[Any]:
-    """Two slots, the stock source beside ours; the JVM is the same for all of them."""
+    """Session with two slots, with the stock source and ours; the JVM is the same for all of them."""
     more = {
         "spark.driver.extraClassPath": stock_class_path(),
         "spark.driver.memory": "3g",
@@ -77,7 +78,7 @@ class Counted:
         self.front: Front = running.front(relay.address, VIEWS | {"upstream": upstream})
 
     def bytes_now(self) -> tuple[int, int]:
-        """From brokers, and to clients."""
+        """Return bytes from brokers, and to clients."""
         figures = dict(
             line.rsplit(" ", 1) for line in self.front.send_request("/metrics")[1].splitlines() if line[:1] != "#"
         )

@@ -19,7 +19,7 @@ from kafka_share_proxy.pipeline.lake import Lake
 from tests.bench.pipeline_goals import Figure, cpu_of_tree
 
 TIMES = 16
-"""The larger input is so many times the smaller."""
+"""Factor between the smaller and the larger input."""
 OUTCOMES = ("accept", "accept", "accept", "accept", "release", "reject", "lock_timeout")
 BEGUN_MS = 1_795_262_400_000
 SLOTS = 2

@@ -1,4 +1,4 @@
-"""What the benches of the pipeline find, beside the goals that were set for it; and whose CPU time it took."""
+"""Results of the pipeline's benches next to their goals, and the processes that used the CPU time."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Figure:
     at_most: float | None = None
     """Neither: it is shown for comparison."""
     beside: str = ""
-    """What else was measured."""
+    """Additional measurements."""
 
     @property
     def is_met(self) -> bool | None:
-        """None: nothing was asked."""
+        """True if the goal is met. None without a goal."""
         if self.at_least is None and self.at_most is None:
             return None
         is_enough = self.at_least is None or self.value >= self.at_least

@@ -17,11 +17,11 @@ TOPIC = "bench"
 COLUMNS = "key,value,offset"
 V1 = "spark.sql.sources.useV1SourceList"
 TIMES = 4
-"""The larger read is so many times the smaller."""
+"""Factor between the smaller and the larger read."""
 
 
 class Scene(NamedTuple):
-    """Where a bench takes place."""
+    """Environment of a bench."""
 
     brokers: str
     """Bootstrap."""
@@ -29,7 +29,7 @@ class Scene(NamedTuple):
     proxy_pid: int
     folder: Path
     records: int
-    """Of TOPIC."""
+    """Records of TOPIC."""
     rounds: int
 
 

@@ -1,4 +1,4 @@
-"""G4, G5 and G6: micro-batches of the source beside those of Spark's own, and what key ranges cost on the wire."""
+"""G4, G5 and G6: micro-batches of the source compared with Spark's own, and the cost of key ranges on the wire."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.bench.pipeline_reads import COLUMNS, TOPIC, Scene
 
 MICRO_ROWS = 20_000
 MOST = {1: 1.25, 4: 1.4, 16: 1.8}
-"""Key ranges -> a batch may take so many times that of the stock source."""
+"""Key ranges -> maximum duration of a batch as a multiple of the stock source's."""
 WARM_BATCHES = 5
 TASKS, SLOTS = 200, 2
 TASK_ROWS = 20_000
 WIRE_ROWS = 100_000
-"""Of one batch, where bytes are counted."""
+"""Rows of one batch in which bytes are counted."""
 RANGES = 16
 
 
@@ -29,7 +29,7 @@ class Streamed:
 
     batch_ms: list[float] = field(default_factory=list)
     cpu_ms: list[float] = field(default_factory=list)
-    """Of each run, per batch."""
+    """CPU milliseconds of each run, per batch."""
 
     @property
     def p50(self) -> float:
@@ -51,12 +51,12 @@ class Streams:
         yield from self._tasks()
 
     def ours(self, count: int, proxy: str, rows: int) -> Streamed:
-        """A run of the source with so many key ranges."""
+        """Run the source with this many key ranges."""
         options = {"bootstrap": proxy, "topic": TOPIC, "columns": COLUMNS, "keyRanges": str(count)}
         return self._run("keyrange", rows, **options)
 
     def stock(self, count: int, rows: int) -> Streamed:
-        """A run of Spark's own source in so many tasks."""
+        """Run Spark's own source in this many tasks."""
         options = {"subscribe": TOPIC, "startingOffsets": "earliest", "minPartitions": str(count)}
         return self._run("kafka", rows, **{"kafka.bootstrap.servers": self.scene.brokers}, **options)
 
@@ -106,7 +106,7 @@ class Streams:
         yield Figure("G3", "stream, rows per CPU s, start included", rates[0] / rates[1], "x stock")
 
     def _tasks(self) -> Iterator[Figure]:
-        """Many tasks of a hundred rows: what a task costs, whatever it reads."""
+        """Run many tasks of a hundred rows: the cost of a task, regardless of its input."""
         walls, cpu = [], []
         for _ in range(self.scene.rounds + 1):
             used, begun = cpu_of_tree(self.jvm), time.perf_counter()

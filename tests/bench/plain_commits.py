@@ -1,10 +1,11 @@
-"""What plain commits cost while individual commits are served: `python -m tests.bench.plain_commits`; about 3 minutes.
+"""Measure the cost of plain commits while individual commits are served: `python -m tests.bench.plain_commits`; about 3
+minutes.
 
 One broker and two proxies in front of it: one forwards commits as they come (`commits.serve: false`), the other looks
-which of them are about a group with ranges; one group has some. Many clients commit at once, for a broker waits some
-milliseconds for more commits and works on one request of a connection at a time. Pairs of rounds in random order, CPU
-of the proxy for each commit, without what it takes while it is idle: an owner of ranges reads their topic and renews
-its lease. The exit status is 1 when the look costs more than it may.
+which of them are about a group with ranges; one group has some. Many clients commit concurrently, because a broker
+waits some milliseconds for more commits and processes one request of a connection at a time. Pairs of rounds in random
+order, CPU of the proxy for each commit, without what it takes while it is idle: an owner of ranges reads their topic
+and renews its lease. The exit status is 1 when the look costs more than it may.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def wait_until_forwarded(kload: Path, way: Way) -> None:
 
 
 def idle_share(ways: list[Way]) -> dict[str, float]:
-    """CPU seconds a second of each proxy while nobody asks it anything."""
+    """CPU seconds per second of each idle proxy."""
     before = {way.name: cpu_seconds(way.pid) for way in ways}
     time.sleep(IDLE_S)
     return {way.name: (cpu_seconds(way.pid) - before[way.name]) / IDLE_S for way in ways}

@@ -1,10 +1,11 @@
-"""What reading records costs: `python -m tests.bench.record_decoding`. A minute; ends with status 1 where a must fails.
+"""Measure the cost of reading records: `python -m tests.bench.record_decoding`. A minute; ends with status 1 where a
+must fails.
 
 Ratios in one run, rounds interleaved, medians of CPU time over different batches in turn. "positions": the columns of a
-batch; "built": columns, and all records made of them; "lazily": a whole consumer's way, with checksum, every record
-made as an iteration asks for it; "untouched": the same without looking at a record; "twin": positions in plain Python;
-"aiokafka" and "kafka-python": their decoders with their checksum, every record made, of which their consumers make
-another object.
+batch; "built": columns, and all records made of them; "lazily": the complete path of a consumer, with checksum, every
+record built when an iteration requests it; "untouched": the same without looking at a record; "twin": positions in
+plain Python; "aiokafka" and "kafka-python": their decoders with their checksum, every record made, of which their
+consumers make another object.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ MUSTS = {("positions", 100): 3.0, ("lazily", 100): 1.0}
 
 
 def numbers(source: memoryview) -> tuple[int, int, int, int, None]:
-    """Of the header, as the kernels take them."""
+    """Numbers of the header, in the form that the kernels take."""
     header = records.read_header(source)
     return header.records_count, header.base_offset, header.last_offset, header.base_timestamp, None
 
@@ -51,7 +52,7 @@ def built(source: memoryview) -> list[Record]:
 
 
 def lazily(source: memoryview) -> int:
-    """As a consumer does, who keeps no record."""
+    """Read as a consumer that keeps no record."""
     size = 0
     for found in fetched_records(source, 0):
         for record in found.records:
@@ -60,7 +61,7 @@ def lazily(source: memoryview) -> int:
 
 
 def untouched(source: memoryview) -> list[int]:
-    """As a consumer does before the application looks."""
+    """Read as a consumer whose application has not accessed the records."""
     return [found.next_offset for found in fetched_records(source, 0)]
 
 
@@ -76,7 +77,7 @@ def by_client(client: str, source: memoryview) -> int:
 
 
 def singles(seed: int) -> memoryview:
-    """The same records of 100 bytes, each in a batch of its own, as producers that do not linger write them."""
+    """The same records of 100 bytes, each in a separate batch, as producers that do not linger write them."""
     found = records.decode_records(batch(seed, 100))
     return memoryview(b"".join([records.build_batch(record.offset, [record]) for record in found]))
 

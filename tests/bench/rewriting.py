@@ -1,7 +1,7 @@
-"""What rewriting answers costs: `python -m tests.bench.rewriting`.
+"""Measure the cost of rewriting responses: `python -m tests.bench.rewriting`.
 
-Prints microseconds, the best of several rounds, for answers recorded from a real broker (tests/golden): known by their
-bytes (the common case) and new. Target: a small known answer at most 1.5 us.
+Prints microseconds, the best of several rounds, for responses recorded from a real broker (tests/golden): known by
+their bytes (the common case) and new. Target: a small known response at most 1.5 us.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def best(work: Callable[[], object], calls: int = CALLS) -> float:
 
 
 def metadata(brokers: int) -> memoryview:
-    """A response that names so many brokers and one topic."""
+    """Build a response that names this many brokers and one topic."""
     message = registry.message("MetadataResponse")
     broker = message.MetadataResponseBroker
     named = [broker(node_id=node_id, host=f"kafka-{node_id}.internal", port=9092) for node_id in range(brokers)]

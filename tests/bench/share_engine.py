@@ -1,6 +1,6 @@
-"""What the share partition engine costs: `python -m tests.bench.share_engine`.
+"""Measure the cost of the share partition engine: `python -m tests.bench.share_engine`.
 
-Prints each figure beside a plain dict operation of the same run, because machines differ and that ratio does not.
+Prints each figure next to a plain dict operation of the same run, because machines differ and that ratio does not.
 Targets: acquire + acknowledge of 500 records at most 20 us (aim 3), 1,000,000 locked records below 300 MB.
 """
 
@@ -86,7 +86,7 @@ def accept(partition: SharePartition, first: int, last: int, types: list[int]) -
 
 
 def acquire_and_acknowledge(in_flight: int, types: list[int], batches: int = 100) -> float:
-    """Acquire one log batch of 500 records and accept it, behind `in_flight` held records."""
+    """Acquire one log batch of 500 records and accept it, after `in_flight` held records."""
     partition, offset = window(in_flight)
     reads = [
         ReadRecords(first, [log_batch(first, first + RECORDS - 1)])

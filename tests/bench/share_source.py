@@ -1,9 +1,10 @@
-"""What it costs the driver to acquire for a share group: `python -m tests.bench.share_source [--records N]`.
+"""Measure the driver's cost of acquiring for a share group: `python -m tests.bench.share_source [--records N]`.
 
-The driver is sent the records that it acquires, and drops them; tasks read them again from the log. So the question is
-what dropping costs beside reading: CPU of this process, which acquires and acknowledges all offsets of a topic and then
-reads the same offsets into Arrow record batches as tasks do, in turn, three times each; and CPU of the proxy in both.
-Records of 100 bytes, 500 in a batch; ratios of medians within one run. Ends with status 1 above the limit. A minute.
+The driver is sent the records that it acquires, and drops them; tasks read them again from the log. The bench therefore
+compares the cost of dropping with that of reading: CPU of this process, which acquires and acknowledges all offsets of
+a topic and then reads the same offsets into Arrow record batches as tasks do, in turn, three times each; and CPU of the
+proxy in both. Records of 100 bytes, 500 in a batch; ratios of medians within one run. Ends with status 1 above the
+limit. A minute.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def measured(pid: int, work: Callable[[], int]) -> Cost:
 
 
 def acquire(options: ShareSourceOptions, records: int) -> int:
-    """Acquire and acknowledge all there is. Returns: how many times nodes were asked."""
+    """Acquire and acknowledge all there is. Returns the number of requests to nodes."""
     rounds = count = 0
     with ShareMember(options, print) as member:
         while count < records:
@@ -87,7 +88,7 @@ def acquire(options: ShareSourceOptions, records: int) -> int:
 
 
 def read(options: ShareSourceOptions, topic: Topic, records: int) -> int:
-    """As tasks do. Returns: record batches."""
+    """Read as tasks do. Returns: record batches."""
     size = records // PARTITIONS
     wanted = [(TopicPartition(topic.name, each), OffsetSpan(0, size)) for each in range(PARTITIONS)]
     rows = batches = 0

@@ -1,17 +1,18 @@
-"""What share groups served by the proxy cost: Kafka's own ShareConsumerPerformance, against a native 4.3 broker.
+"""Measure the cost of share groups served by the proxy: Kafka's own ShareConsumerPerformance, against a native 4.3
+broker.
 
     python -m tests.bench.sharing [--rounds 3] [--records 800000] [--size 1024] [--consumers 1 4] [--state topic|memory]
         [--kafka-proxy BINARY]
 
-Three worlds are filled alike: a 4.3 broker, which serves share groups itself; the same behind a minimal relay in C,
-which only copies bytes; and the proxy in front of a 3.9 broker, which has no share groups. With a binary of
-grepplabs/kafka-proxy, built from its source, there is a fourth: the 4.3 broker behind it. Rounds are interleaved; the
-rate counts from the first report on (a new group delivers nothing for its first heartbeat interval), and what is
-judged are ratios of medians inside the run, and the CPU that whoever serves or relays spends on a record. Consumers are
-shown with what the one that got least got of an equal share: a rate says nothing about who did the work.
+Three worlds are filled alike: a 4.3 broker, which serves share groups itself; the same broker through a minimal relay
+in C, which only copies bytes; and the proxy with a 3.9 broker, which has no share groups. With a binary of
+grepplabs/kafka-proxy, built from its source, there is a fourth: the 4.3 broker through it. Rounds are interleaved; the
+rate counts from the first report on (a new group delivers nothing for its first heartbeat interval). The results are
+ratios of medians inside the run, and the CPU per record of the process that serves or relays. Next to the rate stands
+the share of the consumer with the fewest records, because a rate alone does not show who did the work.
 
 The bound on CPU, 1.3 us, is what kafka-proxy spent on forwarding the same traffic where it was set; microseconds of two
-machines are not to be compared. Where kafka-proxy runs beside, what it spends in this run is the bound.
+machines are not to be compared. If kafka-proxy takes part, its CPU in this run is the bound.
 """
 
 from __future__ import annotations
@@ -80,9 +81,9 @@ class Run(NamedTuple):
     """Records per second from the first report on."""
     records: int
     least: float
-    """What the consumer with the fewest records got, as a multiple of an equal share."""
+    """Records of the consumer with the fewest, as a multiple of an equal share."""
     cpu_us: float = 0.0
-    """CPU of whoever served or relayed, a record."""
+    """CPU per record of the process that served or relayed."""
 
 
 @dataclass
@@ -92,12 +93,12 @@ class World:
     name: str
     bootstrap: str
     pid: int
-    """Of the process that serves or relays."""
+    """Id of the process that serves or relays."""
     runs: dict[int, list[Run]] = field(default_factory=dict)
-    """By number of consumers."""
+    """Runs by number of consumers."""
 
     def median(self, figure: str, consumers: int) -> float:
-        """Of one field of the runs with so many consumers."""
+        """Return the median of one field over the runs with this many consumers."""
         return statistics.median(getattr(run, figure) for run in self.runs[consumers])
 
 
@@ -133,7 +134,7 @@ def fill(bootstrap: str, records: int, size: int) -> None:
 
 
 def new_group(bootstrap: str) -> str:
-    """A group id of its own that reads from the beginning."""
+    """Return a new group id that reads from the beginning."""
     group = f"bench-{random.getrandbits(48):x}"
     earliest = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.GROUP, group, incremental_configs=[earliest])
@@ -144,7 +145,7 @@ def new_group(bootstrap: str) -> str:
 
 
 def consume(bootstrap: str, records: int, consumers: int) -> Run:
-    """Let so many consumers of a new group share all records."""
+    """Let this many consumers of a new group share all records."""
     java = [find_java(), "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", class_path("4.3.0")]
     arguments = [
         *("--bootstrap-server", bootstrap, "--topic", TOPIC, "--num-records", str(records)),

@@ -1,10 +1,10 @@
-"""What the filter kernel costs: `python -m tests.bench.slicing`. About a minute; ends with status 1 where a must fails.
+"""Measure the cost of the filter kernel: `python -m tests.bench.slicing`. About a minute; ends with status 1 where a
+must fails.
 
 Ratios in one run, rounds interleaved, medians of CPU time. The limit is a plain copy of the whole batch and a CRC-32C
-of it by the crc32c package; beside it, for comparison, by the kernel's own checksum, which is faster. The kernel checks
-the checksum of what comes in, walks and hashes, copies, and makes a new checksum of what goes out. Half kept: R = 2,
-one slot. "Hot": the same batch again and again; "fresh": 60 (100 B) or 16 (1 KiB) different ones in turn, the honest
-figure.
+of it by the crc32c package; for comparison, also by the kernel's own checksum, which is faster. The kernel verifies the
+input checksum, walks and hashes, copies, and computes the output checksum. Half kept: R = 2, one slot. "Hot": the same
+batch again and again; "fresh": 60 (100 B) or 16 (1 KiB) different ones in turn, the honest figure.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Work = Callable[[memoryview], object]
 
 
 def batch(seed: int, size: int, codec: int = compression.NONE) -> memoryview:
-    """A thousand records of so many bytes of key and value; keys of 16 bytes, 10,000 different ones."""
+    """Build a thousand records with this many bytes of key and value; keys of 16 bytes, 10,000 different ones."""
     dice = random.Random(seed)
     found, timestamp = [], 1_700_000_000_000
     for number in range(COUNT):

@@ -1,9 +1,9 @@
-"""What views cost and bring: eight confluent-kafka consumers of `__view.r8` against one consumer of the base.
+"""Measure cost and gain of views: eight confluent-kafka consumers of `__view.r8` against one consumer of the base.
 
     python -m tests.bench.views [--rounds 3] [--records 2000000]
 
 All go through the proxy. The base has one partition, records of 100 bytes with 10,000 keys; consumers take up to 500 at
-a time, each is a process of its own, and the rate counts from when all have their slot. Printed, with what must be
+a time, each is a separate process, and the rate counts from when all have their slot. Printed, with what must be
 reached: records per second of all together, once with consumers that do nothing and once where each record costs 100 us
 of waiting; CPU of the proxy for a GiB of the base, filtered and forwarded; and what readers at the live end cost the
 broker in bytes, as counted on the wire between another proxy and the broker (the relay that counts has no part in the
@@ -57,7 +57,7 @@ LIVE_PER_S = 20_000
 MUST_IDLE, MUST_WAITING, MUST_BYTES = 0.9, 6.0, 1.05
 
 
-# One consumer, in a process of its own
+# One consumer, in a separate process
 
 
 def consume(bootstrap: str, topic: str, partition: int, wait_us: int, limit_s: float, *, from_end: bool) -> None:
@@ -158,7 +158,7 @@ def create(bootstrap: str, *names: str) -> None:
 
 
 def produce(bootstrap: str, topic: str, records: int, per_s: int = 0) -> None:
-    """Records of 100 bytes, at once or at a rate."""
+    """Produce records of 100 bytes, all together or at a rate."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 10, "queue.buffering.max.messages": 400_000})
     keys = [b"key-%06d" % number for number in range(KEYS)]
     value = bytes(RECORD_BYTES - len(keys[0]))
@@ -209,7 +209,7 @@ def measure(front: Front, side: Side, records: int) -> None:
 
 
 def live_bytes(front: Front, relay: Relay, broker: str, readers: int) -> int:
-    """Return what so many readers at the live end cost the broker."""
+    """Return the broker's bytes for this many readers at the end of the log."""
     places = [(f"__view.r{SLOTS}.{LIVE}", slot) for slot in range(readers)]
     before = 0
 

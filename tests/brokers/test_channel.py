@@ -39,7 +39,7 @@ def run(test: Callable[[Reactor, Broker, Address], Awaitable[None]], **options: 
 
 
 async def response_of(channel: Channel) -> Any:
-    """One Metadata, waited for; None when no response comes."""
+    """One Metadata, waited for; Return the response, or None if none arrives."""
     came, responses = trio.Event(), []
 
     def done(response: Any) -> None:

@@ -24,7 +24,7 @@ from tests.support.small_broker import Broker
 
 
 def test_a_link_is_opened_and_opened_again() -> None:
-    """`changed` tells when to ask again; a broker nobody knows is tried later."""
+    """`changed` is called when a retry is useful; an unknown broker is tried later."""
     reactor = Reactor(new_pump)
     notes: list[str] = []
 
@@ -74,7 +74,7 @@ def test_a_link_is_opened_and_opened_again() -> None:
 
 
 def test_a_failure_of_long_ago_delays_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker was away for a while, and leads again much later: the first attempt is made at once."""
+    """A broker was away for a while, and becomes leader much later: the first attempt is immediate."""
     reactor = Reactor(new_pump)
     tried: list[float] = []
 
@@ -205,7 +205,7 @@ async def test_channel_is_late_that_is_long_in_coming_or_was_refused(
 
 
 def test_channel_is_late_that_does_not_answer_and_is_given_up() -> None:
-    """Whoever waits for the response is told that none comes; the next one who asks gets a channel of its own."""
+    """Waiters for the response are notified; the next request gets a new channel."""
     reactor = Reactor(new_pump)
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""ClusterView: what Metadata answers told, folded."""
+"""ClusterView: merged Metadata responses."""
 
 from math import inf
 from pathlib import Path
@@ -14,7 +14,7 @@ A, B = bytes(15) + b"a", bytes(15) + b"b"
 
 
 def topic(name, topic_id, *leaders, error=0):
-    """Partitions as (leader, epoch), in reverse order: answers need not be sorted."""
+    """Build partitions as (leader, epoch), in reverse order: responses need not be sorted."""
     partitions = [
         METADATA.MetadataResponsePartition(partition_index=i, leader_id=node, leader_epoch=epoch)
         for i, (node, epoch) in enumerate(leaders)
@@ -68,7 +68,7 @@ def test_fold_says_what_changed(view):
 
 
 def test_an_older_leader_epoch_does_not_come_back(view):
-    """A broker that lags behind would send everybody to the old leader again."""
+    """A broker that lags would direct all clients to the old leader again."""
     view.fold(metadata(topic("a", A, (2, 4), (1, 8))), now=11.0)
     assert view.topic("a").leaders == (Leader(1, 5), Leader(1, 8))
 

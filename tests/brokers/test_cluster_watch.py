@@ -75,7 +75,7 @@ async def test_first_waits_until_every_broker_has_told_its_versions(autojump_clo
 
 
 async def test_a_broker_that_never_answers_is_not_waited_for_for_ever(autojump_clock: trio.testing.MockClock) -> None:
-    """After the limit the others decide, and who was silent is told."""
+    """After the limit the responses of the other brokers are used, and the silent one is reported."""
     brokers = two_brokers()
     brokers[B2] = None
     async with world(brokers) as w:
@@ -213,7 +213,7 @@ async def test_without_identity_the_settings_name_the_brokers(autojump_clock: tr
 async def test_without_identity_and_settings_the_bootstrap_servers_decide(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """Nobody tells the brokers' addresses, but versions anybody may ask for."""
+    """The brokers' addresses are unknown, but versions need no authentication."""
     async with world({A: Broker(1, mechanism="PLAIN")}) as w:
         sight = await w.watch.first()
         assert (dict(sight.brokers), list(sight.versions)) == ({}, [-1])
@@ -231,7 +231,7 @@ async def test_an_identity_that_is_refused_is_told_apart(autojump_clock: trio.te
 
 
 async def test_topics_somebody_depends_on_are_asked_for(autojump_clock: trio.testing.MockClock) -> None:
-    """Up to a limit, in every look, a few in each question."""
+    """Up to a limit, in every look, a few in each request."""
     broker = Broker(1)
     async with world({A: broker, B1: broker}) as w:
         w.watch.topics = lambda: [f"t{number}" for number in range(2 * cluster_watch.TOPICS_MAX)]

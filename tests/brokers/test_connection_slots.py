@@ -1,4 +1,6 @@
-"""What features remember of a connection: typed, made at first use, one connection's own, forgotten when told to."""
+"""Values that features store with a connection: typed, created at first use, separate for each connection, dropped on
+demand.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 class Connection:
-    """What a slot needs of one."""
+    """Connection with the methods that a slot needs."""
 
     def __init__(self) -> None:
         self.slot_values: SlotValues = {}

@@ -29,7 +29,7 @@ def listening() -> Iterator[Callable[[], Address]]:
 
 @pytest.fixture
 def refusing() -> Address:
-    """A port nobody listens on."""
+    """Return a port without a listener."""
     with socket.create_server(("127.0.0.1", 0)) as sock:
         return Address("127.0.0.1", sock.getsockname()[1])
 

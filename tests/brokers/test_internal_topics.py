@@ -13,7 +13,7 @@ NAME = "__own"
 
 
 def topic_of(client: TopicClient, partitions: int = 2) -> InternalTopic:
-    return InternalTopic(client, NAME, partitions)  # type: ignore[arg-type]  # what it asks is here
+    return InternalTopic(client, NAME, partitions)  # type: ignore[arg-type]  # it has all methods used here
 
 
 async def test_missing_topic_is_told() -> None:
@@ -21,7 +21,7 @@ async def test_missing_topic_is_told() -> None:
 
 
 async def test_leaders_and_where_they_are_dialled() -> None:
-    """By the proxy's own addresses where brokers are pinned; a partition without a leader is left out."""
+    """The proxy's own addresses are used if brokers are pinned; a partition without a leader is omitted."""
     client = TopicClient(**{NAME: (3, 3)})
     found = await topic_of(client, 3).leaders()
     assert found is not None
@@ -61,7 +61,7 @@ async def test_trouble_that_passes_is_a_topic_without_leaders() -> None:
 async def test_made_with_as_many_replicas_as_offsets_have(
     brokers: int, offsets: int, replicas: int, in_sync: str
 ) -> None:
-    """Where there are no offsets yet: 3, or as many as there are brokers."""
+    """If there is no offsets topic yet: 3, or the number of brokers."""
     client = TopicClient(brokers, **({OFFSETS_TOPIC: (50, offsets)} if offsets else {}))
     assert await topic_of(client).create()
     configs = {config.name: config.value for config in client.created.configs}

@@ -1,4 +1,4 @@
-"""The proxy's own questions: versions, authentication, Metadata, and servers that are not what they should be."""
+"""Requests of the proxy itself: versions, authentication, Metadata, and servers that misbehave."""
 
 from collections.abc import Awaitable, Callable
 
@@ -32,7 +32,7 @@ async def with_client(brokers: dict[Address, Broker | None], test: Test, identit
 
 
 async def test_metadata_names_brokers_and_what_they_can_do(autojump_clock: trio.testing.MockClock) -> None:
-    """One connection serves many questions."""
+    """One connection serves many requests."""
 
     async def test(own: OwnClient, net: Net) -> None:
         for _ in range(3):
@@ -58,7 +58,7 @@ async def test_the_next_server_is_asked_when_one_is_down(autojump_clock: trio.te
 
 
 async def test_servers_that_swallow_everything_cost_a_moment(autojump_clock: trio.testing.MockClock) -> None:
-    """The next is tried beside one that is not heard of, and only the connection that is taken stays open."""
+    """The next server is tried in parallel with a silent one, and only the connection in use stays open."""
     suspended = Broker()
     suspended.silent = True
 
@@ -77,7 +77,7 @@ async def test_servers_that_swallow_everything_cost_a_moment(autojump_clock: tri
 
 
 async def test_a_server_that_was_slow_is_asked_when_the_quick_one_fails(autojump_clock: trio.testing.MockClock) -> None:
-    """Each server fails at most once for a question; none is passed over because another was quicker."""
+    """Each server fails at most once for a request; no server is skipped because another was faster."""
     slow, quick = Broker(), Broker(ranges={18: (0, 4)})
 
     async def test(own: OwnClient, net: Net) -> None:
@@ -90,7 +90,7 @@ async def test_a_server_that_was_slow_is_asked_when_the_quick_one_fails(autojump
 
 
 async def test_a_lost_connection_is_replaced_at_once(autojump_clock: trio.testing.MockClock) -> None:
-    """A broker that restarted between two questions is dialled again."""
+    """A broker that restarted between two requests is dialled again."""
     broker = Broker()
 
     async def test(own: OwnClient, net: Net) -> None:
@@ -106,7 +106,7 @@ async def test_a_lost_connection_is_replaced_at_once(autojump_clock: trio.testin
 async def test_question_goes_to_another_server_when_the_one_kept_is_lost_without_a_word(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """Its machine is gone: nothing ends the connection. The next question knows better already."""
+    """Its machine is gone: nothing ends the connection. The next request does not use the lost server."""
     lost, other = Broker(), Broker(node_id=2)
 
     async def test(own: OwnClient, net: Net) -> None:
@@ -205,7 +205,7 @@ async def test_a_wrong_password_is_told_as_such(mechanism: str, autojump_clock: 
 
 
 async def test_a_mechanism_that_is_not_offered_names_those_that_are(autojump_clock: trio.testing.MockClock) -> None:
-    """What to change is in the text."""
+    """The text says what to change."""
 
     async def test(own: OwnClient, net: Net) -> None:
         with pytest.raises(AuthenticationFailed, match="does not take PLAIN; it offers SCRAM-SHA-512"):
@@ -215,7 +215,7 @@ async def test_a_mechanism_that_is_not_offered_names_those_that_are(autojump_clo
 
 
 async def test_without_identity_a_broker_that_wants_one_is_told_apart(autojump_clock: trio.testing.MockClock) -> None:
-    """It closes without a word at the first question; versions it tells anybody."""
+    """It closes the connection at the first request without a response; versions need no authentication."""
 
     async def test(own: OwnClient, net: Net) -> None:
         with pytest.raises(own_client.AuthenticationNeeded):
@@ -227,7 +227,7 @@ async def test_without_identity_a_broker_that_wants_one_is_told_apart(autojump_c
 
 
 async def test_an_identity_is_no_harm_where_none_is_wanted(autojump_clock: trio.testing.MockClock) -> None:
-    """A listener without SASL answers ILLEGAL_SASL_STATE; everybody is ANONYMOUS there."""
+    """A listener without SASL returns ILLEGAL_SASL_STATE; every client is ANONYMOUS there."""
 
     async def test(own: OwnClient, net: Net) -> None:
         response, _ = await own.metadata()
@@ -265,7 +265,7 @@ async def test_a_session_with_a_lifetime_is_replaced_in_time(autojump_clock: tri
 async def test_what_is_no_kafka_is_a_clear_error(
     garbage: bytes, words: str, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """A TLS alert, a negative size, a truncated answer: an error with words, never a crash."""
+    """A TLS alert, a negative size, a truncated response: an error with words, never a crash."""
     broker = Broker()
     broker.garbage = garbage
 

@@ -15,7 +15,7 @@ from tests.support.view_log import ViewsBroker, client
 
 
 async def test_a_handler_asks_as_if_a_client_had_asked(nursery: trio.Nursery) -> None:
-    """Question after question, in the version the handler names."""
+    """One request after the other, in the version that the handler names."""
     broker = ViewsBroker()
     broker.topics = {"orders": 3}
     port = OwnPort(client(nursery, broker))
@@ -34,7 +34,7 @@ async def test_trouble_reaches_the_handler(nursery: trio.Nursery) -> None:
 
 
 async def test_questions_that_wait_are_bounded(nursery: trio.Nursery) -> None:
-    """One more fails at once."""
+    """One more fails immediately."""
     port = OwnPort(client(nursery, ViewsBroker()))
     for _ in range(QUERIES_MAX):
         assert not port.send_request(3, 12, b"").done
@@ -60,7 +60,7 @@ async def test_a_cancelled_task_ends_its_handler() -> None:
 
 
 async def test_what_a_handler_raises_or_gives_comes_out() -> None:
-    """As if it had been awaited."""
+    """The result is the same as if it had been awaited."""
 
     async def gives() -> int:
         return 7

@@ -29,7 +29,7 @@ async def test_a_version_nobody_shares_is_a_clear_error(autojump_clock: trio.tes
 
 
 async def test_mechanisms_are_listed_without_an_identity(autojump_clock: trio.testing.MockClock) -> None:
-    """What `check` shows; an open listener has none."""
+    """`check` shows them; an open listener has none."""
     async with trio.open_nursery() as nursery:
         net = Net(nursery, {A: Broker(mechanism="SCRAM-SHA-256"), B: Broker()})
         async with own_connection.connection(A, OwnSettings(connect=net)) as opened:
@@ -115,7 +115,7 @@ async def test_an_http_port_is_named_as_such_at_once() -> None:
 
 
 class OtherVersions(Broker):
-    """Answers ApiVersions in these versions only, and refuses others as KIP-511 has it."""
+    """Server that accepts ApiVersions in these versions only, and refuses others according to KIP-511."""
 
     def __init__(self, first: int, last: int, *, tells: bool = True) -> None:
         super().__init__(ranges={**RANGES, 18: (first, last)})

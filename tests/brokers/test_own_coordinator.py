@@ -1,4 +1,4 @@
-"""Where a group is coordinated: waited for while the brokers make their topic of offsets."""
+"""Lookup of a group's coordinator, which waits while the brokers create the offsets topic."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 
 class Client:
-    """Answers with these codes, the last one again and again."""
+    """Client that gets these codes; the last one is repeated."""
 
     def __init__(self, *codes: ErrorCode) -> None:
         self.codes, self.asked = list(codes), 0

@@ -1,4 +1,4 @@
-"""Questions of handlers under the proxy's own identity."""
+"""Requests of handlers under the proxy's own identity."""
 
 from collections.abc import Awaitable, Callable
 

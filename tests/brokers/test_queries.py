@@ -1,4 +1,4 @@
-"""Questions that several rooms ask: what they name, through our codec as brokers read them."""
+"""Requests that several rooms send, through our codec as brokers read them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kafka_share_proxy.wire.api_key import ApiKey
 
 
 def read(key: int, version: int, query: Any) -> Any:
-    """As the broker reads it."""
+    """Decode as the broker does."""
     return registry.request(key, version).decode(registry.request(key, version).encode(query))
 
 
@@ -29,7 +29,7 @@ def test_topics_by_name_and_by_id_are_not_created() -> None:
 
 
 def test_no_topics_and_all_topics_are_two_questions() -> None:
-    """An empty list asks about the brokers alone."""
+    """An empty list requests the brokers only."""
     assert read(ApiKey.METADATA, 12, about_topics()).topics == []
     assert read(ApiKey.METADATA, 12, about_all_topics()).topics is None
 

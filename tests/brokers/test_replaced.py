@@ -10,7 +10,7 @@ from trio.testing import MockClock
 
 
 class Place:
-    """Somebody's work, which another one does from some time on."""
+    """Work that another broker takes over at some time."""
 
     def __init__(self, moves_at: float) -> None:
         self.moves_at = trio.current_time() + moves_at

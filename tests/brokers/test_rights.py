@@ -1,4 +1,4 @@
-"""What a connection may do, as its own broker says; remembered there for a while."""
+"""Rights of a connection, as its own broker reports them, cached for a while."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_no_right_on_the_topic(world):
 
 
 def test_cache_is_served_only_where_read_is_allowed(world):
-    """What one member's connection read is not given to another that may not read the topic."""
+    """Records read over one member's connection are not given to another that may not read the topic."""
     topic = world.cluster.create("t")
     for _ in range(4):
         world.cluster.produce(topic, 1)
@@ -62,7 +62,7 @@ def test_other_brokers_than_the_coordinator_judge_too(world):
 
 
 def test_unauthenticated_connection_gets_nothing(world):
-    """A broker that hangs up at our question ends the request: nothing is answered on our own account."""
+    """A broker that closes the connection at our request ends the client's request: nothing is served."""
 
     world.cluster.create("t")
     world.cluster.held.add(12)
@@ -76,7 +76,7 @@ def test_unauthenticated_connection_gets_nothing(world):
 
 
 def test_oldest_rights_are_forgotten_first(monkeypatch):
-    """At the limit the older half goes; what was asked for again is not old."""
+    """At the limit the older half is evicted; a refreshed right is not old."""
     monkeypatch.setattr(rights, "VERDICTS_BYTES_MAX", 4 * (rights.VERDICT_BYTES + 4))
     remembered = rights.Rights()
     for name in ("a", "b", "c", "d", "a", "e"):
@@ -99,7 +99,7 @@ def test_rights_are_bounded_in_bytes():
 
 
 NO_RESPONSE = [-1, 7, 14, 15, 22, 27, 31, 41, 69, 30_137]
-"""Codes that say neither yes nor no: of an authorizer that throws, of another question, of a newer Kafka."""
+"""Codes that neither grant nor refuse: of an authorizer that throws, of another request, of a newer Kafka."""
 
 
 def _heartbeat(world: World, connection: Connection) -> int:
@@ -130,7 +130,7 @@ Ask = Callable[[World, Connection], int]
 @pytest.mark.parametrize("send_request", [_heartbeat, _fetch, _acknowledge, _alter])
 @pytest.mark.parametrize("code", NO_RESPONSE)
 def test_read_is_not_granted_by_a_code_that_says_nothing_of_it(world: World, code: int, send_request: Ask) -> None:
-    """It refuses with itself, and is asked again with the next request."""
+    """The code itself is the refusal, and the right is queried again with the next request."""
     world.cluster.create("t")
     world.cluster.group_responses[12] = code
     connection = world.connect()
@@ -208,7 +208,7 @@ def _offsets_of(group_id: str, topic: str) -> Any:
 
 @pytest.mark.parametrize("key", [1, 2])
 def test_an_error_nobody_knows_costs_no_connection(world: World, key: int) -> None:
-    """Fetch and ListOffsets of a newer broker: the client is told -1, which it can handle."""
+    """Fetch and ListOffsets of a newer broker: the client gets -1, which it can handle."""
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 1)
     world.cluster.fail_next[key] = [ErrorCode.of(30_137)] * 10

@@ -1,4 +1,4 @@
-"""Topics and leaders by the asking client's own Metadata: fresh before "no", and not asked in a loop."""
+"""Topics and leaders from the requesting client's own Metadata: fresh before a refusal, and not requested in a loop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def world() -> World:
 
 
 def test_unknown_topic_is_not_asked_for_in_a_loop(world):
-    """What a broker does not have is looked up once per view age, however often a client asks."""
+    """An absent topic is looked up once per view age, regardless of the number of client requests."""
     topic = world.cluster.create("t")
     del world.cluster.topics["t"]
     member = world.member()
@@ -36,7 +36,7 @@ def test_topic_created_later_is_found(world):
 
 
 def test_records_of_a_deleted_topic_are_not_acknowledged(world):
-    """[40] Nobody reads it any longer, so the acknowledgement itself looks: at most once per view age."""
+    """[40] No member reads it any longer, therefore the acknowledgement itself checks: at most once per view age."""
     topic = world.cluster.create("t")
     for _ in range(9):
         world.cluster.produce(topic, 1)
@@ -93,7 +93,7 @@ def test_each_node_serves_only_what_it_leads(world):
 
 
 def test_hidden_topic_is_forbidden_not_unknown(world):
-    """The broker tells by the id that a topic is there and not for this client: 29, to fetch and acknowledge alike."""
+    """The lookup by id shows that the topic exists but not for this client: 29, for fetch and acknowledge alike."""
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 1)
     topic.bits = 0

@@ -1,4 +1,4 @@
-"""What the settings of an internal topic mean for the records in it."""
+"""Consequences of an internal topic's settings for the records in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scripted Kafka of tests/consumer behind frames and memory streams, for a consumer with its network task."""
+"""The scripted Kafka of tests/consumer with frames and memory streams, for a consumer with its network task."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TURN_S = 0.01
 
 
 def is_empty(response: Any) -> bool:
-    """A Fetch answer for which a broker would have waited."""
+    """Return True for a Fetch response for which a broker would have waited."""
     partitions = [each for topic in response.responses for each in topic.partitions]
     return not any(each.error_code or each.records for each in partitions)
 
@@ -54,7 +54,7 @@ class KafkaNode(FakeBroker):
             there.set()
 
         asked = UnsentRequest(
-            sender=None,  # type: ignore[arg-type]  # nobody: the answer goes over the wire
+            sender=None,  # type: ignore[arg-type]  # unused: the response goes over the wire
             api=name,
             message=request,
             versions=(header.version, header.version),
@@ -96,7 +96,7 @@ class ScriptedCluster:
 
     @property
     def requests(self) -> list[str]:
-        """APIs of all requests that came, one node after the other."""
+        """Return the APIs of all requests received, one node after the other."""
         return [name for node in self.nodes.values() for name, _ in node.seen]
 
     def consumer(self, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A broker in memory that answers as it is told, and whose connections stall, trickle and break as they are told."""
+"""A scripted broker in memory, whose connections stall, trickle and break on demand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VERSIONS = {key: registry.versions(key) for key in registry.API_KEYS}
 HERE = Address("broker", 9092)
 
 Respond = Callable[[RequestHeader, Any], Any]
-"""The message that answers a request; None: nothing does."""
+"""Function that builds the response to a request; None: nothing does."""
 
 
 class FakeBroker:
@@ -28,7 +28,7 @@ class FakeBroker:
         self.respond = respond
         self.ranges = dict(VERSIONS)
         self.seen: list[tuple[str, Any]] = []
-        """(API, request) of all that came but ApiVersions."""
+        """(API, request) of all requests received except ApiVersions."""
         self.connections = 0
         self.stalled = False
         """Responses are kept until `flow`."""
@@ -99,7 +99,7 @@ class FakeBroker:
 
 
 class FakeNet:
-    """Leads to fake brokers by address; nobody else is there."""
+    """Network of fake brokers by address; other addresses do not exist."""
 
     def __init__(self, nursery: trio.Nursery, brokers: dict[Address, FakeBroker]) -> None:
         self.brokers = brokers

@@ -1,8 +1,8 @@
 """A program that can be killed: polls and commits as the lines on its input say, and writes what it got.
 
-Lines of its input are JSON: {"read": {"main": n, "child": m}} polls until each flow has given so many in all, at least;
-{"commit": [offset, null]} commits an offset, then all that was polled. Each is answered by one line: what has come, by
-flow, the position of the main flow, and what the group has committed.
+Lines of its input are JSON: {"read": {"main": n, "child": m}} polls until each flow has returned at least this many
+records in total; {"commit": [offset, null]} commits an offset, then everything that was polled. Each gets one line in
+response: the records received, by flow, the position of the main flow, and the group's committed offset.
 """
 
 from __future__ import annotations

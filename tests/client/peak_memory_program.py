@@ -1,4 +1,5 @@
-"""A program that reads batches which are small as they came and large when opened, and prints its peak memory in MiB.
+"""A program that reads batches which are small when compressed and large when opened, and prints its peak memory in
+MiB.
 
 Arguments: `consumer` or `share`, a file with one record batch at offset 0, how often it is in the log, and max_records
 of a poll of `consumer`.

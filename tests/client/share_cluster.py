@@ -1,4 +1,4 @@
-"""The scripted share group of tests/consumer behind frames and memory streams, for share consumers with their tasks."""
+"""The scripted share group of tests/consumer with frames and memory streams, for share consumers with their tasks."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class _TappedStream(trio.abc.Stream):
         self._tap = tap
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        begin, view = 0, bytes(data)  # whole frames: nobody writes less (client/README.md rule 5)
+        begin, view = 0, bytes(data)  # whole frames: every sender writes at least that (client/README.md rule 5)
         while begin < len(view):
             name = registry.API_KEYS[int.from_bytes(view[begin + 4 : begin + 6], "big")]
             if name != "ApiVersions":

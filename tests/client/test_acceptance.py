@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
 COOPERATIVE: dict[str, Any] = {"assignors": ("cooperative-sticky",), "heartbeat_interval_s": 0.3, **EARLIEST}
 EAGER: dict[str, Any] = {"assignors": ("range",), **EARLIEST}
 POLLS_MAX = 5000
-"""Of another member."""
+"""Maximum number of polls of another member."""
 
 
 class World:
@@ -175,7 +175,9 @@ async def test_a000_6_a_partition_of_which_nothing_was_returned_goes_without_a_d
 
 
 async def test_a000_7_an_eager_member_delays_joining_commits_and_gives_up_at_the_deadline(world: World) -> None:
-    """Until the deadline commits of the old generation are taken; then what is left is lost, and the group goes on."""
+    """Until the deadline commits of the old generation are accepted; then the remaining partitions are lost, and the
+    group continues.
+    """
     async with world.member(**EAGER, max_poll_interval_s=4.0) as first:
         await read(first, 20)
         async with world.member(**EAGER) as second, trio.open_nursery() as nursery:
@@ -315,7 +317,7 @@ async def test_a001_1_and_2_the_coordinator_is_looked_for_when_the_first_commit_
 
 
 async def test_a001_6_who_does_not_poll_leaves_and_the_next_poll_reports_the_loss_and_joins(world: World) -> None:
-    """R001-2 and R000-12: heartbeats alone keep nobody in the group, and nothing is held back for longer."""
+    """R001-2 and R000-12: heartbeats alone keep no member in the group, and no partition is held back for longer."""
     tap = Tap()
     async with world.member(connect=tap, max_poll_interval_s=1.0) as consumer:
         await until_assigned(consumer, 2)

@@ -87,7 +87,7 @@ async def test_who_does_not_poll_keeps_what_is_to_be_revoked_until_it_polls(worl
 
 
 async def test_commits_that_wait_together_are_one_request(world: World) -> None:
-    """R001-3: one question for the coordinator, and of the commits of a partition the last one stands."""
+    """R001-3: one lookup of the coordinator, and the last of several commits of a partition counts."""
     tap, asked = Tap(), list[int]()
     (partition, _) = world.partitions
     async with open_consumer(world.kafka.bootstrap, group=world.group, connect=tap) as consumer:

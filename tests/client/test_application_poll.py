@@ -26,7 +26,7 @@ COOPERATIVE: dict[str, Any] = {
 
 
 class WithTasks(RebalanceListener):
-    """Works in tasks of its own, so that a cancellation comes out of it in a group."""
+    """Listener that works in separate tasks, so that a cancellation leaves it in a group."""
 
     def __init__(self) -> None:
         self.begun = self.ended = 0
@@ -54,7 +54,7 @@ async def test_a_callback_with_tasks_that_is_cancelled_runs_again(autojump_clock
 
 @pytest.mark.parametrize("fails", ["is cancelled", "raises"])
 async def test_a_revoke_whose_callback_fails_is_completed_once(fails: str, autojump_clock: Clock) -> None:
-    """One that was cancelled is told again; one that raised has been told."""
+    """A cancelled callback is called again; one that raised is not."""
     kafka = FakeKafka(a=2)
     listener = Told()
     async with cluster(kafka) as brokers, brokers.consumer(listener=listener, **COOPERATIVE) as first:
@@ -99,7 +99,7 @@ async def test_a_delay_holds_through_polls_that_are_cancelled(autojump_clock: Cl
 
 
 async def test_a_callback_that_never_ends_costs_the_membership(autojump_clock: Clock) -> None:
-    """max.poll.interval counts while a callback runs, and not while poll waits: others get what nobody works on."""
+    """max.poll.interval counts while a callback runs, and not while poll waits: other members get the partitions."""
     kafka = FakeKafka(a=1)
     listener = Told(pause_s=1000)
     options = {**COOPERATIVE, "max_poll_interval_s": 20.0}

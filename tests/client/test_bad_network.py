@@ -21,9 +21,9 @@ from tests.consumer.world import FakeKafka
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 Clock = trio.testing.MockClock
 FAULTS_S = 150.0
-"""Virtual: so long the network is bad."""
+"""Seconds of virtual time with a bad network."""
 STALL_MAX_S = 20.0
-"""Below the session timeout: what a member reads behind that is another member's by right."""
+"""Below the session timeout: after it, another member may own the partitions."""
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "eager": {"assignors": ("range",)},
     "cooperative": {"assignors": ("cooperative-sticky",)},
@@ -82,7 +82,7 @@ async def test_stalls_trickles_and_cuts_cost_time_and_no_record(
             assert await reader.committed([A0, A1]) == wanted
 
 
-# Large answers, over a socket
+# Large responses, over a socket
 
 
 def response(correlation_id: int, size: int) -> bytes:

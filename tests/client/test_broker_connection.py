@@ -21,7 +21,7 @@ VERSIONS = (12, 13)
 
 
 def echo(header: RequestHeader, request: Any) -> Any:
-    """Metadata that names the first topic that was asked for as the cluster."""
+    """Return Metadata whose cluster id is the first requested topic."""
     name = request.topics[0].name if request.topics else "none"
     return registry.message("MetadataResponse")(brokers=[], cluster_id=name, topics=[])
 
@@ -90,7 +90,7 @@ async def test_an_answer_that_trickles_is_put_together(autojump_clock: trio.test
 async def test_a_request_that_is_not_answered_in_time_ends_the_connection(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """Responses come in order: what was asked after it would be late as well, and its own response would come later."""
+    """Responses arrive in order: later requests would be late as well, and their responses would arrive later."""
     broker = FakeBroker(echo)
     broker.stalled = True
     async with connected(broker) as opened:

@@ -40,7 +40,7 @@ class Pool:
     def send(self, name: str, node_id: int = ANY_NODE, lane: Lane = Lane.DATA) -> None:
         self.pool.send(
             UnsentRequest(
-                sender=None,  # type: ignore[arg-type]  # nobody: the outcome is noted here
+                sender=None,  # type: ignore[arg-type]  # unused: the outcome is noted here
                 api="Metadata",
                 message=query(name),
                 versions=(12, 12),
@@ -171,7 +171,7 @@ async def test_a_connection_that_breaks_is_made_again(autojump_clock: Clock) -> 
 
 
 async def test_a_connection_that_is_closed_before_its_first_answer_is_made_again(autojump_clock: Clock) -> None:
-    """Whoever dials for us may close what it has dialled: a tunnel that ends, or a program that breaks connections."""
+    """A tunnel that ends, or a program that breaks connections, may close a dialled connection."""
 
     async def dial(host: str, port: int) -> trio.abc.Stream:
         stream = await world.net(host, port)
@@ -201,7 +201,7 @@ async def test_a_session_that_ends_is_renewed_on_its_connection_before_it_does(
 
 
 async def test_what_is_sent_while_a_session_is_renewed_goes_out_behind_it_in_order(autojump_clock: Clock) -> None:
-    """A broker takes nothing else meanwhile; what was asked before is answered before."""
+    """A broker accepts nothing else meanwhile; earlier requests get their responses before."""
     async with expiring("SCRAM-SHA-512") as (world, broker, _):
         await trio.sleep(7.9)
         world.outcomes.clear()

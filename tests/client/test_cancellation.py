@@ -28,13 +28,15 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
 
 
 class CancelledAt:
-    """Cancels at one wait after the other: the first that a call makes, then the second, until it makes no more."""
+    """Cancels at one wait after the other: the first wait of a call, then the second, until the call has no further
+    wait.
+    """
 
     def __init__(self) -> None:
         self.step = 0
 
     async def until_it_ends(self, call: Callable[[], Awaitable[Any]]) -> list[Any]:
-        """Try again and again, cancelled one wait later each time; its result, when it came to an end."""
+        """Repeat the call, cancelled one wait later each time. Return its result once it completes."""
         for self.step in range(STEPS_MAX):
             with trio.CancelScope() as scope:
                 left = self.step
@@ -74,7 +76,7 @@ async def reading(kafka: FakeKafka, **options: Any) -> AsyncIterator[tuple[Scrip
 
 
 async def test_a_loop_over_records_that_is_cancelled_goes_on_behind_the_last_one(autojump_clock: Clock) -> None:
-    """`async for`: each record comes once, whatever `__anext__` was cancelled in."""
+    """`async for`: each record is returned once, wherever `__anext__` was cancelled."""
     kafka = FakeKafka(a=1)
     async with reading(kafka, partitions=[A0]) as (_, reader):
         got = []
@@ -109,7 +111,7 @@ async def test_work_that_is_cancelled_is_not_done(autojump_clock: Clock) -> None
 async def test_closing_that_is_cancelled_anywhere_is_completed_by_the_end_of_the_block(
     protocol: str, autojump_clock: Clock
 ) -> None:
-    """The group is left, so that another member has everything at once."""
+    """The member leaves the group, so that another member gets everything immediately."""
     kafka = FakeKafka(group="consumer" if protocol == "consumer" else "classic", a=2)
     kafka.produce(A0, 5)
     options = {"group": "g", "topics": ["a"], **PROTOCOLS[protocol]}
@@ -156,7 +158,7 @@ class Slow(RebalanceListener):
 async def test_polls_that_are_cancelled_anywhere_during_rebalances_lose_and_repeat_nothing(
     protocol: str, autojump_clock: Clock
 ) -> None:
-    """A member comes and goes again and again; callbacks that were cancelled run again, and each ends once."""
+    """A member joins and leaves repeatedly; cancelled callbacks run again, and each completes once."""
     kafka = FakeKafka(group="consumer" if protocol == "consumer" else "classic", a=2)
     listener = Slow()
     options: dict[str, Any] = {"group": "g", "topics": ["a"], "auto_offset_reset": "earliest", **PROTOCOLS[protocol]}

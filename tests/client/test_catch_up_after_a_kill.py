@@ -1,4 +1,4 @@
-"""What KIP-333 is for, on brokers of 3.9.1 and 4.3.0, with the proxy and without: processes are killed (T12)."""
+"""Purpose of KIP-333, on brokers of 3.9.1 and 4.3.0, with the proxy and without: processes are killed (T12)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MODE = {"enable_parallel_rebalance": True}
 
 
 class Group:
-    """One group of one static member, whose processes follow each other: it has its partition back at once."""
+    """One group of one static member, whose processes follow each other: it gets its partition back immediately."""
 
     def __init__(self, kafka: Cluster, bootstrap: str, fresh: Fresh) -> None:
         self._kafka, self.bootstrap = kafka, bootstrap
@@ -85,7 +85,7 @@ class Group:
 
 
 def say(process: subprocess.Popen[str], **order: Any) -> dict[str, Any]:
-    """Have it do something; what it answers."""
+    """Send a command. Return its response."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(json.dumps(order) + "\n")
@@ -160,7 +160,7 @@ def test_a002_3_and_4_what_both_flows_had_committed_when_they_were_killed_does_n
 
 
 def test_a002_7_a_stock_consumer_begins_at_the_low_mark_and_misses_nothing(group: Group) -> None:
-    """R002-1: so does our own where the mode is not asked for."""
+    """R002-1: our consumer does the same without the mode."""
     group.crashed_at_100()
     second = group.start(**MODE)
     say(second, read={"child": 20})
@@ -201,7 +201,7 @@ def test_a002_7_a_stock_consumer_begins_at_the_low_mark_and_misses_nothing(group
 
 
 def committed_behind(group: Group, partition: TopicPartition, offset: int) -> None:
-    """As whoever was in the group before left it."""
+    """Commit as a previous member of the group did before it left."""
     tool = confluent_kafka.Consumer({"bootstrap.servers": group.bootstrap, "group.id": group.name, **QUIET})
     try:
         tool.commit(offsets=[confluent_kafka.TopicPartition(*partition, offset)], asynchronous=False)

@@ -1,4 +1,4 @@
-"""What to check when a broker cannot be reached."""
+"""Advice for a broker that cannot be reached."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def offsets(result: Any) -> list[tuple[int, int]]:
 
 
 async def read(consumer: Consumer, count: int, timeout_s: float = 60) -> list[tuple[int, int]]:
-    """Poll until so many records are there; that they come is asserted."""
+    """Poll until this many records are returned; fails if they do not arrive."""
     got: list[tuple[int, int]] = []
     with trio.move_on_after(timeout_s):
         while len(got) < count:
@@ -197,7 +197,7 @@ async def test_a_cancelled_commit_still_reaches_the_group(autojump_clock: Clock)
 
 
 async def test_the_first_commit_looks_for_the_coordinator_once(autojump_clock: Clock) -> None:
-    """A001-2, and A001-1 before it: who reads without a group asks for no coordinator."""
+    """A001-2, and A001-1 before it: a consumer without a group looks up no coordinator."""
     kafka = FakeKafka(a=1)
     kafka.produce(A0, 1)
     async with cluster(kafka) as brokers, brokers.consumer(group="g", partitions=[A0]) as reader:

@@ -20,7 +20,7 @@ EARLIEST = {"auto_offset_reset": "earliest"}
 
 
 async def taken(consumer: Consumer, count: int) -> list[tuple[int, int]]:
-    """The next records of a loop that is left behind them."""
+    """Return the next records of a loop that stops after them."""
     got: list[tuple[int, int]] = []
     with trio.fail_after(60):
         async for record in consumer:
@@ -31,7 +31,7 @@ async def taken(consumer: Consumer, count: int) -> list[tuple[int, int]]:
 
 
 async def first_of(consumer: Consumer, count: int) -> tuple[TopicPartition, TopicPartition]:
-    """Take so many records of one partition. Returns: that, and the other one."""
+    """Take this many records of one partition. Returns: that, and the other one."""
     got = await taken(consumer, count)
     number = got[0][0]
     assert got == [(number, offset) for offset in range(count)]
@@ -75,7 +75,7 @@ async def test_a_record_of_a_partition_that_is_not_ours_any_more_is_not_handed_o
         with trio.fail_after(60):
             while A0 in reader.assignment:  # noqa: ASYNC110 - of the network task
                 await trio.sleep(0.1)
-        # It joins again, has the same partitions, and nothing is committed: all of it comes again, from the begin.
+        # It joins again with the same partitions and nothing committed: everything is delivered again, from the start.
         assert sorted(await taken(reader, 8)) == [(number, offset) for number in (0, 1) for offset in range(4)]
 
 

@@ -24,7 +24,7 @@ from tests.client.test_real_brokers import EARLIEST, QUIET, Dialler, Fresh, crea
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
 
 RECORDS = 2000
-"""The view, where somebody names it first."""
+"""Number of records. The view is created when it is first named."""
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def bootstrap(request: pytest.FixtureRequest, kafka_39: Cluster) -> str:
 
 
 async def read(consumer: Consumer, partition: TopicPartition) -> list[int]:
-    """To the end of the log."""
+    """Read to the end of the log."""
     got: list[int] = []
     end = (await consumer.end_offsets([partition]))[partition]
     with trio.fail_after(60):

@@ -1,4 +1,4 @@
-"""The network side: results reach who asked, once; what is kept for the application is bounded."""
+"""The network side: results reach their caller once; data kept for the application is bounded."""
 
 from __future__ import annotations
 

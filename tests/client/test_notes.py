@@ -1,4 +1,4 @@
-"""What an application can log and count."""
+"""Notes for the logs and counters of an application."""
 
 from __future__ import annotations
 

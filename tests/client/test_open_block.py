@@ -1,4 +1,4 @@
-"""A block and the task beside it: what comes out, and when it ends."""
+"""A block and its background task: its results, and its end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Network:
 
 
 class Closing:
-    """Takes so long to close."""
+    """Consumer that takes this long to close."""
 
     def __init__(self, log: list[str], seconds: float = 0) -> None:
         self.log, self.seconds = log, seconds
@@ -68,7 +68,7 @@ class Interrupted(Network):
 
 
 def test_ctrl_c_ends_the_block_and_never_the_network_task() -> None:
-    """Whatever code it comes in: the group has still to be left."""
+    """Whichever code it interrupts: the group must still be left."""
     log: list[str] = []
 
     async def program() -> None:

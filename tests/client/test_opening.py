@@ -1,4 +1,4 @@
-"""A consumer for the time of a block: what comes out of it, and when it ends."""
+"""A consumer for the duration of a block: its results, and its end."""
 
 from __future__ import annotations
 

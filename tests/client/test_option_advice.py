@@ -1,4 +1,4 @@
-"""What is meant by the name of an option that there is not."""
+"""Suggestions for a misspelt option name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Peak memory of consumers that read batches which are small as they came and large when opened."""
+"""Peak memory of consumers that read batches which are small when compressed and large when opened."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ RECORD_MIB, RECORDS_OF_A_BATCH = 15, 4
 PEAK_MIB = 320
 """Above that of the program before it reads: an opened batch that the application still has, the next one, and records
 made of it, each 60 MiB, and slack. With 30 batches it is 196 at most; it was 1,876 for a consumer and 3,602 for a share
-consumer when all batches of a fetch were opened at once."""
+consumer when all batches of a fetch were opened together.
+"""
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/status")
 
 

@@ -33,7 +33,7 @@ def chunk(data: bytes, first: int, next_offset: int, partition: TopicPartition =
 
 
 class Opened(NamedTuple):
-    """All parts of a chunk, and what is wrong behind them."""
+    """All parts of a chunk, and the error after them."""
 
     parts: list[PartitionRecords]
     error: RecordsUnreadable | None

@@ -95,7 +95,7 @@ MISUSE: Mapping[str, list[Misuse]] = {
     "end_offsets": [(lambda reader: reader.end_offsets([("a", "0")]), ValueError, "is no partition")],
     "offsets_for_times": [(lambda reader: reader.offsets_for_times({A0: -5}), ValueError, "timestamp -5 of a-0")],
 }
-"""In a group."""
+"""Misuse in a group."""
 NEEDS_A_GROUP: Mapping[str, Callable[[Consumer], Any]] = {
     "subscribe": lambda reader: reader.subscribe(["a"]),
     "commit": lambda reader: reader.commit({A0: 1}),
@@ -119,7 +119,7 @@ SHARE_MISUSE: Mapping[str, list[Misuse]] = {
     "renew": [(lambda consumer: consumer.renew(STRANGER), ValueError, "is not held")],
     "work": [(lambda consumer: consumer.work(STRANGER), ValueError, "is not held")],
 }
-"""In the explicit mode, without a subscription."""
+"""Misuse in the explicit mode, without a subscription."""
 
 
 # The tables name every call

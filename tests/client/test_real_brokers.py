@@ -26,7 +26,7 @@ Fresh = Callable[[str], str]
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 QUIET = {"log_level": 2}
 POLLS_MAX = 5000
-"""Of the other member."""
+"""Maximum number of polls of the other member."""
 EARLIEST = {"auto_offset_reset": "earliest"}
 
 
@@ -152,7 +152,7 @@ async def test_a_commit_of_a_topic_that_was_deleted_is_told(kafka: Cluster, fres
 
 
 class Dialler:
-    """Dials as usual, and can break every connection at once, without a farewell."""
+    """Dialler that can break every connection abruptly."""
 
     def __init__(self) -> None:
         self.streams: list[trio.SocketStream] = []
@@ -262,7 +262,9 @@ def options_for(protocol: str) -> dict[str, Any]:
 async def test_a_delayed_revoke_keeps_partitions_from_the_other_member(
     kafka: Cluster, fresh: Fresh, protocol: str
 ) -> None:
-    """A000-1, A000-2 and R000-6, with confluent-kafka: its first record of what goes is behind our last commit."""
+    """A000-1, A000-2 and R000-6, with confluent-kafka: its first record of the revoked partition is after our last
+    commit.
+    """
     partitions = create(kafka, fresh("topic"), 4)
     topic, group = partitions[0].topic, fresh("group")
     for partition in partitions:

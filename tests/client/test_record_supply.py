@@ -1,4 +1,4 @@
-"""What is opened and not yet returned."""
+"""Records that are opened and not yet returned."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 EXPIRING, LIFETIME_S = MECHANISMS[2], 1.5
-"""Of this mechanism sessions have a lifetime (KIP-368)."""
+"""Mechanism whose sessions have a lifetime (KIP-368)."""
 USER, PASSWORD = "alice", "alice=secret, with what SCRAM escapes"
 SECURITY = "org.apache.kafka.common.security"
 QUIET = {"log_level": 2}
@@ -51,15 +51,15 @@ class Secure(NamedTuple):
 
     bootstrap: str
     internal: str
-    """Where everybody is let in, without TLS."""
+    """Listener without authentication and TLS."""
     authority: str
     """PEM of who signed the broker's certificate."""
     shared: str
-    """Where share groups are served to such clients: the broker, or a proxy in front of it that ends TLS itself."""
+    """Listener of share groups for such clients: the broker, or a proxy that terminates TLS."""
 
 
 def properties(folder: Path, authority: trustme.CA) -> dict[str, str]:
-    """Of a broker with a certificate for its address, and all mechanisms."""
+    """Return the properties of a broker with a certificate for its address, and all mechanisms."""
     issued = authority.issue_cert(HOST)
     keystore = folder / "keystore.pem"
     keystore.write_bytes(_pkcs8(issued) + b"".join(each.bytes() for each in issued.cert_chain_pems))
@@ -127,7 +127,7 @@ def proxy_settings(cluster: Cluster, folder: Path, authority: str) -> dict[str, 
 
 
 def filled(secure: Secure, topic: str, count: int) -> list[TopicPartition]:
-    """Two partitions with so many records each."""
+    """Fill two partitions with this many records each."""
     admin = AdminClient({"bootstrap.servers": secure.internal, **QUIET})
     for created in admin.create_topics([NewTopic(topic, 2, 1)]).values():
         created.result(30)
@@ -181,7 +181,7 @@ async def test_who_is_not_let_in_is_told_so_by_poll(secure: Secure, change: dict
 
 
 async def test_a_certificate_that_nobody_vouches_for_is_not_believed(secure: Secure) -> None:
-    """Whoever listens there is told nothing, and the state says why."""
+    """The server gets no credentials, and the state names the reason."""
     login = ("PLAIN", USER, PASSWORD)
     with trio.fail_after(30):
         async with open_consumer(secure.bootstrap, partitions=[("t", 0)], tls=True, sasl=login) as consumer:
@@ -194,7 +194,7 @@ async def test_a_certificate_that_nobody_vouches_for_is_not_believed(secure: Sec
 
 
 def from_the_start(secure: Secure, group: str) -> None:
-    """A share group that reads a log from its begin, and assigns at once."""
+    """Create a share group that reads a log from its start, and assigns immediately."""
     login = {"sasl.mechanism": "PLAIN", "sasl.username": USER, "sasl.password": PASSWORD}
     tls = {"security.protocol": "SASL_SSL", "ssl.ca.pem": secure.authority}
     admin = AdminClient({"bootstrap.servers": secure.shared, **tls, **login, **QUIET})

@@ -1,4 +1,4 @@
-"""What a consumer is opened with: every mistake is named, with what would be right."""
+"""Arguments of a consumer: every mistake is named, with the correct form."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ async def test_iteration_gives_record_by_record(autojump_clock: Clock) -> None:
 
 
 async def test_what_a_loop_was_not_given_is_not_accepted(autojump_clock: Clock) -> None:
-    """In the implicit mode a commit accepts what was handed out; a poll returns the rest."""
+    """In the implicit mode a commit accepts the returned records; a poll returns the rest."""
     kafka = kafka_with(5)
     async with share_cluster(kafka) as brokers:
         async with brokers.consumer(acknowledgement_mode="implicit") as consumer:

@@ -1,4 +1,4 @@
-"""What logs and metrics are told of acknowledgements (R003-5, R003-9)."""
+"""Notes about acknowledgements for logs and metrics (R003-5, R003-9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening a share consumer: what is wrong is told before anything is sent, and at the end the group is left."""
+"""Opening a share consumer: mistakes are reported before anything is sent, and at the end the group is left."""
 
 from __future__ import annotations
 

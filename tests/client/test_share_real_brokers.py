@@ -198,7 +198,7 @@ async def test_what_a_closed_consumer_held_goes_to_others_at_once(bootstrap: str
 async def test_a003_1_a_job_that_outlasts_its_lock_is_nobody_elses(bootstrap: str, fresh: Fresh) -> None:
     """With confluent-kafka as the other member: it never gets the record, and the lock is renewed several times.
 
-    R003-5 and 9: each renewal is told, with how many there were, and each type is.
+    R003-5 and 9: each renewal is reported, with the number so far, and each type.
     """
     world = World(bootstrap, fresh, **short_lock())
     world.produce(1)
@@ -375,7 +375,9 @@ async def test_connections_that_break_lose_no_record(bootstrap: str, fresh: Fres
 
 
 async def test_one_address_may_stand_for_all_of_a_proxy(proxy_39_quick: Front, fresh: Fresh) -> None:
-    """A tunnel, say: every connection comes to the bootstrap listener, and the broker behind it is known."""
+    """A tunnel, for example: every connection goes to the bootstrap listener, and the broker that it reaches is
+    known.
+    """
     world = World(proxy_39_quick.bootstrap, fresh)
     host, _, port = proxy_39_quick.bootstrap.rpartition(":")
     world.produce(5)

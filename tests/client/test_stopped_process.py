@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(240), pytest.mark.xdist_gr
 
 
 class Program:
-    """tests/client/stopped_program.py in a process of its own."""
+    """tests/client/stopped_program.py in a separate process."""
 
     def __init__(self, process: trio.Process) -> None:
         self.process = process

@@ -28,7 +28,7 @@ MODE: dict[str, Any] = {
 
 
 def behind(committed: int = 70, end: int = 120, text: str = "", partitions: int = 1) -> FakeKafka:
-    """A log of which so much is committed."""
+    """Create a log with this committed offset."""
     kafka = FakeKafka(a=partitions)
     for first in range(0, end, 10):
         kafka.produce(A0, min(10, end - first))
@@ -37,7 +37,7 @@ def behind(committed: int = 70, end: int = 120, text: str = "", partitions: int 
 
 
 async def read(consumer: Consumer, count: int, partition: TopicPartition = A0) -> dict[Flow, list[int]]:
-    """Poll until so many records of a partition are there, by flow; that they come is asserted."""
+    """Poll until this many records of a partition are returned, by flow; fails if they do not arrive."""
     got: dict[Flow, list[int]] = {Flow.MAIN: [], Flow.CHILD: []}
     with trio.move_on_after(60):
         while sum(map(len, got.values())) < count:
@@ -89,7 +89,7 @@ async def test_committed_is_what_the_child_has_done_until_it_has_done_all(autoju
 
 
 async def test_begin_and_end_of_what_both_flows_have_processed(autojump_clock: Clock) -> None:
-    """R002-12: the lowest and the highest of either, where it is asked for; Kafka's own meaning stays beside it."""
+    """R002-12: the lowest and the highest of both flows, on request; The call with Kafka's own meaning still exists."""
     kafka = behind(partitions=2)
     async with cluster(kafka) as brokers, brokers.consumer(**MODE) as consumer:
         assert await consumer.beginning_offsets([A0, A1], processed=True) == {}
@@ -110,7 +110,7 @@ async def test_begin_and_end_of_what_both_flows_have_processed(autojump_clock: C
 
 
 async def test_a_second_crash_leaves_a_second_range_to_the_child(autojump_clock: Clock) -> None:
-    """A002-3: crashed at 170 with 140 committed, the log ends at 190; what the child had not done comes first."""
+    """A002-3: crashed at 170 with 140 committed, the log ends at 190; the child's unfinished offsets are read first."""
     kafka = behind(95, 190, "ic/1;120-139;pr=95-120")
     async with cluster(kafka) as brokers, brokers.consumer(**MODE) as consumer:
         await read_child_to(consumer, 100)
@@ -176,7 +176,9 @@ async def test_pause_stops_both_flows_and_resume_starts_both(autojump_clock: Clo
 
 
 async def test_a_member_without_the_mode_begins_at_the_low_mark(autojump_clock: Clock) -> None:
-    """A002-7, with our own consumer: what is done above the mark is passed over once, and all else comes."""
+    """A002-7, with our own consumer: done records above the committed offset are skipped once, and all others are
+    delivered.
+    """
     kafka = behind(90, 150, "ic/1;120-127;pr=90-120")
     plain = {**MODE, "enable_parallel_rebalance": False}
     async with cluster(kafka) as brokers, brokers.consumer(**plain) as consumer:

@@ -46,7 +46,7 @@ def store_plan(kafka: Cluster, file: Path, name: str) -> None:
 
 
 def produce_as_planned(kafka: Cluster, topic: str) -> None:
-    """Each slot gets its share of the records, each with a key of its own."""
+    """Produce to each slot its share of the records, each with a different key."""
     left = [round(weight * RECORDS) for weight in WEIGHTS]
     producer = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap, **QUIET})
     number = 0
@@ -116,7 +116,7 @@ def kept(before: list[list[int]], after: list[list[int]]) -> int:
 async def test_members_get_the_records_of_their_weights(
     viewed: Front, kafka_39: Cluster, tmp_path: Path, fresh: Fresh, assignor: AssignorName, shares: list[float]
 ) -> None:
-    """Of a plan with four heavy slots and four light ones."""
+    """A plan with four heavy slots and four light ones."""
     (base,), plan = create(kafka_39, fresh("base")), fresh("plan")
     await trio.to_thread.run_sync(store_plan, kafka_39, tmp_path / "plan.json", plan)
     async with trio.open_nursery() as nursery:

@@ -1,6 +1,7 @@
-"""The program that delayed revokes are for: workers beside the loop, members that come and go, every record once.
+"""The typical program for delayed revokes: workers in parallel with the loop, members that join and leave, every record
+once.
 
-Work takes its time and ends in any order; a member keeps what is to be revoked until its work is done and committed.
+Work takes time and ends in any order; a member keeps partitions to be revoked until their work is done and committed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tests.consumer.world import FakeKafka
 
 PARTITIONS = [TopicPartition("a", number) for number in range(6)]
 RECORDS = 100
-"""Of each partition, in all."""
+"""Number of records of each partition."""
 
 
 class Program:

@@ -80,7 +80,7 @@ def test_each_partition_of_a_request_is_an_event_of_its_own(world: AuditedWorld)
 
 
 def test_ranges_of_one_event_are_bounded(world: AuditedWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """How many there are is told all the same."""
+    """Their number is reported all the same."""
     monkeypatch.setattr(audit_events, "RANGES_REPORTED", 2)
     world.begin(0, "5-5")
     world.events()

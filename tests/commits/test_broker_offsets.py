@@ -1,4 +1,4 @@
-"""What a broker says is committed: of each partition, or of the group as a whole why it does not."""
+"""Committed offsets as a broker reports them: for each partition, or an error for the whole group."""
 
 from __future__ import annotations
 

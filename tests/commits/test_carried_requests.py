@@ -89,7 +89,7 @@ def test_links_that_come_and_go_wake_who_waits() -> None:
 
 
 def test_proxy_knows_a_group_once_it_sends_its_commits_to_the_owner(far: FarCommits) -> None:
-    """Asked over a link: the owner itself knows what it holds."""
+    """The query over a link: the owner itself knows which groups it holds."""
     assert not far.peer.knows(FEATURE, "g").result()
     far.commit(43, "ic/1;45-47")
     assert far.peer.knows(FEATURE, "g").result()

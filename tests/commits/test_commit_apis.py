@@ -1,4 +1,4 @@
-"""Which requests are ours: told for groups in one list, and left to others where they are not."""
+"""Selection of requests: by groups in one list, and left to other features for all other groups."""
 
 from __future__ import annotations
 

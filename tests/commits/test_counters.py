@@ -1,4 +1,4 @@
-"""What is counted of individual commits, and what is looked at for /metrics."""
+"""Counters of individual commits, and the survey for /metrics."""
 
 from __future__ import annotations
 

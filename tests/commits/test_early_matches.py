@@ -1,4 +1,4 @@
-"""Which requests individual commits want, told from their bytes: none of groups that nobody knows, without a text."""
+"""Selection of requests by their bytes: not those of unknown groups without a text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ALL = [(key, version) for key in WORDS for version in range(registry.versions(ke
 
 
 class Expecting:
-    """Of a commit that passes."""
+    """Expected entry of a forwarded commit."""
 
     rewrite = None
 
@@ -48,7 +48,7 @@ class Looked:
         self.services = self.world.services
 
     def is_wanted(self, data: bytes) -> bool:
-        """By the look, after what passes at once has passed."""
+        """Return the result of the match, after the fast selection."""
         key, version = (int.from_bytes(data[at : at + 2], "big") for at in (4, 6))
         kind = wanted(key, self.services)
         assert isinstance(kind, ByKnownGroup)
@@ -71,7 +71,7 @@ def looked() -> Looked:
 
 @pytest.mark.parametrize(("key", "version"), ALL)
 def test_request_of_a_group_that_nobody_knows_passes(looked: Looked, key: int, version: int) -> None:
-    """Whether or not others are known."""
+    """Other groups may be known or not."""
     assert not looked.is_wanted(request(key, version))
     looked.services.followed.groups["h"] = 0
     assert not looked.is_wanted(request(key, version))

@@ -1,4 +1,4 @@
-"""A commit that went the short way: what its client hears when something comes between."""
+"""A commit on the fast path: its client's response if something happens in the meantime."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def world() -> CommitWorld:
 
 
 def is_free(world: CommitWorld) -> bool:
-    """Nobody has a partition, the gate keeps nobody in mind, and no append waits for one."""
+    """Return True if no partition is locked, the gate remembers no request, and no append waits for one."""
     services = world.services
     return not (len(services.locks) or any(door.inside for door in services.gate._doors) or services.journal.coming)
 
@@ -118,7 +118,7 @@ def test_commits_that_are_answered_are_not_kept_until_they_would_be_overdue(worl
 
 @pytest.mark.parametrize("is_accepted", [False, True])
 def test_group_that_moves_to_another_owner_meanwhile(world: CommitWorld, is_accepted: bool) -> None:
-    """Before the coordinator has answered, and after."""
+    """Before the coordinator has responded, and after."""
     if is_accepted:
         world.journal.slow = True
     else:
@@ -150,7 +150,7 @@ def test_nothing_is_said_after_the_lease_has_ended(world: CommitWorld, comes_bac
 
 
 def test_refused_by_the_broker_it_changes_nothing(world: CommitWorld) -> None:
-    """What the broker says of a refusal decides whether the mark is still known."""
+    """The error code decides whether the committed offset is still known."""
     held = next(iter(world.services.held.groups["g"].partitions.values()))
     for code, is_known in ((ErrorCode.REBALANCE_IN_PROGRESS, True), (ErrorCode.UNKNOWN_SERVER_ERROR, False)):
         world.coordinator.refuse = code

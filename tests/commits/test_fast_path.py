@@ -1,4 +1,4 @@
-"""Commits that are taken at once: they do what the handler does, and leave it what is out of the common."""
+"""Commits on the synchronous fast path: same result as the handler's, which gets all uncommon ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def world() -> CommitWorld:
 
 
 def commits(chance: random.Random, texts: list[str]) -> list[tuple[str, int, int, str | None]]:
-    """Of one request."""
+    """Return the commits of one request."""
     places = chance.sample([("t", 0), ("t", 1), ("u", 0)], chance.choice((1, 1, 1, 2)))
     return [(topic, partition, chance.randrange(30), chance.choice(texts)) for topic, partition in places]
 
@@ -36,7 +36,7 @@ def a_text(chance: random.Random) -> str:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_short_way_and_handler_come_to_the_same(seed: int) -> None:
-    """Answers, what the coordinator has, what the topic holds and memory, step by step."""
+    """Responses, the coordinator's offsets, the topic and memory are compared step by step."""
     ways = [CommitWorld(fast_path=True, ranges_max=8), CommitWorld(fast_path=False, ranges_max=8)]
     chance = random.Random(seed)
     for step in range(60):
@@ -62,7 +62,7 @@ def test_short_way_and_handler_come_to_the_same(seed: int) -> None:
 
 
 def test_first_commits_of_a_group_are_not_taken() -> None:
-    """The group has to be marked, and the marks to be asked for."""
+    """The group must be marked first, and the committed offsets queried."""
     world = CommitWorld()
     assert world.commit(5, "ic/1;7-8").codes == [0]
     assert world.synchronous_fast_path == 0
@@ -85,7 +85,7 @@ def test_tokens_and_wrong_texts_are_left_to_the_handler(world: CommitWorld, text
 
 
 def test_what_another_feature_wants_is_left_alone(world: CommitWorld) -> None:
-    """A share group of the same id stands in front (commits/README.md rule 13)."""
+    """A share group with the same id takes precedence (commits/README.md rule 13)."""
     request = messages.OffsetCommitRequest
     partition = request.OffsetCommitRequestPartition(partition_index=0, committed_offset=43, committed_metadata="")
     message = request(group_id="g", topics=[request.OffsetCommitRequestTopic(name="t", partitions=[partition])])

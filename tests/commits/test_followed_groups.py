@@ -89,7 +89,7 @@ async def test_marked_groups_are_known_and_taken_back(autojump_clock: MockClock,
 
 
 async def test_it_is_not_known_while_the_topic_is_loaded(autojump_clock: MockClock, following: Following) -> None:
-    """Whoever waits is told; then plain commits pass, and it is known when brokers answer again."""
+    """Waiters are notified; then plain commits are forwarded, and it is known when brokers respond again."""
     followed = following.followed
     following.cluster.away = True
     following.run()
@@ -145,7 +145,7 @@ async def test_groups_of_a_partition_that_cannot_be_read_are_taken_for_known(
 def test_more_groups_than_are_remembered_are_all_taken_for_known(
     name: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the partition that has them; the log says so, and memory stays bounded."""
+    """Only of the partition that has them; the log reports it, and memory stays bounded."""
     monkeypatch.setattr(followed_groups, name, most)
     notes: list[str] = []
     followed = FollowedGroups(lambda event, **_: notes.append(event), clock=lambda: 0.0)

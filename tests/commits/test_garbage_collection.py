@@ -15,7 +15,7 @@ OFFSET_FETCH = 9
 
 @pytest.fixture
 def world() -> CommitWorld:
-    """Two groups with ranges, and somebody who looks."""
+    """Two groups with ranges, and the collector."""
     made = CommitWorld()
     for group in ("g", "kept"):
         made.begin(43, "45-47", group=group)
@@ -58,7 +58,7 @@ def test_group_that_commits_again_between_two_looks_keeps_its_ranges(world: Comm
 
 @pytest.mark.parametrize("code", [ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.NOT_COORDINATOR])
 def test_group_that_may_not_be_seen_stays(world: CommitWorld, code: ErrorCode) -> None:
-    """Whoever it is hidden from knows nothing of it."""
+    """A principal without DESCRIBE cannot conclude that the group is gone."""
     expire(world)
     response = world.coordinator.respond
 

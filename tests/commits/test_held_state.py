@@ -1,4 +1,4 @@
-"""What the owner of groups holds: read from the topic, and let go."""
+"""State of the owner of groups: read from the topic, and removed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_ranges_are_held_with_the_highest_mark_that_they_were_stored_with(
 
 
 async def test_ranges_that_overlap_in_the_topic_become_one_and_their_records_are_written_anew() -> None:
-    """Where an owner crashed between a put and the tombstones that it made possible, in an append of several parts."""
+    """After an owner crashed between a put and the tombstones that it made possible, in an append of several parts."""
     held = HeldCommits()
     await held.load([record(45, 50, 43), record(45, 47, 43), record(50, 50, 43)])
     found = held.groups["g"].partitions[TopicPartition("t", 0)]

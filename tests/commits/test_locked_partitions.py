@@ -1,4 +1,4 @@
-"""Work while nobody moves a mark: whoever may share does, and who finds that it must be alone asks again."""
+"""Work while no other request moves a committed offset: shared where possible, and repeated alone where necessary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A group is marked once, and whoever comes meanwhile waits for it."""
+"""A group is marked once, and concurrent requests wait for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.commit_world import OFFSET_COMMIT, CommitWorld
 
 @dataclass
 class Other:
-    """Another proxy, as far as it is asked which groups it knows. See group_owners.Peer."""
+    """Another proxy, with the query for known groups. See group_owners.Peer."""
 
     fleet: Fleet
     read: set[str] = field(default_factory=set)
@@ -83,7 +83,7 @@ def test_marked_groups_are_not_marked_again() -> None:
 
 
 def test_first_text_waits_until_every_other_proxy_has_read_the_mark(fleet: Fleet) -> None:
-    """Also where a second text comes once the mark is stored; later ones ask nobody."""
+    """Also if a second text arrives once the marker is stored; later ones send no query."""
     sent = [fleet.world.commit(5, f"ic/1;{first}-{first}", partition=index) for index, first in enumerate((7, 9))]
     assert fleet.world.is_marked()
     fleet.others["first"].read.add("g")

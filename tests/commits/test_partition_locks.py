@@ -1,4 +1,4 @@
-"""Who may work on a partition at the same time, and in which order."""
+"""Concurrent use of a partition, and its order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kafka_share_proxy.commits.partition_locks import PartitionLocks
 
 
 class Asker:
-    """Somebody who wants one partition."""
+    """Request for a lock on one partition."""
 
     def __init__(self, locks: PartitionLocks, *, alone: bool) -> None:
         self._stack = ExitStack()

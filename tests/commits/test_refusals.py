@@ -1,4 +1,4 @@
-"""What was refused here is told in the log, for the member hears a code only."""
+"""The proxy's refusals are logged, because the member gets only a code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a request goes while it is not certain which groups commit individually, and where the topic cannot be used."""
+"""Routing of a request while it is unknown which groups commit individually, and while the topic cannot be used."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_text_is_refused_where_the_topic_cannot_be_used_and_what_is_beside_it_go
 
 @pytest.mark.parametrize("known", [False, True])
 def test_deletions_of_unknown_groups_do_not_wait_for_ever(known: bool) -> None:
-    """No tool repeats them: after the wait the broker is asked."""
+    """No tool repeats them: after the wait the request is sent to the broker."""
     world = Uncertain()
     world.coordinator.committed.clear()
     request = world.request_to_delete("g")

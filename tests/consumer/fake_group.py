@@ -1,7 +1,7 @@
 """A group coordinator in memory, answering as Kafka's does: classic groups and KIP-848, commits and their checks.
 
-What it answers to commits is what brokers of 3.9.1 and 4.3.0 were measured to answer (old generation while preparing
-0, joined but not synced 27 / 22, unknown member 25, no member while members live 25).
+Its responses to commits are those measured on brokers of 3.9.1 and 4.3.0 (old generation while preparing 0, joined but
+not synced 27 / 22, unknown member 25, no member while members live 25).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EMPTY, PREPARING, COMPLETING, STABLE = "Empty", "PreparingRebalance", "Completin
 
 @dataclass
 class Member:
-    """Of a classic group."""
+    """Member of a classic group."""
 
     instance_id: str | None = None
     protocols: dict[str, bytes] = field(default_factory=dict)
@@ -186,22 +186,24 @@ class ClassicFake:
 
 @dataclass
 class Member848:
-    """Of a KIP-848 group."""
+    """Member of a KIP-848 group."""
 
     instance_id: str | None
     topics: tuple[str, ...] = ()
     epoch: int = 0
     has: frozenset[TopicPartition] = frozenset()
-    """What it was last told to have."""
+    """Assignment in the last response to it."""
     revoking: frozenset[TopicPartition] = frozenset()
-    """What it has not given up yet."""
+    """Partitions that it has not released yet."""
     session_until: float = math.inf
     revoke_until: float = math.inf
     rebalance_s: float = 300.0
 
 
 class ConsumerFake:
-    """One KIP-848 group (ConsumerGroup, CurrentAssignmentBuilder): who holds what others are to have is told first."""
+    """One KIP-848 group (ConsumerGroup, CurrentAssignmentBuilder): the current owner is notified before the next one
+    gets a partition.
+    """
 
     INTERVAL_S, SESSION_S = 5.0, 45.0
 

@@ -29,7 +29,7 @@ class Polled(Protocol):
 
 
 class LiveConnection:
-    """To one node, for one member and one lane."""
+    """Connection to one node, for one member and one lane."""
 
     def __init__(self, host: str, port: int) -> None:
         self.socket = socket.create_connection((host, port), CONNECT_S)
@@ -65,7 +65,7 @@ class LiveWorld:
         return self.members[-1]
 
     def settle(self) -> None:
-        """Send what is to be sent now."""
+        """Send all requests that are due."""
         for member in self.members:
             for request in member.core.poll(self.now):
                 self._send(member, request)

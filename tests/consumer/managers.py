@@ -1,4 +1,4 @@
-"""One manager alone: what it asks, and what it does with answers that a test makes up."""
+"""One manager alone: its requests, and its reaction to fabricated responses."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def only(manager: Any, now: float = NOW) -> UnsentRequest:
 
 
 def nothing(manager: Any, now: float = NOW) -> float:
-    """It wants to send nothing; returns when it wants to be asked again."""
+    """Check that it sends nothing. Return the time of its next poll."""
     wanted = manager.poll(now)
     assert wanted.requests == ()
     return wanted.wake_at

@@ -1,7 +1,7 @@
 """A scripted share group: two brokers with sessions and locks, a clock that jumps, and members driven by hand.
 
-What it answers follows KIP-932 as brokers of 4.3 do it, as far as a client can tell: sessions are numbered and belong
-to their connection, locks end, what is refused of a partition is refused as a whole.
+Its responses follow KIP-932 as brokers of 4.3 do, as far as a client can tell: sessions are numbered and belong to
+their connection, locks end, and a partition's acknowledgements are refused as a whole.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class ShareGroupFake:
         """Member, partition, offset, type: of all that was taken."""
         self.waiting: list[_Waiting] = []
         self.store_error = 0
-        """What the next acknowledgement of each partition is answered with."""
+        """Error code of the next acknowledgement of each partition."""
 
     # Time, as World drives it
 
@@ -362,7 +362,7 @@ class ShareMember:
         return kafka
 
     def poll(self, seconds: float = 5.0) -> Taken:
-        """The application's poll, which waits for records so long."""
+        """Poll as the application, which waits this long for records."""
         self.core.begin_poll(self.world.now)
         self.core.is_polling = True
         end = self.world.now + seconds

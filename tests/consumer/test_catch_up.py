@@ -1,4 +1,4 @@
-"""The child on its own: its ranges, what shrinks them, and what is told of them."""
+"""The child flow alone: its ranges, how they shrink, and its reports."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_nothing_between_two_ranges_comes_again() -> None:
 
 
 def test_one_flow_that_fails_does_not_keep_the_other() -> None:
-    """A node that does not answer the child answers the main flow; the child continues where it was."""
+    """A node that sends no response to the child serves the main flow; the child continues at its offset."""
     world, member = behind()
     refused = [0]
 

@@ -1,4 +1,4 @@
-"""What two flows of a partition commit."""
+"""Commits of two flows of a partition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A member of a classic group alone: what it asks, and what each response does to it."""
+"""A member of a classic group alone: its requests, and the effect of each response."""
 
 from __future__ import annotations
 

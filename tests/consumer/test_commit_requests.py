@@ -260,9 +260,9 @@ def test_a_rebalance_may_take_longer_than_the_time_out_of_calls() -> None:
 # Commits of many ranges
 
 LONG = OffsetAndMetadata(0, "ic/1;" + ",".join(f"{n}-{n}" for n in range(1001, 9001, 2)))
-"""Of 4,000 ranges: more than a string of Kafka's protocol."""
+"""Text of 4,000 ranges: more than a string of Kafka's protocol."""
 MEDIUM = OffsetAndMetadata(0, "ic/1;" + ",".join(f"{n}-{n}" for n in range(1001, 3001, 2)))
-"""Of 1,000 ranges: more than brokers accept by default."""
+"""Text of 1,000 ranges: more than brokers accept by default."""
 TOO_LARGE = ErrorCode.OFFSET_METADATA_TOO_LARGE
 
 
@@ -280,7 +280,7 @@ def ranges_of(*texts: str) -> OffsetRanges:
 
 
 def looked_up(group: Group) -> list[Any]:
-    """Partitions that are asked about, and where to deliver what is committed."""
+    """Looked up partitions, and the receiver of their committed offsets."""
     queries: list[Any] = []
     group.commits.look_up = lambda partitions, deliver: queries.append((partitions, deliver))
     return queries

@@ -1,4 +1,4 @@
-"""What is committed."""
+"""Committed offsets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ A, B = TopicPartition("p", 0), TopicPartition("p", 1)
 
 
 class Play:
-    """Questions, and what was delivered."""
+    """Lookups, and their delivered results."""
 
     def __init__(self, who: MemberIdentity = MemberIdentity(), **options: Any) -> None:  # noqa: B008 - a tuple
         self.coordinator = found_coordinator()

@@ -1,4 +1,4 @@
-"""A consumer as a whole, with a coordinator in memory that answers as Kafka's does, by a clock that jumps."""
+"""A consumer as a whole, with a coordinator in memory that behaves as Kafka's, by a clock that jumps."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_a000_4_at_the_deadline_what_is_delayed_is_lost_and_the_member_stays(pro
 
 
 def test_a000_5_what_is_given_back_is_read_on_and_nothing_completes_later() -> None:
-    """In a cooperative group; a KIP-848 coordinator gives nothing back before it is acknowledged."""
+    """In a cooperative group; a KIP-848 coordinator returns nothing before it is acknowledged."""
     protocol = "cooperative"
     world, a = alone(protocol)
     world.kafka.produce(P0, 3)
@@ -261,7 +261,7 @@ def test_a000_11_a_commit_that_a_new_generation_overtakes_is_sent_again_and_noth
 
 
 def test_a_position_is_not_looked_for_while_a_commit_of_it_is_under_way() -> None:
-    """What is committed would be older than what the application has been given."""
+    """The committed offset would be older than the records that the application has."""
     world, a = alone("cooperative")
     a.handle(Commit(1, offsets(p0=5)))
     a.handle(Commit(2, offsets(p0=8)))
@@ -285,7 +285,7 @@ def test_a_group_is_needed_to_subscribe_and_to_commit() -> None:
         member.subscribe("p")
 
 
-# Who asks what of whom
+# Requests and their receivers
 
 
 def test_a001_1_without_a_group_no_coordinator_is_looked_for() -> None:

@@ -1,4 +1,4 @@
-"""What errors say."""
+"""Texts of errors."""
 
 from __future__ import annotations
 

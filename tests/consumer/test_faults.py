@@ -1,4 +1,4 @@
-"""What goes wrong, and what becomes of it: one row of the table for each fault (A001-10), and any order of calls."""
+"""Faults and their consequences: one row of the table for each fault (A001-10), and any order of calls."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a001_10_metadata_without_a_leader_are_waited_for_without_a_tight_loop(p
 
 @ALL
 def test_a001_10_a_callback_that_raises_or_is_cancelled_is_acknowledged_all_the_same(protocol: str) -> None:
-    """The application's part acknowledges whatever became of the callback: the rebalance continues."""
+    """The application side acknowledges whatever the callback did: the rebalance continues."""
     world, member = alone(protocol)
     other = joining(world, protocol)
     world.until(lambda: bool(member.core.flow.revoking), [other])
@@ -217,7 +217,7 @@ def test_errors_that_come_again_and_again_wait_for_the_application_once() -> Non
     world, member = alone("cooperative", auto_offset_reset="none", max_poll_interval_s=1000.0)
     nowhere = ["p-0: nothing is committed, and auto.offset.reset is none; seek"]
     assert [str(each.error) for each in member.of(BackgroundError)[:1]] == nowhere
-    world.run(1)  # what the last poll asked for
+    world.run(1)  # the last poll's request
     member.of(BackgroundError)
     member.events.clear()
     member.handle(Seek(P0, 10_000))

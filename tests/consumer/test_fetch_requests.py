@@ -346,7 +346,9 @@ def test_answers_about_what_was_not_asked_are_passed_over() -> None:
 
 
 def test_a_topic_without_an_id_is_fetched_by_name() -> None:
-    """A view that does not exist yet: by an id of zeros nobody could find it, and by its name the proxy creates it."""
+    """A view that does not exist yet: an id of zeros is unknown to every broker, and by its name the proxy creates
+    it.
+    """
     play = Play(A)
     play.metadata.topics["p"] = replace(play.metadata.topics["p"], topic_id=ZERO_UUID)
     (request,) = play.fetches.poll(NOW).requests

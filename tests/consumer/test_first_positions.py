@@ -1,4 +1,4 @@
-"""Where a partition that is new here begins."""
+"""Start positions of newly assigned partitions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_without_an_offset_and_without_a_reset_policy_it_is_an_error_with_each_p
     world.until(lambda: len(member.of(BackgroundError)) >= 3, [member])
     assert "auto.offset.reset is none; seek" in str(member.of(BackgroundError)[0].error)
     asked = sum("OffsetFetch" in line for line in world.kafka.wire)
-    world.run(30)  # nobody polls
+    world.run(30)  # no poll
     assert sum("OffsetFetch" in line for line in world.kafka.wire) <= asked + 1
     member.core.positions.seek(P, 98)
     world.until(lambda: len(member.got) == 2, [member])

@@ -1,4 +1,4 @@
-"""What the leader of a classic group does."""
+"""The leader of a classic group."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_an_assignor_that_was_not_offered_is_an_error() -> None:
 
 
 def test_members_get_what_is_in_their_racks_and_anew_when_replicas_move() -> None:
-    """KIP-881; without a member that names a rack nobody looks."""
+    """KIP-881; without a member that names a rack, racks are not looked up."""
     known = Topics(p=2)
     here, there = (frozenset({rack}) for rack in ("here", "there"))
     known.racks = {TopicPartition("p", 0): there, TopicPartition("p", 1): here}

@@ -1,4 +1,4 @@
-"""What members of both group protocols begin with."""
+"""Common base of members of both group protocols."""
 
 from __future__ import annotations
 

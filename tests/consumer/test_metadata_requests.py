@@ -1,4 +1,4 @@
-"""What is known of the cluster."""
+"""Known metadata of the cluster."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def test_the_reset_policy_finds_a_position(policy: str, timestamp: int) -> None:
 
 
 def test_questions_about_other_timestamps_of_one_partition_get_answers_of_their_own() -> None:
-    """A reset to the begin while the application asks for the end: one must not be taken for the other."""
+    """A reset to the start while the application requests the end: the results must not be mixed up."""
     play = Play()
     play.offsets.reset([A])
     play.query(a=-1)

@@ -1,4 +1,4 @@
-"""From where each partition is read on."""
+"""Read position of each partition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a member holds, gives up and is given."""
+"""Owned, released and assigned partitions of a member."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What requests have in common: retry backoff, and which failures pass."""
+"""Common parts of requests: retry backoff, and retriable failures."""
 
 from __future__ import annotations
 

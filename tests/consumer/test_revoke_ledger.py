@@ -14,7 +14,7 @@ A, B, C = (TopicPartition("p", number) for number in range(3))
 
 
 def revoked_in_a_poll(*partitions: TopicPartition) -> RevokeLedger:
-    """A ledger whose first poll has told the application of these."""
+    """Return a ledger whose first poll has reported these to the application."""
     ledger = RevokeLedger()
     assert ledger.begin_poll() == NOTHING
     ledger.requested(partitions, 1)
@@ -92,7 +92,7 @@ def test_a000_5_a_partition_given_back_leaves_the_lists_and_completes_never() ->
 
 
 def test_a_completion_of_an_older_rebalance_is_dropped() -> None:
-    """A was asked for by rebalance 1; rebalance 2 names B only: what becomes of A, 2 did not ask for."""
+    """A was to be revoked by rebalance 1; rebalance 2 names B only, so that it does not wait for A."""
     ledger = revoked_in_a_poll(A)
     ledger.requested({B}, 2)
     assert ledger.begin_poll() == NOTHING
@@ -146,9 +146,9 @@ class Polls(RuleBasedStateMachine):
         self.ledger = RevokeLedger()
         self.rebalance = 0
         self.asked: set[TopicPartition] = set()
-        """By a rebalance, and since neither completed, nor lost, nor given back."""
+        """Requested by a rebalance, and since then neither completed, nor lost, nor returned."""
         self.told: frozenset[TopicPartition] = NOTHING
-        """To be revoked, as the last poll said, without those delayed since."""
+        """Partitions to be revoked according to the last poll, without those delayed since."""
         self.losses: set[TopicPartition] = set()
         """Not yet reported."""
 

@@ -1,4 +1,4 @@
-"""What is said of offsets, as batches of a request."""
+"""Acknowledgements of offsets, as batches of a request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls that wait for answers about acknowledgements."""
+"""Calls that wait for the results of acknowledgements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was acquired of the batches of a response."""
+"""Acquired records of the batches of a response."""
 
 from __future__ import annotations
 

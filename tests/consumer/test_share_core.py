@@ -22,7 +22,7 @@ ACCEPT, RELEASE, REJECT, RENEW = (AcknowledgeType(n) for n in (1, 2, 3, 4))
 
 
 class Play:
-    """Members m1, m2... of a group whose locks last so long."""
+    """Members m1, m2... Member of a group whose locks last this long."""
 
     def __init__(self, members: int = 2, records: int = 1, lock_s: float = 2.0, **options: Any) -> None:
         self.kafka = ShareKafka(a=1)

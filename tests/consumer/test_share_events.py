@@ -1,4 +1,4 @@
-"""What an application tells a share consumer."""
+"""Events from an application to a share consumer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a member holds: what may be said of it, what is sent, and what becomes of it."""
+"""Held records of a member: permitted acknowledgements, sent ones, and their results."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def test_a_fetch_names_what_is_new_and_takes_acknowledgements_along() -> None:
 
 
 def test_what_is_only_acknowledged_is_forgotten_at_once() -> None:
-    """Whatever a ShareFetch names is read from then on (ShareSessionHandler)."""
+    """Every partition in a ShareFetch is read from then on (ShareSessionHandler)."""
     made = crossed(messages().fetch(session(), {P0: P}, {P1: {9: ACCEPT}}, 0.5), 2)
     assert listed(made) == [(P, 1, [(9, 9, [1])])]
     assert forgotten(made) == [(P, [1])]

@@ -1,4 +1,4 @@
-"""Settings of a share consumer: every mistake is named at once."""
+"""Settings of a share consumer: all mistakes are named together."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ def test_a_wrong_number_opens_the_session_anew_and_nothing_is_lost(api: str) -> 
 
 
 def test_a_session_that_is_gone_took_the_locks_with_it() -> None:
-    """122: what was said has no effect, and the application is told so; the records come again."""
+    """122: the acknowledgements have no effect, the application is notified, and the records are delivered again."""
     kafka, member = play()
     (part,) = member.poll().parts
     say(member, part, ACCEPT, 0, 1)
@@ -286,7 +286,7 @@ def test_a_leader_that_moves_is_followed_by_its_hint() -> None:
 
 
 def test_a_node_that_names_itself_and_does_not_lead_is_told_after_a_while() -> None:
-    """All connections go to one listener of a proxy, for instance, behind which nobody knows the broker."""
+    """All connections go to one listener of a proxy, for example, so that the broker is unknown."""
     kafka, member = play()
 
     def misled(request: UnsentRequest) -> Any:

@@ -1,4 +1,4 @@
-"""A share session: its numbers, and what a broker is told of partitions."""
+"""A share session: its epochs, and the partitions in its requests."""
 
 from __future__ import annotations
 

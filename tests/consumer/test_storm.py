@@ -1,4 +1,4 @@
-"""Members that come, go, delay and die in any order: nobody reads what another holds, and no record is lost."""
+"""Members that join, leave, delay and die in any order: no partition is read by two members, and no record is lost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STEPS = 120
 MEMBERS_MAX = 5
 LATENCIES_S = (0.001, 0.01, 0.1, 2.0)
 LOST_SHARE = 0.02
-"""Of the responses, where members are killed, too."""
+"""Share of lost responses if members are killed, too."""
 
 
 class Storm:
@@ -42,7 +42,7 @@ class Storm:
         self.join()
 
     def lossy(self, reply: Callable[[Any], None]) -> Callable[[Any], None]:
-        """The request is carried out, and sometimes nobody hears of it."""
+        """Process the request, and sometimes lose the response."""
         if self.choose.random() >= LOST_SHARE:
             return reply
         return lambda _: reply(RequestFailure(FailureKind.DISCONNECTED))
@@ -55,7 +55,7 @@ class Storm:
         member.subscribe(*self.topics[member])
 
     def poll(self, member: Member) -> None:
-        """It commits what it was given, and may delay what is to be revoked."""
+        """Commit the returned records, and sometimes delay a revocation."""
         before = len(member.got)
         outcome = member.poll()
         given = {place: OffsetAndMetadata(offset + 1) for place, offset in member.got[before:]}
@@ -103,7 +103,7 @@ class Storm:
         return {place for place in EVERY if place.topic in topics}
 
     def is_calm(self) -> bool:
-        """Everything that somebody wants is held, read and committed."""
+        """Return True if every wanted partition is held, read and committed."""
         wanted = self.wanted()
         held = {place for member in self.world.members for place in member.core.positions.assigned}
         ends = {place: end for place, end in self.world.kafka.ends.items() if place in wanted}

@@ -28,7 +28,7 @@ from tests.consumer.messages import crossed
 
 LATENCY_S = 0.005
 STEPS_MAX = 200_000
-"""Of one run: more is a consumer that asks without a pause."""
+"""Maximum number of steps of one run: more means a consumer that sends requests without a pause."""
 COORDINATOR = 1
 
 Response = Callable[[UnsentRequest], Any]
@@ -41,7 +41,7 @@ class FakeKafka:
         self.topics = topics
         self.ids = {name: f"{name:x<16}".encode() for name in topics}
         self.log: list[str] = []
-        """Of the group."""
+        """Log of the group."""
         self.wire: list[str] = []
         """Every request, in the order of arrival: `time consumer api`."""
         self.group: Any = ClassicFake(self.log) if group == "classic" else ConsumerFake(self.topics, self.ids, self.log)
@@ -49,7 +49,7 @@ class FakeKafka:
         self.texts: dict[TopicPartition, str] = {}
         """Metadata of what is committed."""
         self.starts: dict[TopicPartition, int] = {}
-        """Where logs begin, if not at 0."""
+        """Start offsets of logs, if not 0."""
         self.commits: list[tuple[str, TopicPartition, int]] = []
         """Every one that was taken: who, what, where."""
         self.records: dict[TopicPartition, list[bytes]] = {}
@@ -59,7 +59,7 @@ class FakeKafka:
         self.down: set[int] = set()
         self.coordinator = COORDINATOR
         self.faults: dict[str, list[Response]] = {}
-        """API -> answers to its next requests; None passes the request on."""
+        """API -> functions that build the responses to its next requests; None passes the request on."""
         self.batches_of_a_fetch = 2
 
     def produce(self, partition: TopicPartition, count: int) -> None:
@@ -229,7 +229,7 @@ class FakeKafka:
 
 
 def _is_empty(outcome: Any) -> bool:
-    """A Fetch answer for which a broker would have waited."""
+    """Return True for a Fetch response for which a broker would have waited."""
     if isinstance(outcome, RequestFailure):
         return False
     partitions = [each for topic in outcome.responses for each in topic.partitions]
@@ -302,7 +302,7 @@ class World:
         self.kafka = kafka
         self._latency = latency
         self._last: dict[tuple[str, Lane, str], float] = {}
-        """By connection and way: when the last one arrives."""
+        """Arrival time of the last response, by connection and direction."""
         self.now = 1000.0
         self.members: list[Member] = []
         self._due: list[tuple[float, int, Callable[[], None]]] = []
@@ -321,7 +321,7 @@ class World:
         heapq.heappush(self._due, (when, self._count, what))
 
     def settle(self) -> None:
-        """Send what is to be sent now; nothing arrives yet."""
+        """Send all requests that are due; nothing arrives yet."""
         for member in self.members:
             for request in member.core.poll(self.now):
                 self._send(member, request)
@@ -367,7 +367,7 @@ class World:
                 heapq.heappop(self._due)[2]()
 
     def until(self, condition: Callable[[], bool], polling: Iterable[Member], seconds: float = 60.0) -> None:
-        """Run until something is so; that it comes to be so is asserted."""
+        """Run until the condition is true; fails if it never is."""
         end = self.now + seconds
         while not condition() and self.now < end:
             self.run(0.05, polling)

@@ -23,7 +23,7 @@ def _up(child: Child) -> None:
 
 
 def test_stop(tmp_path: Path) -> None:
-    """It is asked to end, and its status tells by what it ended."""
+    """It ends on request, and its status shows the signal."""
     child = Child(SLEEP, tmp_path / "log")
     _up(child)
     assert child.status is None

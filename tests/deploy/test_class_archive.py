@@ -12,7 +12,7 @@ from kafka_share_proxy.localkafka.class_archive import archive_options
 
 @pytest.fixture
 def java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
-    """A file stands for Java and the class path."""
+    """Create a file that takes the place of Java and the class path."""
     monkeypatch.setenv(jars.CACHE_VARIABLE, str(tmp_path / "cache" / "jars"))
     file = tmp_path / "java"
     file.touch()
@@ -20,7 +20,7 @@ def java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
 
 
 class Java:
-    """Writes so much when it ends, with that status; counts."""
+    """Fake Java that writes this many bytes when it ends, with that status; counts its runs."""
 
     def __init__(self, content: bytes | None, status: int = 143) -> None:
         self._content, self._status = content, status

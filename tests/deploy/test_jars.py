@@ -1,4 +1,4 @@
-"""Kafka's jars: fetched once, checked by content, and no half file stays behind."""
+"""Kafka's jars: fetched once, verified by content, and no partial file is kept."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 
 class Repository(http.server.BaseHTTPRequestHandler):
-    """A Maven repository of one jar, that can be told to fail first."""
+    """Maven repository of one jar, which can be set to fail first."""
 
     asked: list[str]
     failures: int
@@ -58,7 +58,7 @@ def fetch(digest: str = SHA256) -> None:
 
 
 def test_fetched_once(repository: type[Repository]) -> None:
-    """What is in the cache is not asked for again."""
+    """Jars in the cache are not requested again."""
     fetch()
     fetch()
     assert repository.asked == ["/org/example/thing/1.0/thing-1.0.jar"]
@@ -66,7 +66,7 @@ def test_fetched_once(repository: type[Repository]) -> None:
 
 
 def test_repeated_after_a_failure(repository: type[Repository]) -> None:
-    """A repository that fails for a moment is asked again."""
+    """A repository that fails temporarily gets another request."""
     repository.failures = jars.ATTEMPTS - 1
     fetch()
     assert len(repository.asked) == jars.ATTEMPTS

@@ -1,4 +1,4 @@
-"""What the README tells a developer to run can be run."""
+"""The README's commands for developers work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics and share groups for what is to be shown."""
+"""Topics and share groups for demonstrations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Appends that somebody will ask for in a moment: who is waited for, and who is not."""
+"""Expected appends: which ones are awaited, and which are not."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import pytest
 from kafka_share_proxy.durable.coming_appends import GATHERS_S, LATE_S, SHARE_MAX_S, ComingAppends
 
 GATHERED_S = 0.01
-"""How long a coordinator of 3.9 gathers commits before it answers all."""
+"""Seconds for which a coordinator of 3.9 gathers commits before it responds to all."""
 
 
 def learnt(usual_s: float) -> ComingAppends:
-    """After many that took so long."""
+    """Return the tracker after many appends of this duration."""
     coming = ComingAppends()
     for _ in range(100):
         coming.begin("before", 1.0)
@@ -68,7 +68,7 @@ def test_one_that_takes_long_is_not_waited_for_and_hides_no_other(usual_s: float
 
 
 def test_those_that_are_not_waited_for_are_learnt_from_too() -> None:
-    """A coordinator that has become slow: from then on nobody waits in vain."""
+    """A coordinator that has become slow: from then on no append waits in vain."""
     coming, now = learnt(0.0005), 10.0
     for number in range(60):
         coming.begin(number, now)

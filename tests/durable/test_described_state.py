@@ -1,4 +1,4 @@
-"""What is said of a state, and the records that every state has."""
+"""Description of a state, and the records that every state has."""
 
 from __future__ import annotations
 

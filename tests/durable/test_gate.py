@@ -19,7 +19,7 @@ def test_open_until_somebody_closes_it():
 
 
 def test_lease_that_has_run_out_closes_it_by_itself():
-    """Nobody need notice: the next look at the clock is enough."""
+    """No event is needed: the next reading of the clock is enough."""
     gate, valid = share_gate(), [True]
     gate.lease = lambda: valid[0]
     assert gate.is_open

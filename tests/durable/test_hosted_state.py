@@ -55,7 +55,7 @@ async def test_numbers_beyond_its_partitions_are_nothing_to_it(nursery: trio.Nur
 
 @pytest.mark.parametrize(("told", "batch_bytes"), [(1 << 20, BATCH_BYTES_MAX), (20_000, 20_000)])
 async def test_sizes_are_those_of_the_topic(told: int, batch_bytes: int, nursery: trio.Nursery) -> None:
-    """Of batches, also of writers to come, and of what the feature writes."""
+    """Sizes of batches, also of later writers, and of the feature's values."""
 
     class Topic:
         def message_bytes(self, _settings: Any, _notes: Any) -> int:

@@ -27,7 +27,7 @@ OTHER = next(f"o{n}" for n in range(1000) if state_records.state_partition(f"o{n
 
 
 class Loop:
-    """As much of the reactor as the journal needs; turns are taken by the test."""
+    """The part of the reactor that the journal needs; the test runs the iterations."""
 
     def __init__(self) -> None:
         self.time = 100.0
@@ -67,7 +67,7 @@ class Loop:
 
 
 class Channel:
-    """Keeps what it is asked; answers when the test says so."""
+    """Channel that records requests and responds when the test decides."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, Any, Callable[[Any], None]]] = []
@@ -80,7 +80,7 @@ class Channel:
 
 
 class Links:
-    """Channels that are open at once, unless the test says otherwise."""
+    """Channels that open immediately, unless the test decides otherwise."""
 
     def __init__(self) -> None:
         self.channels: dict[tuple[int, str], Channel] = {}
@@ -142,7 +142,7 @@ class World:
         return request
 
     def produced(self, offset: int | None = None, **codes: int) -> dict[int, list[bytes]]:
-        """Answer the Produce that is out; what it carried: partition -> keys. `offset`: not behind all others."""
+        """Respond to the Produce in flight. Return its content: partition -> keys. `offset`: not after all others."""
         key, request, done = self.channel("Append").asked.pop(0)
         assert (key, request.acks, request.transactional_id) == (0, -1, None)
         (topic,) = request.topic_data
@@ -249,7 +249,7 @@ def test_what_waited_for_the_append_before_waits_no_longer_for_others(world):
 
 
 def test_what_waits_for_a_busy_leader_goes_to_another_as_soon_as_that_is_known():
-    """The broker that has the append before it may never answer."""
+    """The broker with the earlier append may never respond."""
     world, other = World(), state_records.state_partition(OTHER)
     world.own(PARTITION, other)
     world.put()
@@ -300,7 +300,7 @@ def test_nothing_is_taken_before_it_is_loaded():
 
 
 def test_what_comes_in_one_turn_goes_out_together(world):
-    """And what comes while it is on its way, with the next."""
+    """Later ones, while it is in flight, are sent with the next request."""
     first, second = world.put(), world.put(SAME)
     assert not world.channel("Append").asked
     world.loop.turn()
@@ -363,7 +363,7 @@ def test_moved_leader_is_looked_for(world):
 
 
 def test_append_at_a_leader_lost_without_a_word_goes_to_the_next_one(world):
-    """Its outcome is unknown: the same bytes again. Who leads is asked until somebody does."""
+    """Its outcome is unknown: the same bytes again. The leader is looked up until there is one."""
     promise = world.put()
     world.loop.turn()
     (_, first, _) = world.channel("Append").asked[0]
@@ -517,7 +517,7 @@ def test_superfluous_records_are_deleted(world):
 
 
 def test_fault_of_ours_ends_ownership(world):
-    """What is stored from here on could not be trusted."""
+    """Later appends could not be trusted."""
     world.journal.failed(ValueError("a bug"))
     assert world.lost == [(-1, ErrorCode.UNKNOWN_SERVER_ERROR)]
 
@@ -530,7 +530,7 @@ def test_brokers_that_forget_soon_are_written_to_more_often(world):
 
 
 def test_what_is_done_with_an_append_is_done_in_the_journals_own_call(world):
-    """So it is applied when whoever asked for it continues; also when it is refused because ownership ends."""
+    """It is therefore applied when the caller continues; also when it is refused because ownership ends."""
     done: list[str] = []
     world.put().on_settled(lambda: done.append("stored"), world.journal)
     world.loop.turn()
@@ -542,7 +542,7 @@ def test_what_is_done_with_an_append_is_done_in_the_journals_own_call(world):
 
 
 def test_what_cannot_be_applied_ends_ownership_and_not_the_channel(world):
-    """Others whose appends were stored by the same request are told."""
+    """Other callers whose appends were stored by the same request are notified."""
     told: list[bool] = []
 
     def fails() -> None:

@@ -1,4 +1,4 @@
-"""Leaders are looked for when somebody misses one, and everybody who waits hears of it."""
+"""Leaders are looked up when one is missing, and every waiter is notified."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Watched:
 
 
 async def test_two_who_wait_are_both_told(nursery: trio.Nursery, autojump_clock: trio.testing.MockClock) -> None:
-    """Also where the second asks while the first waits."""
+    """Also if the second waits while the first does."""
     watched = Watched(nursery)
     watched.cluster.make(TEST_STATE.topic, 8)
     with trio.fail_after(5):

@@ -1,4 +1,6 @@
-"""Share requests while state is loaded, is somebody else's, or cannot be read: what stock clients bear best."""
+"""Share requests while state is loaded, owned by another proxy, or unreadable: the responses that stock clients
+tolerate best.
+"""
 
 from __future__ import annotations
 
@@ -173,7 +175,7 @@ def test_acknowledgements_under_way_when_the_state_goes_away_are_told_as_unknown
     )
     batch = request.AcknowledgementBatch(first_offset=3, last_offset=4, acknowledge_types=[1])
     partition = its_partition(partition_index=0, acknowledgement_batches=[batch])
-    world.cluster.held.add(3)  # the question about the topic is on its way
+    world.cluster.held.add(3)  # the lookup of the topic is in flight
     sent = Sent(world, key, topics=[one(topic_id=topic.topic_id, partitions=[partition])])
     assert not sent.task.finished
     world.services.gate.close(LOADING, "loading")
@@ -197,7 +199,7 @@ def test_what_was_decided_before_the_gate_closed_is_not_told(world):
     """A machine that slept beyond its lease wakes in the middle of a request."""
     topic = world.cluster.create("t")
     world.configure("g", share_auto_offset_reset="earliest")
-    world.cluster.held.add(3)  # the question about the topic is on its way
+    world.cluster.held.add(3)  # the lookup of the topic is in flight
     sent = Sent(world, 76)
     assert not sent.task.finished
     world.services.gate.lease = lambda: False
@@ -222,7 +224,7 @@ def test_what_was_decided_is_told_once_the_lease_is_renewed(world):
 
 
 def test_what_was_decided_is_not_told_when_the_door_closes_while_the_lease_is_waited_for(world):
-    """Somebody else is the owner, or may have been."""
+    """Another proxy is the owner, or may have been."""
     world.cluster.create("t")
     world.cluster.held.add(3)
     sent = Sent(world, 76)

@@ -1,4 +1,4 @@
-"""Taking part in the group of proxies, on a real broker: one owns, others wait, and a name is taken over at once."""
+"""Membership in the group of proxies, on a real broker: one owns, others wait, and a name is taken over immediately."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 @pytest.fixture
 def play(kafka_39: Cluster, monkeypatch: pytest.MonkeyPatch, fresh: Callable[[str], str]) -> Callable[..., None]:
-    """Runs a test in Trio with a group of its own."""
+    """Runs a test in Trio with a new group."""
     monkeypatch.setattr(ownership_group, "GROUP", fresh("owners"))
 
     def run(test: Callable[[Group], Awaitable[None]]) -> None:
@@ -97,7 +97,7 @@ def test_one_owns_and_the_next_waits_until_it_leaves(play: Callable[..., None]) 
 
 
 def test_a_name_that_comes_again_is_let_in_at_once(play: Callable[..., None]) -> None:
-    """As after a crash; if the other one lives, it is told, stops, and waits."""
+    """The same as after a crash; if the other proxy is alive, it is notified, stops, and waits."""
 
     async def test(group: Group) -> None:
         first, _ = group.join("one:1")
@@ -114,7 +114,7 @@ def test_a_name_that_comes_again_is_let_in_at_once(play: Callable[..., None]) ->
 
 
 def test_the_only_member_that_stops_comes_back_to_the_same_generation(play: Callable[..., None]) -> None:
-    """Brokers let whoever joins an empty group wait, and a rebalance would take time as well."""
+    """Brokers delay the first join of an empty group, and a rebalance would take time as well."""
 
     async def test(group: Group) -> None:
         first, scope = group.join("one:1")

@@ -1,4 +1,4 @@
-"""How soon a proxy asks again after its group's coordinator was away; time and answers are the test's own."""
+"""How soon a proxy retries after its group's coordinator was away; time and responses are scripted."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ NAME = "one:1"
 
 
 class Coordinator:
-    """Away until told otherwise; then it makes whoever asks the owner of everything."""
+    """Coordinator that is away at first; then it makes every joining proxy the owner of everything."""
 
     def __init__(self) -> None:
         self.away = True
         self.asked: list[float] = []
-        """When somebody looked for it."""
+        """Times of the lookups."""
         self.settings = None
 
     async def send_request(self, key: int, _request: Any) -> Any:
@@ -73,7 +73,7 @@ async def _run(member: Membership, scope: trio.CancelScope) -> None:
 async def test_it_is_found_at_once_after_a_crash_and_soon_however_long_it_was_away(
     coordinator: Coordinator, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """The lease has ended by then: nobody is served until it answers."""
+    """The lease has ended by then: nothing is served until it responds."""
     for away_s, found_s in ((9.7, ownership_group.RETRY_SOON_S), (60, ownership_group.RETRY_MAX_S)):
         member = _member(coordinator)
         coordinator.away, scope = True, trio.CancelScope()
@@ -89,7 +89,7 @@ async def test_it_is_found_at_once_after_a_crash_and_soon_however_long_it_was_aw
 async def test_failures_are_forgotten_once_it_has_answered(
     coordinator: Coordinator, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """The next time it is away, it is looked for at once."""
+    """The next time it is away, it is looked up immediately."""
     member = _member(coordinator)
     nursery.start_soon(member.run)
     await trio.sleep(60)

@@ -25,23 +25,23 @@ ALL = frozenset(range(PARTITIONS))
 
 
 class Coordinator:
-    """As much of a classic group as proxies see: joins wait for all members, heartbeats tell of rebalances."""
+    """The part of a classic group that proxies use: joins wait for all members, heartbeats report rebalances."""
 
     def __init__(self) -> None:
         self.generation = 0
         self.members: dict[str, bytes] = {}
         self.responses: dict[int, ErrorCode] = {}
-        """API key -> the error that it answers, in place of what else it would say."""
+        """API key -> the error that it returns, instead of its usual response."""
         self.silent = False
         self.slow_s = 0.0
         """How long each response takes."""
         self.port = 1
-        """Where brokers say that it is."""
+        """Port of the coordinator according to the brokers."""
         self.lost: dict[int, str] = {}
-        """Ports from which nothing comes: no answer (ANSWERS), no connection either (DIALS), or nobody is (REFUSES)."""
+        """Ports that fail: no response (ANSWERS), no connection either (DIALS), or connection refused (REFUSES)."""
         self.dialled: list[int] = []
         self.found = 0
-        """How often brokers were asked where it is."""
+        """Number of coordinator lookups."""
         self._joined: dict[str, bytes] = {}
         self._tables: dict[int, bytes] = {}
         self._round = trio.Event()
@@ -149,7 +149,7 @@ class Client:
 
 
 class Member:
-    """One proxy's part, and what it was told."""
+    """Member of one proxy, and the events it received."""
 
     def __init__(self, coordinator: Coordinator, name: str, nursery: trio.Nursery, *, fleet: bool) -> None:
         self.notes: list[str] = []
@@ -162,7 +162,7 @@ class Member:
         )
         self.part.on_refused = lambda reason, error: self.refused.append((reason, error))
         self.gives_up = True
-        """What is no longer assigned is stopped at once."""
+        """True if unassigned partitions are stopped immediately."""
         self.part.on_changed = self._changed
         self._held: set[int] = set()
         self.scope = trio.CancelScope()
@@ -209,7 +209,7 @@ async def until(condition: Callable[[], object], limit_s: float = 60) -> None:
 async def test_number_is_given_away_once_its_owner_has_stopped(
     autojump_clock: MockClock, nursery: trio.Nursery, coordinator: Coordinator
 ) -> None:
-    """Until then it is nobody's: two owners of one number are never named."""
+    """Until then it has no owner: two owners of one number are never assigned."""
     a = Member(coordinator, "a", nursery, fleet=True)
     await until(lambda: a.part.assigned == ALL)
     a.gives_up = False
@@ -240,7 +240,9 @@ async def test_member_that_leaves_is_followed_by_those_who_stay(
 async def test_silent_coordinator_ends_the_lease_before_the_session(
     autojump_clock: MockClock, nursery: trio.Nursery, coordinator: Coordinator
 ) -> None:
-    """From then on the group may have given everything away; it is not given up, for the group may answer again."""
+    """From then on the group may have assigned everything elsewhere; the proxy keeps trying, because the group may
+    respond again.
+    """
     a = Member(coordinator, "a", nursery, fleet=True)
     await until(a.part.is_valid)
     coordinator.silent, since = True, trio.current_time()
@@ -259,7 +261,7 @@ LEADERS_MOVE_S = 9.5
 async def test_lease_comes_back_as_soon_as_another_coordinator_is_named(
     autojump_clock: MockClock, nursery: trio.Nursery, coordinator: Coordinator, how: str
 ) -> None:
-    """Whether the old one refuses, or was lost without a word and a heartbeat or a dial to it hangs."""
+    """The old one refuses, or is unreachable so that a heartbeat or a dial to it hangs."""
     a = Member(coordinator, "a", nursery, fleet=False)
     await until(a.part.is_valid)
     coordinator.lost[1] = how

@@ -1,4 +1,4 @@
-"""Who owns share state, and until when a proxy may believe that it is the one (durable/README.md rules 20-25)."""
+"""Owners of share state, and the time until which a proxy may act as the owner (durable/README.md rules 20-25)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OK, REBALANCE = ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def lease() -> Lease:
-    """Ends 4.5 s after the last heartbeat that was answered, counted from when it was sent."""
+    """Return a lease that ends 4.5 s after the last successful heartbeat, counted from its sending."""
     return Lease(session_s=6.0, rebalance_s=6.0, margin_s=1.5)
 
 
@@ -32,7 +32,7 @@ def test_nothing_is_owned_before_the_group_said_so():
 
 
 def test_lease_counts_from_when_the_heartbeat_was_sent():
-    """Its answer may have been long on its way, and the machine may have slept meanwhile."""
+    """Its response may have been delayed, and the machine may have slept in the meantime."""
     made = lease()
     made.joined(100.0)
     made.heard(OK, 103.0)
@@ -64,7 +64,7 @@ def test_any_other_answer_ends_it(code):
 
 
 def test_rebalance_is_gone_along_with_or_ends_it():
-    """From the first 27 on a member has the rebalance timeout to join again, whatever heartbeats say."""
+    """From the first 27 on a member has the rebalance timeout to join again, whatever heartbeats return."""
     made = lease()
     made.joined(100.0)
     made.heard(REBALANCE, 102.0)
@@ -76,7 +76,7 @@ def test_rebalance_is_gone_along_with_or_ends_it():
 
 
 def test_who_owns_keeps():
-    """A second proxy takes nothing from one that serves, whatever its id is."""
+    """A second proxy takes nothing from a serving one, whatever its id is."""
     members = {"b": ProxyMember("one:1", (0, 1)), "a": ProxyMember("two:1")}
     assert assign(members, range(3)) == {"a": OwnerInTable("two:1", ()), "b": OwnerInTable("one:1", (0, 1, 2))}
 
@@ -114,7 +114,7 @@ def test_there_and_back():
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"\0\2abc", b"\0\0\xff\xff"])
 def test_what_cannot_be_read_is_refused(data):
-    """A member of another release, or somebody else's bytes."""
+    """A member of another release, or foreign bytes."""
     with pytest.raises(RemoteProtocolError):
         decode_member(data)
     with pytest.raises(RemoteProtocolError):
@@ -134,7 +134,7 @@ def test_fleet_shares_evenly():
 
 
 def test_what_moves_between_live_members_is_nobodys_until_its_owner_has_stopped():
-    """Two owners at once is what must never be."""
+    """Two concurrent owners must never exist."""
     first = spread(fleet(tuple(range(6)), ()), range(6))
     assert [owner.partitions for owner in first.values()] == [(0, 1, 2), ()]
     second = spread(fleet((0, 1, 2), ()), range(6))
@@ -154,7 +154,7 @@ def test_nothing_moves_where_the_shares_are_even():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_members_come_and_go_and_no_partition_ever_has_two_owners(seed):
-    """Whoever stops what is not its own any longer and joins anew: an even share within two generations of the last."""
+    """A proxy that stops serving moved partitions and joins again: an even share within two generations of the last."""
     chance = random.Random(seed)
     held: dict[str, set[int]] = {}
     for step in range(30):

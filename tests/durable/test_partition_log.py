@@ -1,4 +1,4 @@
-"""What a log of several owners holds: only what was written under the latest takeover record before it counts."""
+"""Log of several owners: only records written under the latest takeover record before them count."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_what_nobody_took_over_does_not_count():
 
 
 def test_foreign_records_change_nothing():
-    """Somebody with the right to write wrote a copy of a takeover record."""
+    """A foreign writer with the right to write wrote a copy of a takeover record."""
     made = replay(takeover(7, 0), (-1, -1, [Record(b"T9/0", b"owner")]), put(7, 0, a="1"), put(9, 0, a="x"))
     assert state(made) == {"a": "1"}
 
@@ -128,7 +128,7 @@ def test_takeovers_that_something_depends_on_stay():
 
 
 def test_batch_that_cannot_be_read_is_met_again():
-    """Whoever looks for the partition in which it is reads it once more."""
+    """The next reader of that partition reads it once more."""
     made = Replay(refuse, 100)
     batch = next(iter_batches(build_batch(0, [Record(b"new", b"x")], producer_id=7, producer_epoch=1, base_sequence=0)))
     for _ in range(2):
@@ -142,7 +142,7 @@ def refuse(key):
 
 
 def test_follower_is_given_what_counts_in_place_of_values():
-    """In the order of the log, deletions included, takeovers and late owners left out."""
+    """Values are in the order of the log, deletions included, takeovers and late owners omitted."""
     given = []
     made = Replay(reign_of, ENDLESS, sink=given.append)
     for epoch, records in (

@@ -1,4 +1,4 @@
-"""Share state is written to more often than brokers forget its writers, whatever they are set to."""
+"""Share state is written more often than brokers expire its writers, whatever their settings are."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost
 
 
 class Own:
-    """The proxy's own questions."""
+    """Requests of the proxy itself."""
 
     def __init__(self) -> None:
         self.response: Promise[Any] = Promise()

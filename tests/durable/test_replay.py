@@ -29,7 +29,7 @@ def at(leader: Leader, leaders: dict[int, int], addresses: dict[int, Address] | 
 
 
 class Leader(Broker):
-    """Also answers Fetch and ListOffsets about partitions that are lists of batches."""
+    """Leader that also serves Fetch and ListOffsets of partitions that are lists of batches."""
 
     def __init__(self) -> None:
         super().__init__(ranges=RANGES | {2: (0, 7)})

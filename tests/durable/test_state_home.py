@@ -40,7 +40,7 @@ from tests.support.state_cluster import OTHER_NODE, Loop, StateCluster
 
 GROUP = "g"
 NUMBER = state_partition(GROUP)
-"""Of the group, in share state."""
+"""State partition of the group."""
 TEXT = next(f"t{n}" for n in range(1000) if partition_of(f"t{n}") == 3)
 PRODUCE = 0
 
@@ -124,7 +124,7 @@ class Proxy:
 
     @property
     def is_open(self) -> tuple[bool, bool]:
-        """Whether the group's share state, and the text, may be used."""
+        """Return whether the group's share state, and the text, may be used."""
         return self.share.gate.lets_in([NUMBER]), self.test.gate.lets_in([3])
 
 
@@ -147,7 +147,7 @@ def code_of(promise: Promise[None]) -> ErrorCode:
 
 @pytest.fixture
 def jumping(autojump_clock: MockClock) -> MockClock:
-    """A clock that jumps; pytest-trio uses it where a test itself asks for it."""
+    """Return a clock that jumps; pytest-trio uses it if a test requests it."""
     return autojump_clock
 
 
@@ -200,7 +200,7 @@ async def test_what_one_proxy_stored_the_next_owner_loads(jumping: MockClock, cl
 
 
 async def test_number_that_moves_moves_in_all_states(jumping: MockClock, cluster: StateCluster) -> None:
-    """Both are stopped before the group of proxies is told; then the other one loads both."""
+    """Both are stopped before the group of proxies is notified; then the other proxy loads both."""
     a, b = await owning(cluster), Proxy(cluster, "b:1", fleet=True)
     await stored(a.put("kept"))
     await stored(a.put_group())
@@ -342,7 +342,7 @@ async def test_number_given_up_while_it_is_loaded_does_not_come_back(jumping: Mo
 
 @pytest.mark.parametrize("step", [1, 2, 3, 5, 30, 62, 66, 68, 70])
 async def test_brokers_that_are_away_are_waited_for(jumping: MockClock, cluster: StateCluster, step: int) -> None:
-    """Whatever step of a takeover they are missed at: it is taken up again when they are back."""
+    """It continues at every step of a takeover when they are back."""
     cluster.away_after = step
     proxy = Proxy(cluster, "a:1", fleet=False)
     proxy.owner.assign(EVERYTHING)
@@ -356,7 +356,7 @@ async def test_brokers_that_are_away_are_waited_for(jumping: MockClock, cluster:
 async def test_leader_lost_without_a_word_while_it_is_read_is_replaced(
     jumping: MockClock, cluster: StateCluster
 ) -> None:
-    """What it holds is read from the next one as soon as that leads."""
+    """Its content is read from the next leader as soon as there is one."""
     first = await owning(cluster)
     await stored(first.put("one"))
     first.scope.cancel()
@@ -377,7 +377,9 @@ async def test_leader_lost_without_a_word_while_it_is_read_is_replaced(
 async def test_topic_that_is_deleted_is_made_anew_and_what_was_in_it_is_gone(
     jumping: MockClock, cluster: StateCluster, made_anew: bool, appends: bool
 ) -> None:
-    """From here too; the other state continues, and what is stored from then on is there for the next owner."""
+    """It is lost here too; the other state continues, and everything stored from then on is there for the next
+    owner.
+    """
     proxy = await owning(cluster)
     await stored(proxy.put("gone"))
     proxy.texts.values[TEXT] = "gone"
@@ -429,7 +431,7 @@ async def test_number_given_up_while_its_topic_is_gone_does_not_come_back(
 async def test_topic_that_one_broker_does_not_know_for_a_moment_is_not_lost(
     jumping: MockClock, cluster: StateCluster
 ) -> None:
-    """As a broker that has just started; what is held stays held."""
+    """Like a broker that has just started; held state is kept."""
     proxy = await owning(cluster)
     proxy.texts.values[TEXT] = "kept"
     logs = cluster.topics.pop(TEST_STATE.topic)
@@ -534,7 +536,7 @@ def test_without_an_identity_states_are_off_and_the_proxy_is_ready() -> None:
 
 
 async def test_identity_that_may_not_write_is_told_so_until_it_may(jumping: MockClock, cluster: StateCluster) -> None:
-    """Whoever waits hears 15 and why; the other state is served, and the log says it once."""
+    """Waiters get 15 and the reason; the other state is served, and the log reports it once."""
     cluster.denies_writing = {TEST_STATE.topic}
     proxy = Proxy(cluster, "a:1", fleet=False)
     proxy.owner.assign(EVERYTHING)

@@ -73,7 +73,7 @@ def add(producer, *tokens, now=0.0):
 
 
 def accept(producer, now):
-    """The append is stored, behind all others."""
+    """Append after all others."""
     return producer.appended(OK, producer._log_end, now)
 
 
@@ -125,7 +125,7 @@ def test_an_append_has_a_size():
 
 
 def test_a_topic_that_takes_less_gets_smaller_batches():
-    """120 share partitions with fragmented windows at once, 1.2 MB: no batch is larger than the topic takes."""
+    """120 share partitions with fragmented windows together, 1.2 MB: no batch is larger than the topic accepts."""
     producer, sizes, stored = ready(), [], 0
     producer.limit_batches(20_000)
     for number in range(120):
@@ -157,7 +157,7 @@ WITHOUT_ROW = sorted(set(ErrorCode) - {row.code for row in PRODUCE_ERRORS} - {OK
 
 @pytest.mark.parametrize("outcome", [CUT, *rows(Follows.UNKNOWN), *WITHOUT_ROW])
 def test_unknown_outcome_repeats_the_same_bytes(outcome):
-    """It may be in the log: neither refused nor replaced, whatever the later attempts say, until it is accepted."""
+    """It may be in the log: neither refused nor replaced, whatever the later attempts return, until it is accepted."""
     producer = ready()
     add(producer, "a")
     first = producer.next_request(0.0)
@@ -177,7 +177,9 @@ def test_unknown_outcome_repeats_the_same_bytes(outcome):
 
 @pytest.mark.parametrize("later", [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_LEADER_OR_FOLLOWER])
 def test_refusal_of_a_repeated_append_is_not_definite(later):
-    """Appended and answered 6, then 19 for longer than anything is tried: still the same content, or a new epoch."""
+    """Appended and refused with 6, then 19 for longer than anything is tried: still the same content, or a new
+    epoch.
+    """
     producer, leader = ready(), StateLeader()
     add(producer, "a")
     leader.append(producer.next_request(0.0).batch)
@@ -259,7 +261,7 @@ def test_too_large_after_an_unknown_outcome_begins_a_new_epoch():
 
 @pytest.mark.parametrize("code", rows(Follows.START_AGAIN))
 def test_forgotten_by_the_broker_takes_over_again_with_the_same_content(code):
-    """45: InitProducerId with our own identity tells whether we were replaced; then a new epoch begins."""
+    """45: InitProducerId with our own identity shows whether we were replaced; then a new epoch begins."""
     producer = ready()
     add(producer, "a", "b")
     producer.next_request(0.0)
@@ -327,7 +329,7 @@ def test_silent_partition_is_appended_to_in_time():
 
 
 def test_shorter_periods_hold_at_once():
-    """What the brokers' settings ask for is known only later."""
+    """The brokers' settings are known only later."""
     producer = ready()
     producer.renew_every(100.0, 30.0, 10.0)
     assert producer.next_deadline() == 40.0
@@ -338,7 +340,7 @@ def test_shorter_periods_hold_at_once():
 
 
 def test_identity_is_renewed_in_time():
-    """A transactional id is forgotten when nobody asks for it; appends do not count."""
+    """A transactional id expires without InitProducerId requests; appends do not count."""
     producer = ready(identity_s=50.0)
     add(producer, "a", now=50.0)
     assert producer.next_request(50.0) == Identify(7, 3)
@@ -369,7 +371,7 @@ def test_waiting_has_a_limit():
 
 
 def test_new_producer_id_is_checked_first():
-    """It fences nobody who has another id: the caller looks for such a one before the takeover record is written."""
+    """It does not fence a producer with another id: the caller checks for one before the takeover record is written."""
     producer = made()
     add(producer, "a")
     producer.next_request(0.0)
@@ -454,8 +456,9 @@ def test_offsets_that_are_not_told_or_behind_others_say_nothing():
 
 
 def story(seed, steps=400):
-    """One writer and one leader; the broker appends and answers 3, 6, 7, 20, 56, -1 or nothing, refuses a repeated
-    append, forgets the writer, loses what was not replicated, and gets a request late."""
+    """Run one writer and one leader; the broker appends and returns 3, 6, 7, 20, 56, -1 or nothing, refuses a repeated
+    append, forgets the writer, loses unreplicated records, and gets a request late.
+    """
     choose, leader, producer, numbers = random.Random(seed), StateLeader(), made(), itertools.count()
     stored, refused, late, now = set(), set(), [], 0.0
     for step in range(steps):
@@ -492,7 +495,7 @@ def keys_in(batches):
 
 @pytest.mark.parametrize("seed", range(40))
 def test_whatever_the_broker_answers(seed):
-    """What was confirmed is in the log, what was refused is not; no sequence number ever stands for two contents."""
+    """Every confirmed record is in the log, no refused one is; no sequence number is ever used for two contents."""
     stored, refused = story(seed)
     assert stored
     assert refused

@@ -134,7 +134,7 @@ LOW, NOT_KNOWN = "state-message-bytes-low", "state-message-bytes-not-known"
     ],
 )
 async def test_how_large_a_batch_may_be(told: str | None, found: int, said: list[str]) -> None:
-    """As the topic has it; who may not read its settings goes by what the proxy would have made."""
+    """The topic's limit; without the right to read its settings, the limit that the proxy would have set."""
     client, notes = Client(), list[str]()
     client.topics[TOPIC] = (PARTITIONS, 1)
     client.settings = None if told is None else COMPACTED | {"max.message.bytes": told}

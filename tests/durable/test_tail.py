@@ -113,7 +113,7 @@ async def test_age_is_bounded_while_brokers_answer_and_grows_while_they_do_not(
 async def test_leader_lost_without_a_word_is_followed_by_the_next_one(
     autojump_clock: MockClock, followed: Followed
 ) -> None:
-    """It is known once a Fetch is late; brokers are asked every second then, and not before."""
+    """It is known once a Fetch is late; from then on brokers are queried every second, and not before."""
     followed.make()
     followed.run()
     await followed.tail.loaded()
@@ -128,7 +128,7 @@ async def test_leader_lost_without_a_word_is_followed_by_the_next_one(
 
 
 async def test_delay_from_append_to_here_is_known(autojump_clock: MockClock, followed: Followed) -> None:
-    """A Fetch waits at the broker: what is appended comes at once, and late where brokers were away."""
+    """A Fetch waits at the broker: appended records arrive immediately, and late if brokers were away."""
     followed.make()
     followed.run()
     await followed.tail.loaded()
@@ -161,7 +161,7 @@ async def test_missing_topic_holds_nothing_and_is_followed_once_it_is_made(
 
 
 async def test_topic_that_is_deleted_and_made_anew_is_read_anew(autojump_clock: MockClock, followed: Followed) -> None:
-    """What was held of the old one is forgotten, whether or not the topic was missed in between."""
+    """The old content is dropped, whether or not the deletion was noticed in between."""
     followed.make()
     followed.put(1, "old")
     followed.run()
@@ -183,7 +183,7 @@ async def test_topic_that_is_deleted_and_made_anew_is_read_anew(autojump_clock: 
 async def test_topic_made_anew_between_two_fetches_is_noticed_although_it_is_longer(
     autojump_clock: MockClock, followed: Followed
 ) -> None:
-    """Nobody looked while it was gone, and every offset that is asked for is there."""
+    """The deletion was not noticed, and every requested offset exists."""
     followed.make()
     followed.put(1, "old")
     followed.run()
@@ -197,7 +197,7 @@ async def test_topic_made_anew_between_two_fetches_is_noticed_although_it_is_lon
 
 
 async def test_fault_of_the_follower_ends_one_partition_only(autojump_clock: MockClock, followed: Followed) -> None:
-    """Whatever it raises; the partition is read again when its topic is created again."""
+    """Any exception; the partition is read again when its topic is created again."""
     followed.make()
     apply = followed.texts.apply
 

@@ -20,7 +20,7 @@ UNSAFE = {"cleanup.policy": "delete", "retention.ms": "1000"}
 
 
 class World:
-    """One state that is to be served here, in front of a cluster."""
+    """One state to be served here, with a cluster."""
 
     def __init__(self, nursery: trio.Nursery, cluster: StateCluster | None = None) -> None:
         self.nursery = nursery
@@ -81,7 +81,7 @@ async def test_topic_that_is_not_compacted_is_not_taken_over(world: World, autoj
 async def test_policy_that_changes_holds_requests_back_until_it_is_corrected(
     world: World, autojump_clock: MockClock
 ) -> None:
-    """What is served is in memory still, and every record is in the log."""
+    """Served state is still in memory, and every record is in the log."""
     world.begin()
     await world.until_open()
     await world.store("a", "1")
@@ -206,7 +206,7 @@ async def test_settings_that_cannot_be_read_any_longer_leave_the_verdict_as_it_w
 
 
 async def test_state_is_served_where_the_settings_may_not_be_read(world: World, autojump_clock: MockClock) -> None:
-    """The log and the probes say what nobody can know then."""
+    """The log and the probes say that the settings are unknown."""
     world.cluster.settings_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     world.begin()
     await world.until_open()

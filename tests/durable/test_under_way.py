@@ -1,4 +1,4 @@
-"""What brokers have not answered: who was replaced is given up, whoever is only late is not."""
+"""Requests without a response from brokers: a replaced broker is given up, a late one is not."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def looked(under_way: UnderWay, links: Any, leaders: dict[int, int], coordinator
 
 
 def test_leader_in_time_is_waited_for_though_another_one_leads() -> None:
-    """Its answer says so in a moment, and what became of the append."""
+    """Its response soon reports that, and the outcome of the append."""
     under_way, links = UnderWay(PURPOSES), Links()
     under_way.appends[1] = {7}
     assert not looked(under_way, links, {7: 2}, {})

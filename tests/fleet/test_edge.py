@@ -49,7 +49,7 @@ def test_records_never_go_to_the_owner_and_are_let_go_when_used_up(world):
 
 
 def test_second_fetch_is_served_from_what_this_proxy_has(world):
-    """The owner knows the batches; nobody is asked a second time."""
+    """The owner knows the batches; no second request is sent."""
     topic = world.cluster.create("t")
     for _ in range(4):
         world.cluster.produce(topic, 10)
@@ -121,7 +121,7 @@ def test_who_is_not_the_owner_any_more_is_asked_again_for_a_while(world):
 
 
 def test_owner_that_has_not_heard_of_a_table_answers_nothing_by_it(world):
-    """In the table it does not know, the group may be somebody else's."""
+    """In the table that it does not know, another proxy may own the group."""
     world.generations[0] = 2
     reply = world.member().send_heartbeat(0, ["t"])
     assert not reply.done
@@ -212,7 +212,7 @@ def test_groups_of_the_owner_are_known(world):
 
 
 def test_settings_of_a_broker_beside_a_group_show_the_address_of_this_proxy(world):
-    """The owner of the group asks the broker, and knows its own addresses only."""
+    """The owner of the group queries the broker, and knows only its own addresses."""
     message = registry.message("DescribeConfigsResponse")
     listener = message.DescribeConfigsResourceResult(name="listeners", value="A://10.0.0.1:9092")
 

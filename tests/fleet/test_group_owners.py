@@ -1,4 +1,4 @@
-"""What a proxy of a fleet knows of the groups that others hold."""
+"""A fleet proxy's knowledge of the groups of other proxies."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ LIMIT_S = 10.0
 
 
 class Table:
-    """What the group of proxies says."""
+    """Table of the group of proxies."""
 
     def __init__(self) -> None:
         self.generation = 1
@@ -174,14 +174,16 @@ def test_who_does_not_know_the_secret_serves_and_is_served_by_nobody() -> None:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever proves nothing is not ended by the clock."""
+    """Configure a link that is not ended by the clock without proof."""
     monkeypatch.setattr(peer_link, "HANDSHAKE_S", 600.0)
     monkeypatch.setattr(peer_link, "SILENT_S", 600.0)
 
 
 @pytest.mark.usefixtures("patient")
 def test_strangers_do_not_take_the_places_of_members() -> None:
-    """From the same host, more of them than there are links for members, and they come back when they are ended."""
+    """They connect from the same host, more of them than there are links for members, and reconnect when they are
+    ended.
+    """
 
     async def flood(address: str) -> None:
         host, port = address.split(":")
@@ -259,7 +261,9 @@ def link_tls(ca: trustme.CA = FLEET_CA, name: str = "127.0.0.1", server_name: st
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "proxy.fleet"], ids=["host", "name"])
 def test_encrypted_links_do_what_plain_ones_do(name: str) -> None:
-    """Requests and answers of more than one TLS record, both ways at once; certificates for the host or for a name."""
+    """Requests and responses of more than one TLS record, in both directions concurrently; certificates for the host or
+    for a name.
+    """
     server_name = None if name == "127.0.0.1" else name
 
     async def test(_r: Reactor, _n: trio.Nursery, a: One, b: One) -> None:

@@ -84,7 +84,7 @@ def test_what_is_said_of_nothing_known_is_passed_over(world):
 
 
 def test_callback_of_one_client_that_raises_ends_what_it_asked_and_no_others(world, monkeypatch):
-    """Its own proxy is told, which ends its connection; the link and all other clients live on."""
+    """Its own proxy is notified, which ends its connection; the link and all other clients continue."""
 
     async def waits(call):
         response = call.connection.send_request(3, 0, b"")

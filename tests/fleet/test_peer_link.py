@@ -20,7 +20,7 @@ LIMIT_S = 10.0
 
 
 class User:
-    """What came, and why it ended."""
+    """Received messages, and the reason of the end."""
 
     def __init__(self) -> None:
         self.messages: list[Any] = []

@@ -1,4 +1,4 @@
-"""Two proxies find out whether they belong to one fleet, and nobody in between can change what they say."""
+"""Two proxies verify that they belong to one fleet, and no intermediary can change their messages."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_who_has_another_secret_or_none_is_not_let_in(mine, theirs):
 
 
 def test_proof_of_another_link_proves_nothing():
-    """What was overheard cannot be said again."""
+    """An overheard proof cannot be replayed."""
     a, b = ends()
     list(a.receive_data(b.outgoing()))
     overheard = a.outgoing()

@@ -1,4 +1,4 @@
-"""Whose link ends when somebody else wants to be let in."""
+"""Which link ends when another wants to be admitted."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_there_is_room_for_so_many() -> None:
     ],
 )
 def test_the_oldest_of_the_host_with_the_most_ends(hosts: tuple[str, ...], newcomer: str, ends: int) -> None:
-    """Of several with equally many the newcomer's own, else the first."""
+    """Of several hosts with equally many, the newcomer's own, else the first."""
     waiting, made = filled(*hosts)
     assert waiting.in_the_way(newcomer) is made[ends]
 

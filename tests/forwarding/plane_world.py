@@ -22,7 +22,7 @@ from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address, Limits
 
 LIMIT_S = 10.0
 WAY_BYTES = 64 << 10
-"""What the kernel keeps, about, at either end of the way to a broker that does not read."""
+"""Approximate bytes that the kernel keeps, at either end of the way to a broker that does not read."""
 UPSTREAM = Address("broker.test", 9092)
 
 PRODUCE, FETCH, METADATA, SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE, HEARTBEAT, LOCAL, LIST = (
@@ -84,7 +84,7 @@ class Peer:
         return self.data
 
     def receive(self, count: int) -> bytes:
-        """Exactly so many bytes more."""
+        """Receive exactly this many bytes more."""
         self.world.turn_until(lambda: len(self.take()) >= count or self.ended)
         assert len(self.data) >= count, f"ended after {len(self.data)} bytes, {count} were expected"
         data = bytes(self.data[:count])
@@ -101,12 +101,12 @@ class Peer:
         assert self.receive(len(data)) == data
 
     def expect_end(self) -> None:
-        """Nothing more comes, and the connection has ended."""
+        """Expect no further bytes, and the end of the connection."""
         self.world.turn_until(lambda: self.take() or self.ended)
         assert (bytes(self.data), self.ended) == (b"", True)
 
     def expect_silence(self, turns: int = 5) -> None:
-        """Nothing comes although the loop turns."""
+        """Expect nothing although the loop runs."""
         for _ in range(turns):
             self.world.turn()
         assert (bytes(self.take()), self.ended) == (b"", False)
@@ -182,7 +182,7 @@ class World:
         return self.peer(sock)
 
     def pair(self) -> tuple[Peer, Peer]:
-        """A client, and the broker it got by a first request that is answered."""
+        """Return a client, and the broker it reached by a first request with a response."""
         client, before = self.client(), len(self.brokers)
         client.send(request(FETCH, 11, 0))
         self.turn_until(lambda: len(self.brokers) > before)
@@ -212,7 +212,7 @@ class World:
     def close(self) -> None:
         self.plane.close()
         for _ in range(3):
-            self.reactor.turn(0)  # what was being dialled is closed when it comes
+            self.reactor.turn(0)  # a dial in progress is closed when it completes
         for peer in self.peers:
             peer.close()
         self.reactor.shut()

@@ -1,4 +1,4 @@
-"""The address book, and the memory of rewritten answers."""
+"""The address book, and the cache of rewritten responses."""
 
 import pytest
 from kafka_share_proxy.brokers.cluster_view import ClusterView
@@ -55,7 +55,7 @@ def test_a_broker_that_moved_is_told_to_the_plane(book, plane):
 
 
 def test_brokers_that_an_answer_names_have_our_addresses_and_each_is_there_once(book, plane):
-    """One that nobody knows, or whose listener cannot be bound, is left out."""
+    """An unknown one, or one whose listener cannot be bound, is omitted."""
     metadata = registry.message("MetadataResponse")
     told = [metadata.MetadataResponseBroker(node_id=n, host=f"kafka-{n}", port=9092, rack=f"r{n}") for n in (1, 2, 3)]
     topology = ClusterView()
@@ -132,7 +132,7 @@ def test_an_empty_host_is_no_address_and_one_missing_broker_is_enough(book, plan
 
 
 def test_a_pinned_broker_is_dialled_where_the_settings_say(plane):
-    """Whatever it advertises: it may be known to the proxy's host by another name."""
+    """Regardless of its advertised address: the proxy's host may know it by another name."""
     book = AddressBook(19093, "proxy.example", plane.bind, pinned={3: MOVED})
     for advertised in (KAFKA_1, MOVED, KAFKA_1):
         assert book.advertise(3, advertised) == Address("proxy.example", 19096)
@@ -143,7 +143,7 @@ def test_a_pinned_broker_is_dialled_where_the_settings_say(plane):
 
 
 class Rewriter:
-    """Puts a word behind every response, or changes nothing; counts how often it was asked."""
+    """Rewriter that appends a word to every response, or changes nothing; counts its calls."""
 
     def __init__(self, word: bytes | None = b"!") -> None:
         self.word = word
@@ -196,7 +196,7 @@ def test_everything_is_forgotten_when_the_book_changes(book):
 
 
 def test_an_answer_that_made_a_broker_known_is_kept(book):
-    """Binding a listener changes the book while the response is being rewritten: what came out is the newest."""
+    """Binding a listener changes the book while the response is being rewritten: the result is the newest."""
     cache = ResponseCache(book)
     asked = []
 

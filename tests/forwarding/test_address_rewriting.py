@@ -102,7 +102,7 @@ def test_no_carrier_in_the_definitions_is_forgotten():
 
 
 def test_a_new_carrier_keeps_the_proxy_from_starting(monkeypatch):
-    """A schema upgrade that adds addresses to an API nobody rewrites must not pass unseen."""
+    """A schema upgrade that adds addresses to an API without a rewriter must be noticed."""
     monkeypatch.setattr(route_table, "FORWARDED", [api for api in route_table.FORWARDED if api.key != 79])
     offer = EffectiveVersions(Offer())
     with pytest.raises(LocalProtocolError, match="ShareAcknowledge v1 carries addresses"):
@@ -148,7 +148,7 @@ CARRYING = [
 
 
 class Addressed:
-    """Gives every broker of a generated answer an address of the upstream cluster, sometimes none."""
+    """Builder that gives every broker of a generated response an address of the upstream cluster, sometimes none."""
 
     def __init__(self, seed: str) -> None:
         self.random = random.Random(seed)
@@ -165,7 +165,9 @@ class Addressed:
 
 @pytest.mark.parametrize(("key", "version"), CARRYING)
 def test_no_upstream_address_gets_through_whatever_the_answer(key, version):
-    """Generated answers, unknown tags everywhere, brokers with and without listener: none of their hosts is told."""
+    """Generated responses, unknown tags everywhere, brokers with and without listener: no upstream host is in the
+    result.
+    """
     seed = f"leak-{key}-{version}"
     addressed = Addressed(seed)
     samples = Samples(seed, addressed, tags=True)

@@ -1,4 +1,4 @@
-"""The broker's half: whose response comes next."""
+"""The broker's half: order of responses."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_an_impossible_size_is_the_brokers_fault(size: int) -> None:
 
 
 def test_a_tls_alert_from_a_broker_is_named() -> None:
-    """What a broker's TLS port says to plain text."""
+    """A broker's TLS port sends it in response to plain text."""
     with pytest.raises(RemoteProtocolError, match="TLS alert"):
         Walk((1, PLAIN)).receive(b"\x15\x03\x03\x00\x02\x02\x46\x00")
 

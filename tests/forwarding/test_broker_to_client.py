@@ -38,7 +38,9 @@ def test_an_answer_larger_than_the_receive_buffer_is_gathered_and_rewritten(size
 @pytest.mark.parametrize("size", [300_000, 1_500_000, 4_194_304, 6_000_000])
 @pytest.mark.parametrize("piece", [77_777, 262_144, 1_000_001])
 def test_an_answer_that_dribbles_in_is_gathered_whole(size: int, piece: int) -> None:
-    """The kernel reports less than a large part of it only at the end; what follows it is reported again at once."""
+    """The kernel reports less than a large part of it only at the end; the bytes after it are reported again
+    immediately.
+    """
     with world() as w:
         client, broker = w.pair()
         client.send(request(METADATA, 9, 2))
@@ -55,7 +57,7 @@ def test_an_answer_that_dribbles_in_is_gathered_whole(size: int, piece: int) -> 
 
 
 def test_what_came_of_a_gathered_answer_is_read_within_a_second_or_two_even_if_little_follows() -> None:
-    """The kernel may never have as much as it was told to wait for."""
+    """The kernel may never have as much as the requested low-water mark."""
     with world() as w:
         client, broker = w.pair()
         client.send(request(METADATA, 9, 2))

@@ -1,4 +1,4 @@
-"""What C knows of the bytes of messages is what the message definitions say."""
+"""Layouts of messages in C match the message definitions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_the_header_is_what_the_definitions_say() -> None:
 
 
 def test_every_name_is_used_by_the_walk() -> None:
-    """What C does not use is not written."""
+    """Unused names are not written."""
     text = HEADER.with_name("_walk.c").read_text()
     names = [name for name, _, _ in c_layouts.constants()]
     assert [name for name in names if name not in text] == []

@@ -24,7 +24,7 @@ WORLD = ports.World()
 
 
 class Broker:
-    """Confirms every offset that it is asked to commit."""
+    """Broker that confirms every committed offset."""
 
     id, node_id, client_host = 1, 1, "127.0.0.1"
 
@@ -59,7 +59,7 @@ def says(response: Any, here: bool = True) -> Served:
 
 
 def takes(topic: str) -> Served:
-    """Confirms the offsets of one topic itself, and leaves the rest to those behind."""
+    """Handler that confirms the offsets of one topic itself, and leaves the rest to the next features."""
 
     async def handle(call: Call) -> Any:
         mine = [each for each in call.message.topics if each.name == topic]
@@ -90,7 +90,7 @@ def chain(*links: Served) -> Served:
 
 
 def test_the_first_goes_first_and_what_it_lets_go_is_looked_at_again() -> None:
-    """Three ways: the first responses, the second answers, the request passes."""
+    """Three ways: the first one responds, the second one responds, the request is forwarded."""
     for first, second, here, expected in (
         (b"first", b"second", True, b"first"),
         (None, b"second", True, b"second"),
@@ -120,7 +120,7 @@ def test_what_is_picked_from_the_decoded_request_is_not_looked_for_in_its_bytes(
 
 
 def test_three_features_share_one_request_and_the_broker_gets_the_rest() -> None:
-    """Each takes what is its from the decoded message, and puts its part into the decoded answer."""
+    """Each takes its part of the decoded message, and adds its part to the decoded response."""
     broker = Broker()
     response = run(chain(takes("a"), takes("b"), takes("c")), commit("a", "b", "c", "d", broker=broker))
     assert broker.asked == [["d"]]
@@ -128,7 +128,7 @@ def test_three_features_share_one_request_and_the_broker_gets_the_rest() -> None
 
 
 def test_a_feature_without_a_part_in_the_altered_request_is_passed_over() -> None:
-    """What those behind are asked about is the message as it is by then, not as it came."""
+    """The next features get the message in its present form, not as it arrived."""
     broker = Broker()
     call = commit("a", "b", broker=broker)
     assert names(run(chain(takes("a"), takes("a"), takes("b")), call)) == ["b, by its feature", "a, by its feature"]
@@ -136,13 +136,13 @@ def test_a_feature_without_a_part_in_the_altered_request_is_passed_over() -> Non
 
 
 def test_a_whole_frame_from_behind_is_decoded() -> None:
-    """A feature may answer with bytes; who amends it gets the message."""
+    """A feature may return bytes; an amending feature gets the message."""
     frame = ports.frames.response(COMMIT, VERSION, 7, told("framed"))
     assert names(run(chain(takes("a"), says(frame)), commit("a", "t"))) == ["framed", "a, by its feature"]
 
 
 def test_behind_the_last_is_the_broker() -> None:
-    """As the client would have asked it."""
+    """It gets the request as the client would have sent it."""
     broker = Broker()
     assert names(run(takes("a"), commit("a", "t", broker=broker))) == ["t", "a, by its feature"]
     assert broker.asked == [["t"]]
@@ -163,7 +163,7 @@ def test_the_handlers_of_the_product_fit_together() -> None:
 
 
 def test_what_none_of_several_features_wants_passes_at_once() -> None:
-    """Where each of them says by which groups it is told; else they are asked."""
+    """If each of them selects by group; else their predicates are called."""
     mine, theirs = {"mine": 1}, {"theirs": 1}
     unless: set[int] = set()
     a = replace(says(None), wants=ByKnownGroup(ContainsAny((b"ic/",)), (mine,), words=(b"ic/",)))
@@ -186,7 +186,7 @@ class Named:
 
 
 class Short:
-    """A short way that takes what nobody in front wants."""
+    """Fast path that takes requests which no earlier feature wants."""
 
     def __init__(self) -> None:
         self.took: list[bool] = []
@@ -197,7 +197,7 @@ class Short:
 
 
 def test_the_short_way_is_for_what_no_feature_in_front_wants() -> None:
-    """By the words in its bytes, where the exact look says so too, and by its group, however the chains are built."""
+    """The words in its bytes decide, if the exact match agrees too, and its group, however the chains are built."""
     short, groups = Short(), dict[str, int]()
     exactly = ContainsAny((b"__view.new",))
     views = replace(says(None), wants=ByKnownGroup(exactly, groups=(), words=(b"__view.",)))

@@ -197,7 +197,7 @@ def test_a_produce_request_that_ends_before_its_acks_is_the_peers_fault() -> Non
 
 
 def test_a_produce_request_with_an_endless_client_id_never_reads_past_its_frame() -> None:
-    """The length of a string may point anywhere: into the next frame, or behind what has come."""
+    """The length of a string may point anywhere: into the next frame, or after the received bytes."""
     with pytest.raises(RemoteProtocolError):
         Walk().receive(request(0, 7, 1, struct.pack(">h", 32_000)) + produce(7, 2, 1) + bytes(200))
 

@@ -31,7 +31,7 @@ CLIENT_MOVES = [
     ("RESUMING", "PASSING"),
     *((state.name, "CLOSED") for state in ClientState if state is not ClientState.CLOSED),
 ]
-"""As the module's drawing has them."""
+"""Moves in the module's drawing."""
 
 UPSTREAM_MOVES = [("UNDIALLED", "DIALLING"), ("DIALLING", "OPEN"), ("OPEN", "REFUSING")]
 
@@ -70,6 +70,6 @@ def test_every_state_can_be_reached_and_closed_is_the_only_end() -> None:
 
 
 def test_a_client_is_read_only_while_its_requests_pass_or_are_gathered() -> None:
-    """As a broker reads nothing from a muted channel."""
+    """A broker reads nothing from a muted channel either."""
     assert {state.name for state in ClientState if state.looks_at_requests} == {"PASSING", "GATHERING"}
     assert {state.name for state in ClientState if state.is_muted} == {"MUTED", "SERVING", "RESPONDING"}

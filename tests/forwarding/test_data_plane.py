@@ -200,7 +200,7 @@ def test_drain_lets_what_is_in_flight_finish_and_looks_at_nothing_new() -> None:
 
 
 def test_drain_takes_no_answer_away_that_was_given() -> None:
-    """A request that stands unread in the kernel when the connection ends does not reset it."""
+    """An unread request in the kernel does not reset the connection when it ends."""
 
     async def scenario(
         plane: Plane, _r: Any, port: int, brokers: list[socket.socket], wait: Promise[None], nursery: trio.Nursery

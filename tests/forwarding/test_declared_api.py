@@ -1,4 +1,4 @@
-"""What is declared of an API, put to use."""
+"""Use of an API's declaration."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_what_is_wanted_is_asked_of_what_the_feature_gives() -> None:
 
 
 def test_what_is_told_from_the_decoded_request_only_is_always_collected() -> None:
-    """An API without a look of its own is still not served here in any case."""
+    """An API without an early match is still not served here in every case."""
 
     async def none(_: Call) -> bool:
         return False

@@ -1,4 +1,4 @@
-"""What is looked for in the bytes of a request."""
+"""Early matches in the bytes of a request."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def naming(key: int, version: int, group_id: str, client_id: str | None = "c") -
 
 @given(st.sampled_from(GROUPS), st.text(max_size=200), st.none() | st.text(max_size=20))
 def test_the_group_is_found(case: tuple[int, int], group_id: str, client_id: str | None) -> None:
-    """In old and flexible encodings, behind a transactional id, whatever the client calls itself."""
+    """Old and flexible encodings are covered, after a transactional id, with any client id."""
     key, version = case
     request = naming(key, version, group_id, client_id)
     assert ByGroupId(lambda name: name == group_id).look(key, version)(request)
@@ -104,7 +104,7 @@ def test_words_are_found_wherever_they_stand() -> None:
 
 
 def test_looks_that_need_no_bytes() -> None:
-    """By length, by version, by what is so at the moment."""
+    """Length, version and present state suffice."""
     nothing = memoryview(b"")
     assert EveryRequest().look(1, 1)(nothing)
     found = [FromVersion(1).look(74, version)(frame(74, version)) for version in (0, 1)]
@@ -133,7 +133,7 @@ PRODUCE = registry.message("ProduceRequest")
 
 @pytest.mark.parametrize("version", range(3, 13))
 def test_topics_by_the_beginning_of_their_names(version: int) -> None:
-    """Also before all of the request has come; what cannot be told or read is wanted."""
+    """Also before the whole request has arrived; unclear or unreadable requests are selected."""
     look = ByTopicPrefix("__view.").look(0, version)
     data = [PRODUCE.PartitionProduceData(records=b"__view." * 20)]
     for names, wanted in ((["a"], False), (["a", "b"], False), (["__view.x"], True), (["a", "__view.x"], True)):
@@ -145,7 +145,7 @@ def test_topics_by_the_beginning_of_their_names(version: int) -> None:
 
 
 def test_topics_by_their_ids() -> None:
-    """Of one that is wanted, and of one that is not among those known."""
+    """One is wanted, and one unknown."""
     data = [PRODUCE.PartitionProduceData(records=b"x")]
     request = frame(0, 13, topic_data=[PRODUCE.TopicProduceData(topic_id=i, partition_data=data) for i in (ONE, TWO)])
     assert ByTopicId(lambda each: each == TWO).look(0, 13)(request)
@@ -181,7 +181,7 @@ FETCH = registry.message("FetchRequest")
 
 @pytest.mark.parametrize("version", [13, 14, 15])
 def test_fetches_by_id_or_tag(version: int) -> None:
-    """What cannot be read is wanted as well."""
+    """Unreadable ones are selected as well."""
     look = ByIdOrTag({ONE: None}, 2).look(1, version)
 
     def fetch(*ids: bytes, tags: Any = ()) -> memoryview:

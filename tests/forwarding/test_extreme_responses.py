@@ -1,4 +1,4 @@
-"""Answers with extreme numbers, error codes among them, that are changed on their way to the client."""
+"""Responses with extreme numbers, error codes among them, that are changed on their way to the client."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OURS = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
 
 
 def rewritten() -> list[Route]:
-    """Routes whose answers are changed."""
+    """Return routes whose responses are changed."""
     book = AddressBook(20000, "proxy.example", lambda *_: True)
     routes = route_table.build(book, EffectiveVersions(Offer()), Limits(), {})
     return [route for route in routes.values() if route.rewrite is not None]

@@ -1,4 +1,4 @@
-"""What is declared of an API that the broker answers."""
+"""Declaration of an API that the broker serves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafka_share_proxy.wire.values import Limits
 BOOK = AddressBook(20000, "h", lambda *_: True)
 PARTS = RewritingParts(BOOK, EffectiveVersions(Offer()), Limits(), ResponseCache(BOOK))
 ACKNOWLEDGE, HEARTBEAT = 79, 12
-"""One whose answers carry addresses, one whose do not."""
+"""API whose responses contain addresses, and one without."""
 
 
 def test_what_is_not_declared_passes_if_it_carries_no_address() -> None:
@@ -29,7 +29,7 @@ def test_a_repair_makes_a_rewriter_and_a_reason_makes_none() -> None:
 
 
 def test_answers_that_repeat_are_remembered() -> None:
-    """By the one memory of all routes, whose limits they share."""
+    """All routes share one cache and its limits."""
     api = ForwardedApi(key=ACKNOWLEDGE, repair=drop_node_endpoints, responses_repeat=True)
     assert isinstance(api.rewriter(1, PARTS), Remembered)
 

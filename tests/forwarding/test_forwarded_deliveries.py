@@ -1,4 +1,4 @@
-"""What is known of deliveries that passed, against a model of single offsets."""
+"""Recorded deliveries of broker-side share groups, against a model of single offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Share groups of the brokers, as audit events: what requests and answers say that pass."""
+"""Share groups of the brokers as audit events, derived from forwarded requests and responses."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_what_is_acquired_is_told_and_its_keys_are_seen(world: World, version: i
 
 
 def test_acknowledgements_are_told_once_the_broker_took_them(world: World) -> None:
-    """One type stands for its batch, else there is one for each offset; renewals end nothing."""
+    """One type covers its batch, else there is one for each offset; renewals end nothing."""
     batches = [(0, 9, [1]), (10, 14, [1, 2, 2, 0, 3]), (15, 19, [4]), (20, 22, [4, 1, 4])]
     world.passes(SHARE_ACKNOWLEDGE, acknowledge(*batches), acknowledged())
     expected = [
@@ -133,7 +133,9 @@ def test_acknowledgements_are_told_once_the_broker_took_them(world: World) -> No
 
 
 def test_a_settle_tells_of_the_delivery_that_passed_before(world: World) -> None:
-    """Of each piece the delivery count, since when it was held, and how long beyond its first lock by renewals."""
+    """For each piece the delivery count, the time of its acquisition, and the time beyond its first lock by
+    renewals.
+    """
     world.passes(SHARE_FETCH, fetch(), fetched((0, 4, 1), (5, 9, 3)))
     acquired_ms = world.timers.wall_ms()
     world.timers.advance(20)
@@ -205,7 +207,7 @@ def test_a_broken_batch_costs_nothing_but_its_fetch_event(world: World) -> None:
 
 
 def test_other_routes_are_left_alone(world: World) -> None:
-    """What passes without a look does so with audit on."""
+    """Routes without a match are forwarded unchanged with audit on."""
     changed = {route.key for name, route in world.routes.items() if route is not world.plain[name]}
     assert changed == {SHARE_FETCH, SHARE_ACKNOWLEDGE}
 
@@ -230,7 +232,7 @@ class Both:
         """Offsets are this and up to about 70 more."""
 
     def message(self, version: int) -> tuple[int, Any, Any]:
-        """Key, request and answer."""
+        """Return key, request and response."""
         dice, key = self.dice, self.dice.choice((SHARE_FETCH, SHARE_ACKNOWLEDGE))
         batches = [self.batch() for _ in range(dice.choice((0, 1, 1, 3)))]
         request = fetch(*batches) if key == SHARE_FETCH else acknowledge(*batches)
@@ -280,7 +282,7 @@ class Both:
 
 
 def in_order(lines: list[bytes]) -> list[dict[str, Any]]:
-    """Readers of a second are told in any order."""
+    """Sort: readers of a second are reported in any order."""
     found = [json.loads(line) for line in lines]
     assert [event["seq"] for event in found] == list(range(1, len(found) + 1))
     fetches = sorted((event for event in found if event["kind"] == "fetch"), key=repr_without_seq)
@@ -293,7 +295,7 @@ def repr_without_seq(event: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_extension_and_twin_tell_the_same(seed: int) -> None:
-    """Of any bytes, at the limits of what is remembered too."""
+    """For any bytes, at the limits of the memory too."""
     compare(seed)
 
 

@@ -35,7 +35,7 @@ def test_memory_follows_what_came_not_what_was_announced() -> None:
 
 
 def test_a_presized_frame_is_read_into_its_place() -> None:
-    """Some of it came with what was in front, the rest is read straight."""
+    """Some of it arrived with the bytes before it, the rest is read directly."""
     frame = struct.pack(">i", 10) + bytes(range(10))
     gathering = Gathering(10, None, presized=True)
     assert gathering.add(memoryview(frame[:6]), 0, 6) == 6

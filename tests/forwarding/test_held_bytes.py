@@ -1,4 +1,6 @@
-"""What clients can make the proxy keep before their requests are whole, and before the broker knows them."""
+"""Bytes that clients can make the proxy keep before their requests are complete, and before the broker knows the
+clients.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ def half(w: World, size: int, come: int) -> Peer:
 
 
 def test_a_request_is_bounded_until_the_broker_knows_the_client() -> None:
-    """512 KiB as on a broker before SASL is done: beyond it the client is not read until a question is answered."""
+    """512 KiB as on a broker before SASL is done: beyond it the client is not read until a request has its response."""
     limits = Limits(unauthenticated_request_bytes=100_000)
     with inspecting(limits, lambda _: False, introduction=INTRODUCTION) as w:
         client, large = w.client(), request(LIST, 1, 7, bytes(500_000))
@@ -54,7 +56,7 @@ def test_a_request_is_bounded_until_the_broker_knows_the_client() -> None:
         client.send(large[90_000:])
         w.brokers[0].expect(large)
         client.send(large)
-        w.brokers[0].expect(large)  # asked once
+        w.brokers[0].expect(large)  # requested once
 
 
 def test_a_client_that_the_broker_does_not_know_gathers_nothing() -> None:
@@ -125,7 +127,7 @@ def test_half_requests_of_all_connections_have_one_limit() -> None:
 
 @pytest.mark.skipif(not STATUS.exists(), reason="resident memory is told by /proc")
 def test_what_an_ended_connection_kept_is_given_back_at_once() -> None:
-    """Whatever refers to it: there may be no garbage collection for long."""
+    """Other references do not matter: there may be no garbage collection for long."""
     gc.collect()
     gc.disable()
     try:

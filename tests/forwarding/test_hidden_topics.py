@@ -1,4 +1,4 @@
-"""What is cut out of the bytes of a response is what the codec would leave out; what the bytes do not tell, it does."""
+"""The byte-level removal equals that of the codec; the codec handles unclear bytes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_cut_answer_is_what_the_codec_would_make(version: int) -> None:
 @pytest.mark.parametrize("version", [9, 13])
 @pytest.mark.parametrize("name", [letter + "__view.q" + "q" * more for letter in "0_z" for more in (0, 40, 100, 150)])
 def test_a_name_that_holds_a_hidden_one_stays(version: int, name: str) -> None:
-    """Even where its letters could be read as a length: then the codec tells."""
+    """Even if its letters could be read as a length: then the codec decides."""
     frame = response(random.Random(1), [name, "orders"], version)
     with suppress(Unclear):
         assert without_hidden(frame, version) is None

@@ -16,7 +16,7 @@ from tests.forwarding.plane_world import FETCH, HEARTBEAT, LOCAL, request, respo
 
 
 def asking(steps: list[Any]) -> Callable[..., Any]:
-    """A handler that asks the broker and answers with what it said."""
+    """Handler that sends a request to the broker and returns its response."""
 
     async def handle(call: Call) -> bytes:
         steps.append(call)
@@ -60,7 +60,7 @@ def test_an_answer_to_a_question_may_be_large_and_come_in_pieces() -> None:
 
 
 def test_a_late_answer_of_an_abandoned_question_comes_before_the_clients_next_and_stays_here() -> None:
-    """The handler answers without waiting for the broker; the client continues meanwhile."""
+    """The handler returns without waiting for the broker; the client continues in the meantime."""
     late: list[bytes] = []
 
     async def handle(call: Call) -> bytes:
@@ -94,11 +94,13 @@ def test_an_abandoned_question_does_not_hold_up_the_next_local_request() -> None
 
 
 HALF_AT = 300_000
-"""Of a response this large the rest is gathered in a room of its own."""
+"""Response size from which the rest is gathered in a separate buffer."""
 
 
 def half_responded(w: Any) -> tuple[Any, Any, bytes]:
-    """A client whose first request was answered while a question stays open, half of whose response has come."""
+    """Return a client whose first request has its response while a request of the proxy stays open, half of whose
+    response has arrived.
+    """
     client, broker = w.pair()
     client.send(request(LOCAL, 1, 1))
     client.expect(response(1, b"at once"))
@@ -128,7 +130,7 @@ def test_a_local_request_starts_while_an_answer_of_ours_is_still_coming() -> Non
 
 
 def test_a_local_request_waits_for_the_answer_before_it_while_one_of_ours_is_coming() -> None:
-    """What is read ahead does not stand for a response that the client is still owed."""
+    """Bytes read ahead do not replace a response that the client still waits for."""
     with local_world(leaves_a_query_open) as w:
         client, broker, rest = half_responded(w)
         client.send(request(FETCH, 11, 2) + request(LOCAL, 1, 3))

@@ -20,7 +20,7 @@ from tests.forwarding import plane_world
 from tests.forwarding.plane_world import FETCH, LIST, LOCAL, METADATA, PRODUCE, Peer, World, request, response, world
 
 SLOW_S = 2 * SHARE_S
-"""What a slow request takes: the share of its connection is over after each."""
+"""Duration of a slow request: the share of its connection is used up after each."""
 IN_ONE_TURN = 2 + int(SPREAD_S / SLOW_S)
 """Most slow requests in one turn: one as it is received, then those of `SPREAD_S`, the last of which may begin late."""
 MANY = 60
@@ -187,7 +187,7 @@ def test_responses_wait_until_the_client_takes_what_it_was_sent() -> None:
 
 
 def test_a_client_whose_bytes_had_to_wait_is_read_less_at_a_time() -> None:
-    """So many connections that pipeline do not keep a receive buffer each."""
+    """This many connections that pipeline do not keep a receive buffer each."""
     slow = Slow()
     with slow_world(slow) as w:
         client, broker = w.pair()
@@ -203,7 +203,7 @@ def test_a_client_whose_bytes_had_to_wait_is_read_less_at_a_time() -> None:
 
 
 def some_stream(random_: random.Random) -> list[tuple[bytes, bytes, bytes]]:
-    """Requests, what the broker answers, and what the client gets; the last two are empty where there is nothing."""
+    """Return requests, the broker's responses, and the client's responses; the last two are empty if there is none."""
     found = []
     for number in range(40):
         body = random_.randbytes(random_.choice((0, 5, 50, 3000)))
@@ -237,7 +237,7 @@ def test_any_mix_of_requests_keeps_its_order_with_a_pause_after_each_frame(seed:
         _send_in_pieces(client, b"".join(asked for asked, _, _ in stream), random_)
         forwarded = [(asked, back) for asked, back, got in stream if back or not got]
         responded = 0
-        while responded < len(forwarded):  # local requests wait for what was asked before them
+        while responded < len(forwarded):  # local requests wait for the requests before them
             asked, back = forwarded[responded]
             broker.expect(asked)
             _send_in_pieces(broker, back, random_)

@@ -57,7 +57,9 @@ def test_a_local_request_is_answered_here_and_never_passed_on() -> None:
 
 
 def test_how_long_a_local_request_took_is_told() -> None:
-    """From the whole request until its answer, waits for earlier answers included; nothing of one that is forwarded."""
+    """The duration counts from the complete request to its response, waits for earlier responses included; a forwarded
+    one has none.
+    """
     handler = Handler()
     served: list[tuple[int, float]] = []
     with local_world(handler, served=lambda key, took_s: served.append((key, took_s))) as w:
@@ -174,7 +176,7 @@ def test_a_large_local_request_is_gathered_and_one_too_large_refused() -> None:
 
 
 def test_a_request_larger_than_those_served_here_is_refused_at_its_head() -> None:
-    """Its objects would take many times its bytes, before anybody asked whether the client may."""
+    """Its objects would take many times its bytes, before any rights are checked."""
     handler = Handler()
     with local_world(handler, Limits(served_request_bytes=1000)) as w:
         client = w.client()
@@ -434,7 +436,7 @@ class SharedRead:
 
 
 def respond_fetch(broker: Peer, records: bytes) -> None:
-    """The broker answers the Fetch that the proxy asks on a client's connection."""
+    """Respond as the broker to the Fetch that the proxy sends on a client's connection."""
     header, fetch = frames.decode_request(memoryview(broker.frame()))
     message = registry.message("FetchResponse")
     (topic,), version = fetch.topics, header.version
@@ -444,7 +446,7 @@ def respond_fetch(broker: Peer, records: bytes) -> None:
 
 
 def test_a_waiter_of_a_shared_read_that_raises_ends_its_own_connection_only() -> None:
-    """Two clients wait for one Fetch, asked on the connection of the first."""
+    """Two clients wait for one Fetch, sent on the connection of the first."""
     handler = SharedRead()
     records = Log(leader=1)
     records.append(2)

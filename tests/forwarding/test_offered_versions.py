@@ -1,4 +1,4 @@
-"""What a client is offered, from what real brokers answered (tests/golden)."""
+"""Versions offered to a client, from responses of real brokers (tests/golden)."""
 
 from pathlib import Path
 
@@ -104,7 +104,7 @@ def test_check_says_when_there_is_no_version_in_common():
 @pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("version", range(5))
 def test_only_the_table_and_the_share_feature_change(release, version):
-    """Everything else a broker tells - throttle, features, their epoch - a client sees as it was told."""
+    """Everything else in the broker's response - throttle, features, their epoch - is forwarded unchanged."""
     before, after = response(release, version), response(release, version)
     offered_versions.offer_to_client(after, version, LOCAL)
     assert offered_versions.ranges_of(after) == offered_versions.effective(offered_versions.ranges_of(before), LOCAL)
@@ -119,7 +119,7 @@ def test_only_the_table_and_the_share_feature_change(release, version):
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_the_share_feature_is_told_as_brokers_tell_it(release):
-    """Supported from 0 on, so only from v4 on (KAFKA-17011); finalized at 1 wherever features are told at all."""
+    """Supported from 0 on, therefore only from v4 on (KAFKA-17011); finalized at 1 in every response with features."""
     told = {}
     for version in range(5):
         message = response(release, version)
@@ -144,7 +144,7 @@ def test_upstreams_features_are_not_touched_when_it_serves_share_groups():
 
 
 def test_a_broker_that_does_not_know_the_version_is_understood():
-    """Error 35 comes with body v0 and the range of ApiVersions alone: nothing is added, and the cap holds."""
+    """Error 35 has body v0 and the range of ApiVersions alone: nothing is added, and the cap holds."""
     frame = bytes.fromhex((GOLDEN / "4.3.0" / "ApiVersions.v5.hex").read_text())
     message = frames.decode_response(18, 0, frame)[1]
     offered_versions.offer_to_client(message, 0, LOCAL)

@@ -1,4 +1,4 @@
-"""What a peer has not taken yet."""
+"""Bytes that a peer has not accepted yet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafka_share_proxy.wire.frames import Pieces
 
 
 class Kernel:
-    """A transport that takes `room` bytes and then no more."""
+    """A transport that accepts `room` bytes and then no more."""
 
     def __init__(self, room: int = 0) -> None:
         self.room = room
@@ -21,7 +21,7 @@ class Kernel:
         self.closed = 0
         self.parted = 0
         self.dropped: list[bool] = []
-        """What `drop` will say, one after the other."""
+        """Results of the next calls of `drop`, in order."""
         self.ready: Callable[[int], None] | None = None
 
     def send(self, data: Data) -> int:
@@ -119,7 +119,7 @@ def test_more_pieces_than_one_call_takes_go_out_all_the_same() -> None:
 
 
 def test_what_waits_is_a_copy() -> None:
-    """The receive buffer is used again at once."""
+    """The receive buffer is reused immediately."""
     kernel = Kernel(0)
     peer = PeerSocket(kernel)
     buffer = bytearray(b"abc")
@@ -198,7 +198,7 @@ def test_the_last_bytes_are_sent_and_the_peer_ends_first() -> None:
 
 
 def test_a_peer_that_does_not_end_has_a_moment_only() -> None:
-    """From when it was told; with nothing left to send that is at once."""
+    """Counted from the notification; with nothing left to send that is immediate."""
     kernel, ended = Kernel(100), list[Linger]()
     linger = Linger(PeerSocket(kernel), 30.0, lambda: 10.0, ended.append)
     linger.proceed()

@@ -47,7 +47,7 @@ TABLE = Table({struct.pack(">hh", 1, 11): PLAIN, struct.pack(">hh", 3, 9): RESPO
 
 
 class Way:
-    """What a walk is told; mixed into both kinds."""
+    """Events of a walk; mixed into both kinds."""
 
     told: list[tuple[Any, ...]]
     trouble: Exception | None = None
@@ -130,7 +130,7 @@ def response(correlation_id: int, body: bytes = b"") -> bytes:
 
 
 def test_what_passes_needs_no_python(world: World) -> None:
-    """Requests go up and answers down; nothing is called."""
+    """Requests go up and responses down; nothing is called."""
     for number in range(3):
         asked = request(1, 11, number, b"fetch")
         world.client.sendall(asked)
@@ -183,7 +183,7 @@ def test_a_way_in_which_something_is_goes_by_its_callback(world: World) -> None:
 
 
 def test_the_end_of_a_stream_is_told(world: World) -> None:
-    """In order, and by a reset."""
+    """The stream ends in order, or by a reset."""
     world.client.shutdown(socket.SHUT_WR)
     world.turn()
     assert world.up.told[:1] == [("ended", 0, 0)]

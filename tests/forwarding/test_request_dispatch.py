@@ -160,7 +160,7 @@ def test_authentication_and_re_authentication_pass_in_the_middle_of_traffic(vers
             exchange(client, broker, request(FETCH, 11, correlation_id + 2), response(correlation_id + 2))
 
 
-# the proxy's own questions
+# the requests of the proxy itself
 
 
 @pytest.fixture
@@ -176,7 +176,7 @@ def asking_world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 
 
 def local(client: Peer, broker: Peer, number: int) -> None:
-    """A local request that asks the broker once."""
+    """Local request that sends one request to the broker."""
     client.send(request(LOCAL, 1, 100 + number))
     broker.receive(len(request(HEARTBEAT, 0, number, b"\xff\xffrights")))
     broker.send(response(number, b"ok"))
@@ -210,11 +210,11 @@ def test_nothing_is_asked_after_the_session_lifetime(asking_world: World) -> Non
     assert bytes(broker.take()) == b""
 
 
-# requests that are served here without a question, because the rights are remembered
+# requests that are served here without a request upstream, because the rights are cached
 
 
 class Remembering:
-    """A handler that asks nobody, and remembers a right of the connection."""
+    """Handler that sends nothing, and caches a right of the connection."""
 
     def __init__(self) -> None:
         self.known: list[bool] = []
@@ -239,7 +239,7 @@ def served(client: Peer, number: int) -> None:
 
 
 def test_nothing_is_served_after_the_session_lifetime() -> None:
-    """The connection ends as a broker ends it, whatever is remembered; what was not served is not passed on."""
+    """The connection ends as a broker ends it, whatever is cached; unserved requests are not forwarded."""
     handler = Remembering()
     with world(some_routes(local=handler)) as w:
         client, broker = authenticated(w, lifetime_ms=300)
@@ -277,7 +277,7 @@ def test_nothing_is_served_in_the_middle_of_an_authentication() -> None:
 
 
 def test_a_request_sent_with_the_authentication_is_served_once_that_is_over() -> None:
-    """Nobody waits for the response: brokers read on after it."""
+    """No caller waits for the response: brokers read on after it."""
     with world(some_routes(local=Remembering())) as w:
         client, broker = w.pair()
         exchange(client, broker, handshake(1, 1), handshake_response(1, 1))

@@ -39,7 +39,7 @@ def request(body: bytes, correlation_id: int = 1) -> memoryview:
 
 
 def test_what_repeats_is_judged_once() -> None:
-    """By the bytes behind the correlation id; a request that did not pass is judged again."""
+    """Its key is the bytes after the correlation id; a request that was not forwarded is judged again."""
     asked: list[bytes] = []
 
     def look(buffer: memoryview, at: int, end: int, frame_end: int) -> Named | None:
@@ -55,7 +55,7 @@ def test_what_repeats_is_judged_once() -> None:
 
 
 def test_what_is_remembered_is_bounded(monkeypatch) -> None:
-    """In number and in length; part of a request is not remembered."""
+    """Number and length are limited; part of a request is not remembered."""
     monkeypatch.setattr(request_inspection, "REMEMBERED_MAX", 3)
     remembered = RememberedMatch(lambda *_: PLAIN)
     for number in range(8):
@@ -70,7 +70,7 @@ def test_what_is_remembered_is_bounded(monkeypatch) -> None:
 
 
 def test_a_request_without_the_words_passes_once_it_is_whole() -> None:
-    """One with a word is left to the look behind."""
+    """One with a word is left to the next match."""
     look = WordMatch((b"__view.", b"tag"), lambda *_: OTHER, PLAIN)
     for body, expected in ((b"orders", PLAIN), (b"__view.r2.orders", OTHER), (b"a tag", OTHER)):
         frame = request(body)
@@ -110,7 +110,7 @@ def produce(version: int, acks: int, client_id: str | None, transactional_id: st
 def test_a_produce_without_acks_expects_no_answer(
     version: int, acks: int, client_id: str | None, transactional_id: str | None
 ) -> None:
-    """In the middle of a buffer with something else around it; as soon as its acks have come."""
+    """It is recognised in the middle of a buffer with other frames around it, as soon as its acks are received."""
     look, data = AcksMatch(version, PLAIN), produce(version, acks, client_id, transactional_id)
     expected = PLAIN if acks else SILENT
     for around in (b"\x00", b"\xff"):
@@ -122,7 +122,7 @@ def test_a_produce_without_acks_expects_no_answer(
 
 
 def test_acks_beyond_the_limit_are_not_waited_for_in_pieces() -> None:
-    """A tagged field in the header may be of any length; nobody keeps megabytes to find two bytes."""
+    """A tagged field in the header may be of any length; the proxy does not keep megabytes to find two bytes."""
     header = headers.encode_request_header(headers.RequestHeader(0, 9, 5, "c", ((9, bytes(HEAD_MAX)),)))
     data = header + produce(9, 1, None, None)[15:]
     frame = memoryview(struct.pack(">i", len(data)) + data)

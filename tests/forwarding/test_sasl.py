@@ -83,7 +83,7 @@ def test_raw_tokens_end_with_an_ordinary_request() -> None:
 
 
 def test_an_intermediate_round_does_not_lengthen_a_session() -> None:
-    """It needs no proof: whoever begins anew and stops half way is where he was."""
+    """It needs no proof: an exchange that begins again and stops half way changes nothing."""
     sasl = authenticated(lifetime_ms=5_000)
     sasl.handshake_sent(1)
     sasl.handshake_responded(0)

@@ -1,4 +1,4 @@
-"""What the handlers of every feature are given."""
+"""Services for the handlers of every feature."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tests.support.ports import World
 
 
 def test_a_feature_adds_to_what_all_have() -> None:
-    """So one object serves the questions of all rooms below, whichever feature asks."""
+    """One object therefore serves all lower rooms, whichever feature uses it."""
     assert issubclass(ShareServices, Services)
     assert {field.name for field in fields(Services)} < {field.name for field in fields(ShareServices)}
     assert "services" in {field.name for field in fields(ViewServices)}
 
 
 def test_nothing_is_asked_under_an_identity_that_is_not_there() -> None:
-    """The default is to ask nobody, and to believe answers as long as the documents say."""
+    """The default is to send no request, and to use the documented values."""
     made = World().services
     alone = Services(
         **{name: getattr(made, name) for name in ("limits", "timers", "notes", "book", "topology", "versions")},

@@ -17,7 +17,7 @@ def call(key: int, version: int, message: object) -> Call:
 
 
 def test_what_is_no_group_is_listed_but_no_group() -> None:
-    """A topic's settings stand beside those of a group."""
+    """A topic's settings may be next to those of a group."""
     message = registry.message("DescribeConfigsRequest")
     resources = [
         message.DescribeConfigsResource(resource_type=kind, resource_name=name) for kind, name in ((2, "t"), (32, "g"))
@@ -29,7 +29,7 @@ def test_what_is_no_group_is_listed_but_no_group() -> None:
 
 
 def test_answers_come_in_the_order_of_the_request() -> None:
-    """Whoever gave them; what nobody asked for comes last."""
+    """Regardless of their owner; unrequested entries are last."""
     asked = registry.message("DeleteGroupsRequest")(groups_names=["a", "b", "c"])
     message = registry.message("DeleteGroupsResponse")
     parts = [

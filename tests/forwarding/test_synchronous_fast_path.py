@@ -1,4 +1,4 @@
-"""Requests that are taken at once: what client and broker get, and what becomes of one whose connection ends."""
+"""Requests on the synchronous fast path: frames for client and broker, and the end of the connection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from tests.forwarding.plane_world import FETCH, LIST, World, request, response, 
 
 
 class Taken(ExpectedResponse):
-    """Takes every request and sends another in its place; the client's answer is made of the broker's."""
+    """Handler that takes every request and sends another in its place; the client's response is made of the
+    broker's.
+    """
 
     def __init__(self) -> None:
         self.connection: AtOnceConnection | None = None
@@ -43,7 +45,7 @@ class Taken(ExpectedResponse):
 
 
 def taking(taken: Taken) -> World:
-    """LIST is taken at once."""
+    """Return a world in which LIST takes the fast path."""
     routes = some_routes()
     for version in (0, 1):
         routes.add(
@@ -61,11 +63,11 @@ def taking(taken: Taken) -> World:
 
 
 async def _leave(_call: object) -> None:
-    """The broker is to answer it."""
+    """Leave the request to the broker."""
 
 
 def test_a_request_that_came_alone_is_taken_at_once_and_its_client_is_muted() -> None:
-    """What the client sends meanwhile waits, and then passes."""
+    """Later requests of the client wait, and are forwarded afterwards."""
     taken = Taken()
     w = taking(taken)
     client, broker = w.pair()
@@ -131,7 +133,7 @@ def test_what_is_behind_another_request_or_not_taken_goes_the_long_way() -> None
 @pytest.mark.parametrize("who", ["client", "broker"])
 @pytest.mark.parametrize("has_response", [False, True])
 def test_whoever_leaves_ends_a_request_that_was_taken(who: str, has_response: bool) -> None:
-    """Told where the broker has not answered; a response that comes after the end is nobody's."""
+    """It is notified if the broker has not responded; a response after the end is dropped."""
     taken = Taken()
     w = taking(taken)
     client, broker = w.pair()
@@ -150,7 +152,7 @@ def test_whoever_leaves_ends_a_request_that_was_taken(who: str, has_response: bo
 
 
 def test_drain_ends_the_connection_behind_the_answer() -> None:
-    """Whatever came between has changed what the client's socket waits for."""
+    """Earlier events changed the mask of the client's socket."""
     taken = Taken()
     w = taking(taken)
     client, broker = w.pair()
@@ -168,7 +170,7 @@ def test_drain_ends_the_connection_behind_the_answer() -> None:
 
 
 def test_what_goes_on_is_sent_when_the_turn_ends() -> None:
-    """So all that came in one turn goes out together: a coordinator of 4.3 stores it with one append."""
+    """All requests of one iteration are therefore sent together: a coordinator of 4.3 stores them with one append."""
     taken, seen = Taken(), list[bytes]()
     w = taking(taken)
     client, broker = w.pair()
@@ -180,7 +182,7 @@ def test_what_goes_on_is_sent_when_the_turn_ends() -> None:
 
 
 def test_nothing_goes_on_where_the_connection_has_ended_in_the_same_turn() -> None:
-    """Whoever took the request is told."""
+    """The owner of the request is notified."""
     taken = Taken()
     w = taking(taken)
     client, broker = w.pair()

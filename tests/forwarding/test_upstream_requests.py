@@ -1,4 +1,4 @@
-"""Questions of the proxy's own, and its responses."""
+"""Requests of the proxy itself, and its responses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafka_share_proxy.wire.errors import RemoteProtocolError
 
 
 def test_a_question_reaches_the_broker_and_its_answer_comes_back(world):
-    """Encoded in the version asked for, without header."""
+    """Encoded in the requested version, without header."""
     request = messages.HeartbeatRequest(group_id="g", generation_id=3, member_id="m")
     response = send_request(world.client, 12, 4, request).result()
     assert decode_response(messages.HeartbeatResponse, 4, response).error_code == 25

@@ -78,7 +78,7 @@ def tables() -> Iterator[Any]:
 
 
 def _ids_are_known(frame: bytes) -> bool:
-    """What Fetch v13 asks for, read another way: by its shape only what `fetch13` makes."""
+    """Check what Fetch v13 requests by another method: by its shape only what `fetch13` makes."""
     body = frame[8 + 2 + max(struct.unpack_from(">h", frame, 8)[0], 0) + 1 + 26 :]
     topics, body = body[0] - 1, body[1:]
     for _ in range(topics):
@@ -95,7 +95,7 @@ def request(key: int, version: int, correlation_id: int, body: bytes) -> bytes:
 
 
 def fetch13(random_: random.Random) -> bytes:
-    """Client id, tags, what stands before the topics, and topics by id."""
+    """Build client id, tags, the fields before the topics, and topics by id."""
     body = struct.pack(">h", 2) + b"me" + b"\0" + bytes(26)
     topics = random_.randrange(3)
     body += bytes([topics + 1])
@@ -118,7 +118,7 @@ def produce(version: int, random_: random.Random) -> bytes:
 
 
 def produce_to_topics(version: int, number: int, random_: random.Random) -> bytes:
-    """Of the codec: to no topic, one or more."""
+    """Build requests with the codec: to no topic, one or more."""
     message = registry.message("ProduceRequest")
     data = [message.PartitionProduceData(index=0, records=random_.choice((None, b"mine" * 5)))]
     names = random_.choices(("a", "", "min", "mine", "minefield", "x" * 130), k=random_.choice((0, 1, 1, 1, 2)))
@@ -191,7 +191,7 @@ def compare_requests(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(200))
 def test_answers_in_c_and_in_python(seed: int) -> None:
-    """Responses that pass, some that do not, some out of order, with impossible sizes, or that nobody asked for."""
+    """Responses that are forwarded, some that are not, some out of order, with impossible sizes, or unexpected."""
     compare_responses(seed)
 
 
@@ -214,7 +214,7 @@ def compare_responses(seed: int) -> None:
 
 @pytest.mark.parametrize("version", [3, 8, 9, 12])
 def test_a_produce_to_one_other_topic_calls_no_look_in_c(version: int) -> None:
-    """As soon as the name of its topic has come."""
+    """It is forwarded as soon as the name of its topic has arrived."""
 
     def never(*_: object) -> None:
         raise AssertionError("settled in C")
@@ -271,7 +271,7 @@ KNOWN = known_group(({"known": 1}, {"gruppe-ü": None}), (set(),))
 
 
 def commit_of(key: int, version: int, random_: random.Random) -> tuple[bytes, bool]:
-    """A request of the codec, and whether it is about groups that nobody knows, without a text."""
+    """Build a request with the codec. Return it and whether it is about unknown groups, without a text."""
     message = registry.message(f"{registry.API_KEYS[key]}Request")
     group, metadata = random_.choice(GROUPS), random_.choice(("", "user text", "ic/1;5-7", None))
     client_id = random_.choice((None, "", "me", "ic/1;"))
@@ -298,7 +298,9 @@ def commit_of(key: int, version: int, random_: random.Random) -> tuple[bytes, bo
 @pytest.mark.parametrize(("key", "version"), COMMITS)
 @pytest.mark.parametrize("seed", range(12))
 def test_commits_of_groups_that_nobody_knows_pass_in_c(key: int, version: int, seed: int) -> None:
-    """Whole; cut anywhere they are waited for; what is not plain, and not known either, is left to the look behind."""
+    """Complete ones; truncated ones wait for more bytes; others that are neither plain nor known are left to the next
+    match.
+    """
     data, is_plain = commit_of(key, version, random.Random(seed))
     buffer = memoryview(bytearray(data + b"ic/known" * 8))
     asked: list[int] = []
@@ -318,7 +320,7 @@ def test_commits_of_groups_that_nobody_knows_pass_in_c(key: int, version: int, s
 
 @pytest.mark.parametrize(("group", "metadata"), [("known", ""), ("other", "ic/1;3-3")])
 def test_commit_of_a_known_group_or_with_a_text_is_gathered_without_another_look(group: str, metadata: str) -> None:
-    """The look is asked once it is gathered."""
+    """The match is called once it is gathered."""
     request = registry.message("OffsetCommitRequest")
     partition = request.OffsetCommitRequestPartition(partition_index=0, committed_offset=3, committed_metadata=metadata)
     message = request(group_id=group, topics=[request.OffsetCommitRequestTopic(name="t", partitions=[partition])])
@@ -331,7 +333,7 @@ def test_commit_of_a_known_group_or_with_a_text_is_gathered_without_another_look
 
 @pytest.mark.parametrize(("key", "version"), COMMITS)
 def test_what_passes_in_c_is_not_wanted_in_python_whatever_stands_in_place_of_a_group(key: int, version: int) -> None:
-    """Any bytes changed anywhere behind the head, lengths with it; and bytes that are none of anything."""
+    """Any bytes changed anywhere after the head, lengths included; and random bytes."""
     random_ = random.Random(key * 100 + version)
     wanted, passed = KNOWN.look(key, version), 0
     table = in_c.Table({}, {name(key, version): GroupMatch(KNOWN, (key, version), lambda *_: None, COMMIT)}, SILENT)
@@ -458,7 +460,7 @@ def produced(version: int, **changes: Any) -> bytes:
 
 @pytest.mark.parametrize("version", [10, 11, 12, 13])
 def test_answers_to_produce_pass_in_c_unless_there_is_something_in_them(version: int) -> None:
-    """As the codec makes them, whole; cut short anywhere they are waited for."""
+    """Complete ones are forwarded as the codec makes them; truncated ones wait for more bytes."""
     message = registry.message("ProduceResponse")
     node = message.NodeEndpoint(node_id=1, host="kafka-1", port=9092)
     leader = message.LeaderIdAndEpoch(leader_id=1, leader_epoch=2)

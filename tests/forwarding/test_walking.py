@@ -25,7 +25,7 @@ def test_the_walk_in_c_is_taken_where_it_was_built() -> None:
 
 
 def test_the_data_plane_works_without_c() -> None:
-    """Where nothing could be built; the same tests hold."""
+    """If no extension could be built; the same tests hold."""
     names = (
         "test_connection",
         "test_broker_to_client",

@@ -1,8 +1,8 @@
 """Every extension under the address and undefined-behaviour sanitizers: `tests/fuzz/run [--help]`
 
-All that pyproject.toml names are built with both and loaded in place of the installed ones. Then their tests are run,
-and the walk and the audit of forwarded share groups get requests and responses of other seeds, compared with their
-twins, for as long as is asked for.
+All that pyproject.toml names are built with both and loaded in place of the installed ones. Then their tests run, and
+the walk and the audit of forwarded share groups get requests and responses of other seeds, compared with their Python
+fallbacks, for the given time.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def sources() -> dict[str, Path]:
 
 def load_all(folder: Path) -> None:
     """Put the extensions built in this folder in place of the installed ones, in this process."""
-    for name, source in sources().items():  # the walk stands before the pump, which imports it
+    for name, source in sources().items():  # the walk is built before the pump, which imports it
         package, _, last = name.rpartition(".")
         sys.modules[name] = module = sanitized.loaded(str(folder / sanitized.built_name(source)), name)
         setattr(import_module(package), last, module)

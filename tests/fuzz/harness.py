@@ -24,17 +24,19 @@ CORPUS = 60
 
 @dataclass(frozen=True)
 class Kernel:
-    """What is tried: tests/fuzz/NAME.c drives its core, the module tests.fuzz.NAME compares it with its twin."""
+    """Kernel under test: tests/fuzz/NAME.c drives its core, the module tests.fuzz.NAME compares it with its Python
+    fallback.
+    """
 
     name: str
     source: Path
-    """Of the extension, in C."""
+    """Path of the extension's C source."""
     sound: Callable[[int], bytes]
     """Batch number n, not damaged."""
     of_module: Callable[[Any], Any]
     """The kernel of an extension's module."""
     compare: Callable[[Any, int, float], str]
-    """Try a kernel by a seed for some seconds and say what came of it; raises AssertionError where it differs."""
+    """Test a kernel with a seed for some seconds and return a summary; raises AssertionError if it differs."""
     installed: Any | None
     """The kernel of the extension that is built here."""
 

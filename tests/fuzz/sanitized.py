@@ -1,4 +1,4 @@
-"""C parts built with the address and undefined-behaviour sanitizers: as a driver of its own, or as an extension."""
+"""C parts built with the address and undefined-behaviour sanitizers: as a separate driver, or as an extension."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def driver(folder: Path, source: Path) -> Path:
 
 
 def output(command: Sequence[str], env: dict[str, str] | None = None) -> str:
-    """Of a command that has to end well; else SystemExit with all it said."""
+    """Return the output of a command. Raises SystemExit with the output if it fails."""
     done = subprocess.run(command, env=env, cwd=CHECKOUT, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(done.stdout + done.stderr)
@@ -45,7 +45,9 @@ def output(command: Sequence[str], env: dict[str, str] | None = None) -> str:
 
 
 def output_of_module(module: str, words: Sequence[str]) -> str:
-    """Of a module of ours run by a Python into which an extension with sanitizers can be loaded."""
+    """Return the output of one of our modules, run by a Python into which an extension with sanitizers can be
+    loaded.
+    """
     runtime = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
     env = {"LD_PRELOAD": runtime.stdout.strip(), "ASAN_OPTIONS": "detect_leaks=0", "PYTHONMALLOC": "malloc"}
     return output([sys.executable, "-m", module, *words], {**os.environ, **env})

@@ -58,7 +58,7 @@ def damaged(dice: random.Random) -> bytes:
 
 
 def outcome(kernel: Any, batch: memoryview, cut: Cut, slots: Sequence[int], from_offset: int) -> Any:
-    """Return what comes of it; None: it is refused."""
+    """Return the outcome; None: it is refused."""
     try:
         body = slicing.opened(batch, DECOMPRESSED_MAX)
     except slicing.REFUSALS:
@@ -92,7 +92,7 @@ def compare(kernel: Any, seed: int, seconds: float) -> str:
 
 
 def kernel_of(module: Any) -> Any:
-    """As the proxy calls it."""
+    """Return the kernel as the proxy calls it."""
 
     def kernel(batch: Any, body: Any, cut: Cut, slots: Sequence[int], from_offset: int) -> Any:
         return module.split(batch, body, cut.packed, slots, from_offset)

@@ -1,7 +1,7 @@
-"""Record answers of a real broker: `python -m tests.golden.record RELEASE [TOPIC]` (run by hand, needs Java).
+"""Record responses of a real broker: `python -m tests.golden.record RELEASE [TOPIC]` (run by hand, needs Java).
 
-Starts one broker of a release known to localkafka, with the rack "rack-a" and one topic, asks everything below
-in every version it serves, and writes tests/golden/RELEASE/<api>.v<N>.hex: response frames without size.
+Starts one broker of a release known to localkafka, with the rack "rack-a" and one topic, sends each request below in
+every version that it serves, and writes tests/golden/RELEASE/<api>.v<N>.hex: response frames without size.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def query(name: str, version: int, topic: str) -> Any:
 
 
 def send_request(address: tuple[str, int], key: int, version: int, message: Any) -> bytes:
-    """One request on a connection of its own; the response frame without size."""
+    """Send one request on a new connection. Return the response frame without size."""
     with socket.create_connection(address, timeout=10) as connection, connection.makefile("rb") as response:
         connection.sendall(frames.request(key, version, 7, CLIENT_ID, message))
         return response.read(int.from_bytes(response.read(4), "big"))
@@ -66,7 +66,7 @@ def create_topic(address: tuple[str, int], topic: str) -> None:
 
 
 def wait_for_coordinator(address: tuple[str, int]) -> None:
-    """The first question about a group makes the broker create its offsets topic."""
+    """The first request about a group makes the broker create its offsets topic."""
     for _ in range(ATTEMPTS):
         response = send_request(address, 10, 4, query("FindCoordinator", 4, ""))
         if all(found.error_code == 0 for found in frames.decode_response(10, 4, response)[1].coordinators):

@@ -27,7 +27,7 @@ from kafka_share_proxy.wire import registry, specs
 SECRET = b"sixteen bytes ok"
 INTEGERS = {"int8": 7, "int16": 300, "uint16": 40_000, "int32": 70_000, "uint32": 3_000_000_000, "int64": 1 << 40}
 ELEMENTS = 2
-"""Of each array."""
+"""Number of elements of each array."""
 
 
 def value_of(field: specs.FieldSpec, version: int, number: int) -> Any:

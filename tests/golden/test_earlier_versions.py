@@ -1,4 +1,6 @@
-"""What earlier versions stored and sent to each other is read by this one, and written alike (README.md, "Upgrade")."""
+"""Data that earlier versions stored and sent to each other: this version reads it, and writes it alike (README.md,
+"Upgrade").
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,7 @@ def test_every_message_is_read_as_it_was_meant(release: Any) -> None:
 
 
 def test_every_message_is_written_as_that_release_reads_it(release: Any) -> None:
-    """Fields that came later are tagged: a message without them has the same bytes."""
+    """Later fields are tagged: a message without them has the same bytes."""
     for each in release["messages"]:
         message = built(each["name"], specs.load(each["name"]).root.fields, each["values"])
         assert registry.codec(each["name"], each["version"]).encode(message).hex() == each["bytes"], each["name"]
@@ -69,7 +71,7 @@ def test_kinds_of_messages_between_proxies_keep_their_numbers(release: Any) -> N
 
 
 def test_records_in_topics_are_written_as_they_were(release: Any) -> None:
-    """An owner of that release may read them after a downgrade, and beside this one in a fleet."""
+    """An owner of that release may read them after a downgrade, and in a fleet with this one."""
     assert list(state_records()) == release["records"]
 
 

@@ -1,4 +1,6 @@
-"""What is cited stands in the repository: documents, their numbered rules, and the items of tests/oracle."""
+"""Citations refer to existing parts of the repository: documents, their numbered rules, and the items of
+tests/oracle.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ FOREIGN: dict[str, str] = {"common/message/README.md": "in the jar of Kafka's cl
 """Documents of others, each with where it is."""
 
 RELEASES = {"3.9", "4.0", "4.1", "4.2", "4.3", "4.4"}
-"""Of Kafka: numbers in parentheses that are no sections of a document."""
+"""Kafka releases: numbers in parentheses that are no sections of a document."""
 
 RULE_LINES_MAX, LINE_LENGTH_MAX = 4, 120
 
@@ -33,7 +35,7 @@ DECISION = re.compile(rf"\b[Dd]ecisions? ({NUMBERS})")
 SECTION = re.compile(r"\((?:see )?(\d{1,2}\.\d{1,2}(?:(?:-|, )\d{1,2}\.\d{1,2})*)\)")
 ITEM = re.compile(rf"\b[Ii]tems? ({NUMBERS})|^\[(\d+(?:, \d+)*)\]")
 HEAD = re.compile(r"^(\d+)\. \*\*", re.MULTILINE)
-"""Where a rule begins."""
+"""Start of a rule."""
 RULE = re.compile(r"^\d+\. \*\*.*(?:\n   .*)*", re.MULTILINE)
 LINE_END = re.compile(r"\s*\n\s*(?:(?:#|//|\*(?!\*))\s*)?")
 COMMENT = re.compile(r"(?:^|  )# (.*)$", re.MULTILINE)
@@ -119,7 +121,7 @@ def items_missing(text: str, known: frozenset[int]) -> Iterator[str]:
 
 @cache
 def missing_in(path: Path) -> frozenset[str]:
-    """All that a file cites and nobody can look up."""
+    """Return the citations of a file that refer to nothing."""
     source = path.read_text(errors="replace")
     text = flat(source)
     missing = set(documents_missing(text))

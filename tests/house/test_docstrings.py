@@ -16,11 +16,11 @@ WORD = re.compile(r"\w+\.?")
 """Names of settings have dots, and say enough."""
 SEE = re.compile(r"\bSee `?((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)`?[.;,:]")
 FOREIGN = ("trio.",)
-"""What begins so is in a library."""
+"""Prefixes of names in libraries."""
 
 
 def docstrings(source: str) -> Iterator[tuple[int, str]]:
-    """(line, text) of every string that stands alone."""
+    """Yield (line, text) of every string that is a statement."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield node.lineno, node.value.value.strip()

@@ -1,4 +1,4 @@
-"""Who may import whom: arrows between rooms point down, features never meet, and nothing goes in a circle."""
+"""Import rules: arrows between rooms point down, features never import each other, and there is no circle."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FACADE = {"public": {"offsets", "wire", "client", "consumer", "pipeline"}}
 FACADE_MODULES = (NAME, f"{NAME}.recipes", f"{NAME}.share_recipes")
 """The package itself and the example programs in it."""
 STANDARD_LIBRARY_ONLY = ("offsets", "public")
-"""Rooms that users' programs import: nothing but Python comes with them."""
+"""Rooms that users' programs import: they use only the standard library."""
 
 PURE_FEATURES = ("consumer",)
 """Features of which every module decides."""
@@ -43,9 +43,9 @@ EXCEPTIONS: dict[tuple[str, str], str] = {}
 """(module, room) that goes against the arrows, with the reason. The list may only shrink."""
 
 NO_WAITING = {"trio", "structlog", "time", "random", "socket", "select", "os", "threading", "asyncio", "subprocess"}
-"""What has no use where nothing waits: such a module is told what happened and when."""
+"""Modules without use in code that never waits: such code is given events and times."""
 LOOP_MODULES = {"asyncio", "structlog", "subprocess", "random"}
-"""What rooms that do wait have no use for."""
+"""Modules without use in rooms that wait."""
 NO_WAITING_IN = ("offsets", "public", "wire", "sharegroups", "views", "commits", "consumer", "reading")
 """Rooms whose modules wait for promises only; those that are named in MAY_WAIT use Trio."""
 MAY_WAIT: dict[str, str] = {
@@ -153,7 +153,7 @@ def test_arrows_point_down(path: Path) -> None:
 
 
 def test_the_rule_bites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model that asks the time, waits, or looks into another feature is found."""
+    """A model that reads the time, waits, or imports another feature is found."""
     monkeypatch.setattr(sys.modules[__name__], "SOURCE_ROOT", tmp_path)
     wrong = tmp_path / NAME / "sharegroups" / "model" / "wrong.py"
     for room in ("views", "loop", "sharegroups/model"):
@@ -200,7 +200,7 @@ def test_a_room_that_only_decides_may_look_at_the_wire_only(tmp_path: Path, monk
 
 
 def test_a_client_knows_nothing_of_the_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who uses only the client loads nothing that forwards, serves or stores."""
+    """A program that uses only the client loads nothing that forwards, serves or stores."""
     monkeypatch.setattr(sys.modules[__name__], "SOURCE_ROOT", tmp_path)
     wrong = tmp_path / NAME / "client" / "wrong.py"
     for room in ("client", "forwarding", "brokers", "views"):
@@ -231,13 +231,13 @@ def test_packages_import_nothing() -> None:
 
 
 def test_every_room_has_its_place() -> None:
-    """A new folder is a new room, and says here on which floor it stands."""
+    """A new folder is a new room, and is listed here with its floor."""
     rooms = {room_of(module_of(path)) for path in SOURCES if path != PACKAGE / "__main__.py"}
     assert rooms == {*FLOORS, *FEATURES, *CLIENTS, *PIPELINE, *TOOLS, *FACADE, "app"}
 
 
 def test_no_exception_outlives_its_reason() -> None:
-    """An exception that nobody needs any longer is taken out."""
+    """An exception without a need is removed."""
     for module, target in EXCEPTIONS:
         assert target in {room_of(name) for name, _ in imports(_file(module))}, f"{module} no longer imports {target}"
     for module in MAY_WAIT:
@@ -282,7 +282,7 @@ def circles(arrows: dict[str, set[str]]) -> list[frozenset[str]]:
 
 
 def test_nothing_is_imported_in_a_circle() -> None:
-    """Of two modules that need each other one knows an interface; imports under TYPE_CHECKING count as well."""
+    """Of two modules that need each other, one imports an interface; imports under TYPE_CHECKING count as well."""
     arrows = {module_of(path): {name for name, _ in imports(path)} - {module_of(path)} for path in SOURCES}
     assert set(circles(arrows)) == set(CIRCLES)
 

@@ -1,4 +1,4 @@
-"""Who is blamed for a socket that nobody closes (tests/support/leaks.py)."""
+"""Test to which an unclosed socket is attributed (tests/support/leaks.py)."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def _names_any(path: Path) -> bool:
 
 
 def test_a_message_that_code_knows_is_not_named_by_a_string() -> None:
-    """mypy cannot follow `registry.message("FetchRequest")`, nor a codec that is asked for so."""
+    """mypy cannot follow `registry.message("FetchRequest")`, nor a codec requested by a string."""
     found = [
         f"{path.relative_to(CHECKOUT)}:{node.lineno}"
         for path in sorted((CHECKOUT / "proxy").rglob("*.py"))
@@ -152,7 +152,7 @@ def mypy_says(path: Path) -> list[tuple[int, str]]:
 
 
 def test_a_mistyped_field_is_found(tmp_path: Path) -> None:
-    """In requests, answers, structures and constructors; so is null that is not thought of, and a wrong answer."""
+    """Requests, responses, structures and constructors are checked; also an unhandled null, and a wrong response."""
     path = tmp_path / "handler.py"
     path.write_text(MISTYPED)
     wanted = [(n, line.split("# error: ")[1]) for n, line in enumerate(MISTYPED.splitlines(), 1) if "# error: " in line]
@@ -163,7 +163,7 @@ def test_a_mistyped_field_is_found(tmp_path: Path) -> None:
 
 
 def test_the_handler_of_the_worked_example_is_checked(tmp_path: Path) -> None:
-    """As `proxy/README.md` has it, and with one letter less."""
+    """With the text of `proxy/README.md`, and with one letter less."""
     example = README.read_text().split("```python\n", 1)[1].split("```", 1)[0]
     path = tmp_path / "k35_describe_log_dirs.py"
     path.write_text(example)

@@ -1,4 +1,4 @@
-"""One name, one meaning: classes, and the files that proxy/README.md tells requests by."""
+"""One name, one meaning: classes, and the files in the stories of proxy/README.md."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ HOUSE = CHECKOUT / "proxy" / "README.md"
 SOURCES = [path for path in sorted(PROXY.rglob("*.py")) if path.parent.name != "localkafka"]
 
 LINES_MAX = 15
-"""Of what is told about one request."""
+"""Maximum number of lines of one story."""
 FILES_MAX = 15
-"""That a reader opens to follow one request."""
+"""Maximum number of files that a reader opens to follow one story."""
 STORIES = ("A forwarded Produce", "A ShareFetch", "A Fetch of a view", "A ShareGroupHeartbeat")
 FILE = re.compile(r"`([a-z_]+(?:/[a-z0-9_]+)*/_?[a-z0-9_]+\.(?:py|c|h))`")
 
 
 def public_classes(path: Path) -> list[str]:
-    """Of one file, those that other files may import."""
+    """Return the classes of one file that other files may import."""
     return [
         node.name
         for node in ast.parse(path.read_text()).body

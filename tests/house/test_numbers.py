@@ -11,7 +11,7 @@ ROOMS = CHECKOUT / "proxy" / "kafka_share_proxy"
 SOURCES = [path for path in sorted(ROOMS.rglob("*.py")) if path.parent != ROOMS / "localkafka"]
 
 TAKE_A_KEY = frozenset({"send_request", "decode_response", "request", "response", "response_frame", "Call", "header"})
-"""Functions whose first argument is an API key, or the second behind a connection."""
+"""Functions whose first argument is an API key, or the second after a connection."""
 
 
 def calls(source: str) -> Iterator[ast.Call]:
@@ -59,7 +59,7 @@ def found_in_sources(look: object) -> list[str]:
 
 
 def test_received_numbers_become_error_codes_by_of() -> None:
-    """`ErrorCode(number)` raises where a newer broker answers with a code that is not listed."""
+    """`ErrorCode(number)` raises if a newer broker returns an unlisted code."""
     assert found_in_sources(codes_made) == []
 
 

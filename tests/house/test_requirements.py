@@ -11,7 +11,7 @@ from typing import NamedTuple
 CHECKOUT = Path(__file__).resolve().parents[2]
 LIST = CHECKOUT / "proxy/kafka_share_proxy/client/requirements.md"
 PROPOSALS = ("000", "001", "002", "003")
-"""Those of the list; 004 is held by the tests of commits and views."""
+"""Proposals of the list; 004 is covered by the tests of commits and views."""
 
 ROW = re.compile(r"^\| ([RA]\d{3}-\d+) \| .* \| (brokers|memory) \|$", re.MULTILINE)
 IN_NAMES = re.compile(r"^test_([ra]\d{3})_(\d+(?:_(?:and_)?\d+)*)_")
@@ -71,7 +71,7 @@ def shown() -> list[Shown]:
 
 
 def test_the_list_is_whole() -> None:
-    """As many of each kind as the proposals have, without a gap."""
+    """The same number of each kind as in the proposals, without a gap."""
     found = [(number[:4], int(number.partition("-")[2])) for number in listed()]
     counts = {"R000": 12, "R001": 11, "R002": 12, "R003": 9, "A000": 12, "A001": 10, "A002": 8, "A003": 9}
     assert sorted(found) == sorted((kind, number) for kind, count in counts.items() for number in range(1, count + 1))

@@ -23,7 +23,7 @@ FILE = "tests/stock/test_it.py"
 def test_brokers_of_the_session_are_started_by_one_process(
     fixtures: list[str], parameters: list[object], group: str
 ) -> None:
-    """Whoever needs the same ones is in the same group; brokers of a file's own keep that file together."""
+    """Tests that need the same ones are in the same group; separate brokers of a file keep that file together."""
     assert group_of(FILE, fixtures, parameters) == group
 
 

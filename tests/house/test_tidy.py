@@ -43,7 +43,7 @@ BROAD_CATCHES: dict[str, str] = {
     f"{ROOMS}/loop/reactor.py": "the loop runs on until Trio has ended, whatever its own code raised",
     f"{ROOMS}/loop/promise.py": "what a handler raises is the result of its task",
 }
-"""Where everything may be caught and kept, each with its reason."""
+"""Places where all exceptions may be caught and kept, each with its reason."""
 
 # In pieces, so that this file does not hold what it looks for.
 FORBIDDEN_TEXT = re.compile(
@@ -203,7 +203,7 @@ def _tracked() -> list[Path]:
 
 
 def test_no_file_names_a_machine() -> None:
-    """No absolute path of somebody's machine, no host name of a package registry."""
+    """No absolute path of a machine, no host name of a package registry."""
     found = []
     for path in _tracked():
         if not path.is_file() or path == Path(__file__):

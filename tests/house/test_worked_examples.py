@@ -31,7 +31,7 @@ def blocks(section: str) -> list[str]:
 
 
 class Connection:
-    """A broker with one disk, asked over the client's connection."""
+    """A broker with one disk, queried over the client's connection."""
 
     id, node_id, client_host = 1, 1, "127.0.0.1"
 
@@ -57,7 +57,7 @@ def run(coroutine: Any) -> Any:
 
 
 def test_a_new_api_is_one_file_and_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file, the line, and what comes of them: as the text has them."""
+    """The file, the line, and their effect, as in the text."""
     file, line, outcome = blocks("A new API that is served here")
     module = ModuleType("kafka_share_proxy.views.apis.k35_describe_log_dirs")
     exec(compile(file, "k35_describe_log_dirs.py", "exec"), module.__dict__)

@@ -1,4 +1,4 @@
-"""A small client beside the largest requests of every kind: every shape and version, at the default limits.
+"""A small client concurrently with the largest requests of every kind: every shape and version, at the default limits.
 
 `tests/run tests/long/bystander.py -s`, about an hour. `tests/long/bystander_small.py` is its short form.
 """

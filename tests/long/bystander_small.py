@@ -1,8 +1,9 @@
-"""A small client beside requests of every API, one version of each: the largest ones, and small ones without end.
+"""A small client concurrently with requests of every API, one version of each: the largest ones, and endless small
+ones.
 
-`tests/run tests/long/bystander_small.py -s`: two minutes on a machine that does nothing else. Beside other tests it
+`tests/run tests/long/bystander_small.py -s`: two minutes on a machine that does nothing else. Next to other tests it
 measures those, so tests/run does not contain it; there the longest stretch of each handler is counted in instructions
-(tests/views/apis/test_large_requests.py), and slices by a clock of their own (tests/loop/test_slices.py).
+(tests/views/apis/test_large_requests.py), and slices by a separate clock (tests/loop/test_slices.py).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tests.support.hostile import Hostile, looked_into, requests, small
 pytestmark = pytest.mark.broker
 
 ATTEMPTS = 10
-"""What fails is measured again, and its best run counts: work that is not cut into slices fails each time."""
+"""Maximum number of attempts, of which the best counts: work that is not cut into slices fails each time."""
 SECONDS = 0.5
 """How long one kind of request is sent at least."""
 SHAPES_MAX = 16

@@ -1,8 +1,8 @@
-"""Our consumer behind a network that stalls, trickles, cuts and loses answers, with brokers of 3.9.1 and 4.3.0.
+"""Our consumer over a network that stalls, trickles, cuts and loses responses, with brokers of 3.9.1 and 4.3.0.
 
-What tests/client/test_bad_network.py tries in memory. No record is lost, none comes twice while the partition stays
-ours, and neither connections nor memory grow without end. KSP_LONG_SECONDS says how long. Run by
-tests/long/run, not by tests/run.
+What tests/client/test_bad_network.py tries in memory. No record is lost, none is delivered twice while we own the
+partition, and neither connections nor memory grow without bound. KSP_LONG_SECONDS says how long. Run by tests/long/run,
+not by tests/run.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def kafka(request: pytest.FixtureRequest) -> Cluster:
 
 
 class Produces:
-    """Numbers as values, over a good network, for as long as it is asked to."""
+    """Producer of numbers as values, over a good network, until stopped."""
 
     def __init__(self, bootstrap: str, partitions: list[TopicPartition]) -> None:
         self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, **QUIET})
@@ -80,7 +80,7 @@ class Application:
         self.next = dict.fromkeys(partitions, 0)
         """The offset that is to come."""
         self.troubles: list[str] = []
-        """What poll and commit raised: a bad network may."""
+        """Exceptions of poll and commit, which a bad network may cause."""
 
     async def turn(self) -> None:
         try:

@@ -2,7 +2,7 @@
 
 T10 and T11 of the requirements, on real brokers: aiokafka (eager), Kafka's console consumer of both releases (eager,
 cooperative, and KIP-848, on 3.9.1 with ConsumerGroupHeartbeat v0) and confluent-kafka. In a KIP-848 group the broker
-assigns, and nobody leads. Run by tests/long/run, not by tests/run.
+assigns, and there is no leader. Run by tests/long/run, not by tests/run.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Produces:
 async def test_another_client_leads_while_ours_delays(
     kafka: Cluster, raw: Raw, fresh: Fresh, client: str, assignor: str, options: dict[str, Any]
 ) -> None:
-    """What is delayed goes to nobody, what is kept is read on, and every record is read once."""
+    """Delayed partitions have no reader, kept ones are read on, and every record is read once."""
     topic, group = raw.create_topic(fresh("topic"), PARTITIONS), fresh("group")
     produces = Produces(raw, topic)
     produces()
@@ -182,7 +182,9 @@ async def test_another_client_leads_while_ours_delays(
 async def test_at_the_deadline_what_is_delayed_is_lost_and_the_group_goes_on(
     kafka: Cluster, raw: Raw, fresh: Fresh, client: str, assignor: str, options: dict[str, Any]
 ) -> None:
-    """T11, with a rebalance timeout of 6 s: lost before the broker would fence us, told once, and the member stays."""
+    """T11, with a rebalance timeout of 6 s: lost before the broker would fence us, reported once, and the member
+    stays.
+    """
     topic, group = raw.create_topic(fresh("topic"), PARTITIONS), fresh("group")
     produces = Produces(raw, topic)
     produces()

@@ -1,7 +1,7 @@
 """A group of our client, confluent-kafka and Kafka's console consumer on one topic: two minutes of joins and kills.
 
-No record is lost, what is committed never goes back, and nothing that was committed comes again. KSP_LONG_SECONDS says
-how long else. Run by tests/long/run, not by tests/run.
+No record is lost, no committed offset goes back, and no committed record is delivered again. KSP_LONG_SECONDS says how
+long else. Run by tests/long/run, not by tests/run.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(900)]
 SECONDS = float(os.environ.get("KSP_LONG_SECONDS", "120"))
 PARTITIONS = 8
 EVERY_S = 5.0
-"""So often a member dies or leaves, and another comes."""
+"""Interval at which a member dies or leaves, and another joins."""
 MEMBERS = 5
 READ_S = 240.0
 SLACK_S = 10.0
-"""What a member was given may be told so much later than others committed it: it was starved, or has lost its place."""
+"""A member's output may be this much later than another's commit: it was starved, or has lost its assignment."""
 SESSIONS = {
     "group.consumer.min.session.timeout.ms": "6000",
     "group.consumer.session.timeout.ms": "6000",
@@ -49,14 +49,14 @@ Fresh = Callable[[str], str]
 
 
 class Sample(NamedTuple):
-    """What the group had committed at a time."""
+    """Committed offsets of the group at one time."""
 
     at: float
     offsets: list[int]
 
 
 class MixedGroup(Group):
-    """Members of several clients; whoever joins next is drawn."""
+    """Members of several clients; the client of the next member is random."""
 
     def __init__(self, bootstrap: str, group: str, topic: str, clients: tuple[str, ...], assignor: str) -> None:
         super().__init__(clients[0], bootstrap, group, topic, assignor)
@@ -132,7 +132,7 @@ def wait_committed(raw: Raw, group: Group, name: str, topic: Topic, samples: lis
 
 
 def check(group: Group, samples: list[Sample]) -> None:
-    """No commit goes back; and what was committed is told to nobody any longer."""
+    """No commit goes back; and no committed record is delivered any longer."""
     for before, after in itertools.pairwise(samples):
         back = [n for n in range(PARTITIONS) if after.offsets[n] < before.offsets[n]]
         assert not back, f"partitions {back}: {before} and then {after}\n{group}"

@@ -1,9 +1,9 @@
 """Our share consumer in one group with Java's, while connections are bad and members die.
 
 Through the proxy in front of 3.9.1, which has no share groups, with brokers of 4.3.0 that have them, and through the
-proxy in front of these. Ours are behind a network that stalls, trickles, cuts and loses answers; Java's are killed.
-Every record is settled, none twice, and none comes again that its member was told is settled. KSP_LONG_SECONDS says how
-long. Run by tests/long/run, not by tests/run.
+proxy in front of these. Our members use a network that stalls, trickles, cuts and loses responses; Java's are killed.
+Every record is settled, none twice, and none is delivered again after its member saw it settled. KSP_LONG_SECONDS says
+how long. Run by tests/long/run, not by tests/run.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ async def test_members_of_ours_and_of_java_settle_every_record(bootstrap: str, f
             with trio.move_on_after(AFTER_S):
                 while missing():  # noqa: ASYNC110 - of other processes
                     await trio.sleep(0.5)
-            await trio.sleep(2 * LOCK_S)  # what killed members held comes again
+            await trio.sleep(2 * LOCK_S)  # records held by killed members are delivered again
             java.close()
             nursery.cancel_scope.cancel()
         java.listen()

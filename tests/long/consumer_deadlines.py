@@ -1,4 +1,4 @@
-"""What only time shows of our consumer: sessions that would end, brokers that stop. Run by tests/long/run.
+"""Time-dependent behaviour of our consumer: sessions that would end, brokers that stop. Run by tests/long/run.
 
 Sessions are short here, so that three of them pass in seconds; all else is as in tests/client/test_acceptance.py.
 """

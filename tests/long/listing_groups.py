@@ -1,4 +1,5 @@
-"""A small client beside one that lists very many share groups in a loop: `tests/run tests/long/listing_groups.py -s`.
+"""A small client concurrently with one that lists very many share groups in a loop: `tests/run
+tests/long/listing_groups.py -s`.
 
 About two minutes; needs a machine that does nothing else. Measured on two shared cores, p99 of the bystander:
 ListGroups on one connection 40 to 59 ms, on new connections 48 ms, GET /groups 26 ms. The first does not reliably keep

@@ -1,6 +1,6 @@
 """The pipeline for a long time, by its commands; run by tests/long/run_pipeline.
 
-Each command starts a JVM of its own, which takes 10 s and more.
+Each command starts a new JVM, which takes 10 s and more.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ STEP = 10_000
 COMMAND_S = 600.0
 SLOTS = 8
 READS = 4
-"""Of all records: a sample of 100,000 keys tells the share of a range to 1 %."""
+"""Number of reads of all records: a sample of 100,000 keys gives the share of a range to 1 %."""
 SCHEMA = Path(__file__).resolve().parents[2] / "schemas" / "internal" / "AuditEvent.json"
 
 

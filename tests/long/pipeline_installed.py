@@ -177,7 +177,7 @@ def zipf(front: Front, fresh: Fresh) -> tuple[Topic, list[bytes]]:
 
 @pytest.fixture(scope="module")
 def packaged(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `pipeline package` made, with the environment unpacked beside it, as the driver needs it in client mode."""
+    """Output of `pipeline package`, with the environment unpacked next to it, as the driver needs it in client mode."""
     folder = tmp_path_factory.mktemp("packaged")
     told = done([str(installed.command), "pipeline", "package", "--out", str(folder)], env=installed.environment)
     assert "with batches, record_positions, slicing in C" in told
@@ -191,7 +191,7 @@ def packaged(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture
 def spark_home(tmp_path: Path) -> Path:
-    """Spark as it is installed, in a folder of the test's own: executors' logs come to stand beside it."""
+    """Copy of the installed Spark in a folder of the test: executors write their logs next to it."""
     home = tmp_path / "spark"
     home.mkdir()
     for each in Path(pyspark.__file__).parent.iterdir():

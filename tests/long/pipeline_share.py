@@ -1,4 +1,4 @@
-"""G10 for share groups: a job is killed four times beside another member; run by tests/long/run_pipeline.
+"""G10 for share groups: a job is killed four times, concurrently with another member; run by tests/long/run_pipeline.
 
 Each batch takes longer than its locks last, so nothing would ever be settled without renewal.
 """
@@ -35,7 +35,7 @@ STEP = 4_000
 LOCK_MS, BATCH_S = 1_500, 2.5
 KILLS = 4
 OTHER_STEP, OTHER_S = 50, 1.5
-"""What the other member works on at a time, and for how long: it leaves most to the job."""
+"""Records that the other member processes at a time, and for how long: it leaves most to the job."""
 START_S, END_S = 300.0, 900.0
 Place = tuple[int, int]
 
@@ -59,7 +59,7 @@ with session.session_of("share", "local[2]", streaming=True) as spark:
         while not query.awaitTermination(0.5):
             print("totals", *stream.acquirer.totals, stream.member.renewals, stream.member.lost, flush=True)
 """
-"""A program of a user's: writes what it is given into a table of its own, slowly."""
+"""Program of a user: writes its input into a separate table, slowly."""
 
 
 @pytest.fixture(scope="module", params=[OLD, NEW])
@@ -121,12 +121,12 @@ class Job:
         return len(list(self.commits.glob("[0-9]*")))
 
     def told(self) -> list[list[int]]:
-        """The last figures of each start: acknowledged, came again, refused, renewals, lost."""
+        """Return the last figures of each start: acknowledged, delivered again, refused, renewals, lost."""
         lines = [[line for line in log.read_text().splitlines() if line.startswith("totals ")] for log in self.logs]
         return [[int(word) for word in each[-1].split()[1:]] for each in lines if each]
 
     def written(self) -> list[Place]:
-        """Return what stands in the table; nothing while a batch is being replaced."""
+        """Return the content of the table; nothing while a batch is being replaced."""
         try:
             return self._written()
         except FileNotFoundError:

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(900)]
 SLOTS = 4
 RECORDS = int(os.environ.get("KSP_LONG_RECORDS", "100000"))
 ROUNDS = 4
-"""So often a member dies and another comes."""
+"""Number of times that a member dies and another joins."""
 READ_S = 240.0
 SETTINGS = {"commits": {"state": "memory"}, "share_groups": {"state": "memory"}, "views": {"growth_interval_s": 1}}
 SESSIONS = {
@@ -73,7 +73,7 @@ def raw(front: Front) -> Iterator[Raw]:
 
 
 def program(client: str, release: str) -> str:
-    """Return what `Group` is to be given for a client."""
+    """Return the arguments of `Group` for a client."""
     if client == "console":
         return f"console-{release}"
     if client == "franz-go":

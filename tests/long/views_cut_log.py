@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(600)]
 
 SLOTS, KEYS = 2, 10
 KEPT, CUT = 100, 200
-"""What both replicas have, and where the log ends that its readers have read."""
+"""Number of records on both replicas, and end of the log that its readers have read."""
 QUICKLY_MISSED = {
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
@@ -41,7 +41,7 @@ QUICKLY_MISSED = {
 }
 LIMIT_S = 90.0
 IDLE_S = 2.0
-"""So long there is nothing to read before the cut: every client has had answers without records."""
+"""Seconds without new records before the cut: every client has received empty responses."""
 Got = list[tuple[int, int, str]]
 """(partition, offset, value)"""
 Fresh = Callable[[str], str]
@@ -58,7 +58,7 @@ def front(running: Running, kafka: Cluster) -> Front:
 
 
 class Reader:
-    """One client that is told which partitions to read from their beginning, in a thread."""
+    """One client in a thread, which reads the given partitions from their beginning."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: Sequence[int]) -> None:
         self.bootstrap, self.topic, self.partitions = bootstrap, topic, partitions
@@ -200,7 +200,7 @@ def cut(kafka: Cluster, topic: Topic, new_end: int) -> None:
 def test_readers_of_a_view_see_what_readers_of_its_base_see(
     kafka: Cluster, front: Front, fresh: Fresh, tmp_path: Path, new_end: int, stopped: bool
 ) -> None:
-    """Whether the new log ends before where they stand or behind; `stopped`: the proxy sleeps until all is written."""
+    """The new log ends before or after their position; `stopped`: the proxy sleeps until all is written."""
     configs = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
     with Raw(kafka.node(3).address) as raw, ExitStack() as stack:
         base = raw.create_topic(fresh("base"), configs=configs, assignments={0: [1, 2]})
@@ -246,5 +246,5 @@ def test_readers_of_a_view_see_what_readers_of_its_base_see(
 
 
 def _slot(offset: int) -> int:
-    """By the key that `append` gave the record at this offset."""
+    """Return the slot of the key that `append` gave the record at this offset."""
     return hash_of_record(b"key-%d" % (offset % KEYS), offset) * SLOTS >> 32

@@ -1,4 +1,4 @@
-"""One group reads one view through two proxies, each of which dies and comes back. Run by tests/long/run."""
+"""One group reads one view through two proxies, each of which dies and restarts. Run by tests/long/run."""
 
 from __future__ import annotations
 

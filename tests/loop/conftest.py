@@ -1,4 +1,4 @@
-"""What waits for sockets needs some."""
+"""Fixtures for code that waits for sockets."""
 
 from __future__ import annotations
 

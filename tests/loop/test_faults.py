@@ -1,4 +1,4 @@
-"""What a callback raises is its owner's trouble."""
+"""An exception of a callback belongs to its owner."""
 
 from __future__ import annotations
 
@@ -59,6 +59,6 @@ def test_networks_are_told_from_bugs() -> None:
 
 
 def test_a_nursery_ends_with_one_error_of_those_it_wrapped() -> None:
-    """Whoever catches what a broker does need not know that two tasks spoke with it."""
+    """The caller need not know that two tasks used the connection."""
     error = ConnectionResetError()
     assert first_of(ExceptionGroup("", [ExceptionGroup("", [error, ValueError()])])) is error

@@ -1,4 +1,4 @@
-"""Attempts one beside the other: the first success counts, what is not wanted is given back, faults are told."""
+"""Parallel attempts: the first success counts, surplus results are closed, faults are reported."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Runners:
 
 
 async def test_a_quick_failure_is_followed_at_once(autojump_clock: trio.testing.MockClock) -> None:
-    """Nobody waits for a server that has refused."""
+    """A server that has refused is not waited for."""
     runners, refused = Runners(), OSError("refused")
     found = await runners.race(runners.attempt(0, refused), runners.attempt(0, "b"), runners.attempt(0, "c"))
     assert (found.winner, found.failures) == ((1, "b"), {0: refused})
@@ -43,7 +43,7 @@ async def test_a_quick_failure_is_followed_at_once(autojump_clock: trio.testing.
 
 
 async def test_the_slow_one_wins_if_it_is_still_the_first(autojump_clock: trio.testing.MockClock) -> None:
-    """Those begun beside it are given up."""
+    """Attempts begun in parallel are given up."""
     runners = Runners()
     found = await runners.race(runners.attempt(2 * STAGGER_S, "a"), runners.attempt(60, "b"))
     assert (found.winner, runners.begun, runners.discarded) == ((0, "a"), [0, STAGGER_S], [])
@@ -70,7 +70,7 @@ async def test_a_second_result_is_given_back(autojump_clock: trio.testing.MockCl
 
 
 async def test_a_result_beside_a_fault_is_given_back(autojump_clock: trio.testing.MockClock) -> None:
-    """A fault is told; the connection that was made meanwhile does not stay open."""
+    """A fault is raised; the connection made in the meantime does not stay open."""
     runners = Runners()
 
     async def faulty() -> str:

@@ -1,4 +1,4 @@
-"""TLS handshakes of peers that connected: limits, order, deadlines, and nothing left behind."""
+"""TLS handshakes of connected peers: limits, order, deadlines, and nothing left over."""
 
 from __future__ import annotations
 
@@ -259,7 +259,9 @@ def test_all_of_a_storm_of_clients_of_one_address_connect_in_the_end(make: Calla
 
 
 def ended_connections(room: Room, count: int) -> None:
-    """Handshakes that ended in every way: by the peer at once, in its turn, by garbage; and finished ones."""
+    """Return handshakes that ended in every way: by the peer immediately, in its turn, by garbage; and finished
+    ones.
+    """
     for number in range(count):
         peer = room.connect("a", (HELLO, HELLO[:50], b"", b"x" * 50)[number % 4])
         if number % 8 < 4:
@@ -279,7 +281,7 @@ def ended_connections(room: Room, count: int) -> None:
 
 def test_ended_handshakes_leave_nothing_to_the_garbage_collector(make: Callable[..., Room]) -> None:
     room = make()
-    ended_connections(room, 16)  # whatever is made once
+    ended_connections(room, 16)  # objects made once
     gc.collect()
     gc.disable()
     kinds = (TlsTransport, PlainTransport, ssl.SSLObject, ssl.MemoryBIO, handshakes._Handshake)

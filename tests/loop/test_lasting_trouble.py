@@ -38,7 +38,7 @@ def test_lasting_trouble_has_a_first_line_reminders_with_its_count_and_an_end() 
 
 
 def test_a_new_reason_is_told_at_once() -> None:
-    """And what comes afterwards is trouble of its own."""
+    """Later ones are separate trouble."""
     told = Told()
     told.trouble.happened("refused")
     told.trouble.happened("no leader")

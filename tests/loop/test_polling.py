@@ -1,4 +1,4 @@
-"""The two pollers: epoll as it is, kqueue behind the same calls (translated; its own kernel is not at hand here)."""
+"""The two pollers: epoll itself, and kqueue with the same calls (translated; its kernel is not available here)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafka_share_proxy.loop.polling import HANGUP, PEER_LEFT, READ, WRITE, Kqueu
 
 
 class Kevent(NamedTuple):
-    """As select.kevent."""
+    """Fake of select.kevent."""
 
     ident: int
     filter: int
@@ -22,7 +22,7 @@ class Kevent(NamedTuple):
 
 
 class Kernel:
-    """A kqueue that remembers what is asked of it and gives what a test says."""
+    """Kqueue that records its calls and returns what the test sets."""
 
     def __init__(self) -> None:
         self.filters: set[tuple[int, int]] = set()

@@ -160,7 +160,7 @@ def test_all_of_ends_the_others_with_its_waiter_and_tells_the_first_error():
 
 
 def test_what_runs_on_its_own_ends_whoever_waits() -> None:
-    """A handler that waits for it may be cancelled; its error comes to whoever looks."""
+    """A handler that waits for it may be cancelled; its error is raised at whoever awaits it."""
     promise: Promise[int] = Promise()
 
     async def work() -> int:
@@ -257,11 +257,11 @@ def test_what_several_handlers_at_once_held_is_gone_with_their_end_too() -> None
 
 
 class Trouble(Exception):
-    """What a callback of an owner raises."""
+    """Exception of an owner's callback."""
 
 
 class Party:
-    """An owner of callbacks. Keeps what it is told; every call of its own is checked to be below nobody else's."""
+    """An owner of callbacks. Records its calls; checks that none of its callbacks runs below another owner's."""
 
     stack: list[Party]
 
@@ -349,7 +349,7 @@ def test_trouble_of_the_process_itself_is_raised_where_no_reactor_runs_and_the_r
 
 
 def test_trouble_of_the_process_itself_goes_to_its_scheduler_where_there_is_one() -> None:
-    """It ends the process; whoever settles the promise continues."""
+    """It ends the process; the code that settles the promise continues."""
     promise: Promise[int] = Promise()
     soon: list[Callback] = []
 
@@ -418,7 +418,7 @@ def test_what_the_end_of_a_cancelled_handler_raises_goes_to_its_owner() -> None:
 OWNERS, PROMISES = 3, 4
 
 Script = list[tuple[Any, ...]]
-"""What one piece of code does, in order; what it refers to is taken modulo how many there are."""
+"""Actions of one piece of code, in order; references are taken modulo the number of objects."""
 
 
 def scripts(depth: int) -> st.SearchStrategy[Script]:
@@ -475,12 +475,12 @@ class Play:
         self.queue.append((owner, callback))
 
     def turn(self) -> None:
-        """As the reactor: what is there now."""
+        """Run the callbacks that exist now, like the reactor."""
         for _ in range(len(self.queue)):
             on_behalf_of(*self.queue.popleft())
 
     def top(self, owner: int | None, script: Script) -> None:
-        """Code that the loop calls: of an owner, or of nobody's (None)."""
+        """Run code that the loop calls: of an owner, or of none (None)."""
         if owner is None:
             self.do(None, script)
             return
@@ -597,7 +597,7 @@ class Play:
 )
 @settings(max_examples=250, deadline=None)
 def test_whatever_callbacks_do_no_owner_is_harmed_by_another(pieces: list[Any], has_loop: bool) -> None:
-    """Each is called once or was taken back, in order; below nobody else's code; what it raises is its owner's."""
+    """Each is called once or was withdrawn, in order; below no other owner's code; its exceptions are its owner's."""
     play = Play(has_loop)
     for owner, script, turns in pieces:
         play.top(owner, script)

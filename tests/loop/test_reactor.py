@@ -22,7 +22,7 @@ LIMIT_S = 10.0
 
 
 class Owner:
-    """Owns a socket of the loop and remembers what it was told."""
+    """Owner of a socket of the loop, which records its calls."""
 
     def __init__(self, error: BaseException | None = None) -> None:
         self.error = error
@@ -319,7 +319,7 @@ def test_calls_from_other_threads_wake_the_loop(reactor: Reactor) -> None:
 def test_what_is_spread_over_turns_lets_others_in_between(
     reactor: Reactor, pair: tuple[socket.socket, socket.socket]
 ) -> None:
-    """Hundreds of TLS handshakes that come at once are no reason to keep anybody waiting for all of them."""
+    """Hundreds of simultaneous TLS handshakes do not make other clients wait for all of them."""
     ours, theirs = pair
     owner, called = Owner(), []
 
@@ -358,7 +358,7 @@ def test_what_fails_in_its_turn_is_its_owners_trouble(reactor: Reactor) -> None:
 
 
 class Pump:
-    """Waits for nothing, and remembers what it was told."""
+    """Pump that waits for nothing and records its calls."""
 
     def __init__(self, *given: object) -> None:
         self.given = given
@@ -375,7 +375,7 @@ class Pump:
 
 
 def test_a_pump_that_is_handed_in_waits_in_place_of_the_loop(pair: tuple[socket.socket, socket.socket]) -> None:
-    """It is made with the receive buffer, the callbacks and the turns, and told of every socket that is closed."""
+    """It gets the receive buffer, the callbacks and the iterations, and every closed socket."""
     made: list[Pump] = []
 
     def make(*given: object) -> Pump:

@@ -1,4 +1,4 @@
-"""Large work a little at a time: the loop belongs to one slice in each turn, whoever sends large requests."""
+"""Large work in small parts: each loop iteration runs one slice, whichever clients send large requests."""
 
 from __future__ import annotations
 

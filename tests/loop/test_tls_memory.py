@@ -1,4 +1,4 @@
-"""What TLS connections take is bounded."""
+"""The memory of TLS connections is bounded."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def test_many_short_calls_are_one_long_turn(watched: Watched) -> None:
 
 def test_a_task_of_trio_is_named(watched: Watched) -> None:
     async def busy_task() -> None:
-        time.sleep(VERY_SLOW_S)  # noqa: ASYNC251  # that is the fault to be told
+        time.sleep(VERY_SLOW_S)  # noqa: ASYNC251  # the tested fault
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
@@ -161,7 +161,7 @@ def test_a_collection_of_garbage_is_named(watched: Watched, monkeypatch: pytest.
 
 @pytest.mark.parametrize("watched", [new_pump], indirect=True, ids=["pump"])
 def test_a_thread_that_keeps_the_lock_counts(watched: Watched) -> None:
-    """The loop was woken, and cannot continue: that is no rest. (`select.epoll` tells only once it has the lock.)"""
+    """The loop was woken, and cannot continue: that is no rest. (`select.epoll` returns only once it has the lock.)"""
     text = "a" * 32 + "!"
 
     def hold() -> None:

@@ -1,4 +1,4 @@
-"""Waits with a deadline leave neither timers nor callbacks behind."""
+"""Waits with a deadline leave neither timers nor callbacks."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_settled_in_time_or_not(timers):
 
 
 def test_of_all_slices_one_runs_in_each_turn():
-    """Whoever continues asks again, behind the others."""
+    """A request that continues queues again, after the others."""
     rung: list[Callable[[], None]] = []
 
     class Timers(ManualTimers):

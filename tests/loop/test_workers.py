@@ -29,7 +29,7 @@ def turn_until(reactor: Reactor, condition) -> None:
 
 
 def test_result_arrives_in_the_loop(reactor):
-    """Computed elsewhere, told here."""
+    """Computed in a thread, delivered here."""
     workers = WorkerThreads(reactor)
     told: list[tuple[int, int]] = []
     promise = workers.run(threading.get_ident)
@@ -66,7 +66,7 @@ def test_what_is_too_much_is_told_to_who_asks(reactor):
 
 
 def test_large_work_holds_nobody_up(reactor):
-    """It has a thread of its own."""
+    """It has a separate thread."""
     workers, gate = WorkerThreads(reactor, threads=1), threading.Event()
     large = [workers.run(lambda: gate.wait(LIMIT_S), is_large=True) for _ in range(5)]
     quick = workers.run(threading.get_ident)
@@ -78,7 +78,7 @@ def test_large_work_holds_nobody_up(reactor):
 
 
 def test_who_has_used_much_time_goes_behind_who_has_not(reactor):
-    """Whoever came first: fifty computations that wait do not hold up the one of somebody else."""
+    """Regardless of their arrival: fifty waiting computations do not delay the one of another owner."""
     workers, gate, order = WorkerThreads(reactor, threads=1), threading.Event(), list[str]()
     greedy = workers.run(lambda: gate.wait(0.1), "greedy")
     turn_until(reactor, lambda: greedy.done)

@@ -164,7 +164,7 @@ def test_a_text_that_must_be_short_keeps_the_widest_ranges() -> None:
         ledger.text(11)
 
 
-# Two flows: the newest records at once, and what was left behind (KIP-333)
+# Two flows: the newest records immediately, and the backlog (KIP-333)
 
 
 def test_a002_1_after_a_crash_the_main_flow_goes_on_at_the_end_and_another_has_the_rest() -> None:
@@ -244,7 +244,7 @@ OFFSETS = 60
 @settings(deadline=None)
 @given(st.data())
 def test_any_order_of_work_with_restarts_processes_each_record_once(data: st.DataObject) -> None:
-    """Some offsets are never delivered; at a restart what is not done comes again, and nothing else."""
+    """Some offsets are never delivered; after a restart exactly the unfinished ones are delivered again."""
     lost = data.draw(st.sets(st.integers(0, OFFSETS - 1)))
     records = [offset for offset in range(OFFSETS) if offset not in lost]
     ledger, outstanding, processed, at = OffsetLedger(0), [], [], 0

@@ -13,7 +13,7 @@ from kafka_share_proxy.offsets.ranges import OffsetRanges
 
 
 def ranges(text: str) -> OffsetRanges:
-    """Of the inclusive ranges that proposal and requirements write: "45-47,50-50"."""
+    """Parse inclusive ranges as proposal and requirements write them: "45-47,50-50"."""
     return parse_commit_text(f"ic/1;{text}").ranges
 
 
@@ -163,7 +163,7 @@ def test_plain_commits_do_what_a_set_of_offsets_does(mark: int, spans: list, off
 @settings(deadline=None)
 @given(st.integers(0, LIMIT), st.lists(COMMITS, max_size=8), st.randoms(use_true_random=False))
 def test_a004_18_the_order_of_individual_commits_does_not_matter(mark: int, commits: list, dice) -> None:  # type: ignore[no-untyped-def]
-    """Members that commit overlapping ranges at once end at the union, whoever comes first."""
+    """Members that commit overlapping ranges concurrently end at the union, in any order."""
     stores = []
     for _ in range(2):
         stores.append(store := Store(mark))

@@ -29,7 +29,7 @@ def sharing(w: World, group: str, *topics: Topic, mode: str = "implicit") -> Ite
 
 
 def take(consumer: ShareConsumer, count: int, kind: AcknowledgeType | None = None) -> list[Message]:
-    """Poll until so many records came; with a kind acknowledge each."""
+    """Poll until this many records arrived; with a kind acknowledge each."""
     got: list[Message] = []
 
     def enough() -> bool:
@@ -85,7 +85,7 @@ def one_by_one(w: World) -> None:
 
 @item(77)
 def another_subscription(w: World) -> None:
-    """What was taken of the old topic can be acknowledged after the subscription changed."""
+    """Records of the old topic can be acknowledged after the subscription changed."""
     first, second = w.topic("first"), w.topic("second")
     g = w.group()
     with sharing(w, g, first, mode="explicit") as consumer:
@@ -101,7 +101,7 @@ def another_subscription(w: World) -> None:
 
 @item(79)
 def acknowledged_after_the_lock(w: World) -> None:
-    """An acknowledgement after the lock has ended is told as a failure of its partition, and the record comes again."""
+    """An acknowledgement after the lock has ended is a failure of its partition, and the record is delivered again."""
     t = w.topic()
     produce(w, t, "late")
     with sharing(w, w.group(lock_ms="1000"), t, mode="explicit") as consumer:
@@ -144,7 +144,7 @@ def the_last_word(w: World) -> None:
 
 @item(87)
 def released_and_closed(w: World) -> None:
-    """What was released, and what was not spoken of, when a consumer closes goes to another at once."""
+    """Released and unacknowledged records of a closing consumer are delivered to another immediately."""
     t = w.topic()
     g = w.group()
     produce(w, t, "released", "silent")

@@ -78,7 +78,7 @@ def bad_settings(w: World) -> None:
 
 @item(110)
 def limit_by_closing(w: World) -> None:
-    """Closing without an acknowledgement counts as a delivery: with a limit of three the fourth never comes."""
+    """Closing without an acknowledgement counts as a delivery: with a limit of three there is no fourth one."""
     t = w.topic()
     w.raw.produce(t, 1)
     g = w.group(deliveries="3")
@@ -155,13 +155,13 @@ def _offsets(w: World, group: str, topic: Topic, *partitions: int) -> list[tuple
 
 
 def wait_for_lag(w: World, group: str, topic: Topic, wanted: int) -> None:
-    """Until a group has so much left to settle of the topic's first partition."""
+    """Wait until a group has this lag in the topic's first partition."""
     until(lambda: _offsets(w, group, topic)[0][1] == wanted, f"a lag of {wanted}")
 
 
 @item(123)
 def never_consumed(w: World) -> None:
-    """A partition nobody fetched from has no offset, and that is no error."""
+    """A partition that was never fetched has no offset, and that is no error."""
     t = w.topic()
     assert w.note("offsets", _offsets(w, w.group(start=None), t)) == [[-1, -1, 0]]
 
@@ -242,7 +242,7 @@ def release_everything(member: Member, topic: Topic) -> list[list[tuple[int, int
 
 
 def deliveries(seen: list[list[tuple[int, int, int]]]) -> dict[int, int]:
-    """How often each offset came."""
+    """Return the number of deliveries of each offset."""
     counts: dict[int, int] = {}
     for got in seen:
         for first, last, _ in got:
@@ -265,7 +265,7 @@ def bad_records_are_isolated(w: World) -> None:
 
 @item(128, "b")
 def halves_come_in_turn(w: World) -> None:
-    """Released by the ShareFetch that asks for more, the other half of a throttled batch comes first."""
+    """Released by the ShareFetch that requests more, the other half of a throttled batch is delivered first."""
     for size, halves in ((4, [(0, 1), (2, 3)]), (7, [(0, 2), (3, 5)])):
         in_turn = [[(first, last, 4)] for first, last in halves]
         for attempt in range(ATTEMPTS if w.name == "native" else 1):
@@ -284,7 +284,7 @@ ATTEMPTS = 3
 
 
 def _released_again_and_again(w: World, size: int, attempt: int) -> list[Any]:
-    """Return what comes, until nothing does."""
+    """Release and fetch again until nothing arrives. Return the deliveries."""
     t = w.topic(f"t{size}-{attempt}")
     w.label(t.topic_id, f"t{size}")
     w.label(t.name, f"t{size}")
@@ -341,7 +341,7 @@ def lowered_limit(w: World) -> None:
 
 @item(134)
 def full_window(w: World) -> None:
-    """With the window full nothing new comes until its start moves; what is released inside it does come."""
+    """With the window full nothing new is delivered until its start moves; records released inside it are."""
     t = w.topic()
     w.raw.produce(t, *[10] * 30)
     a = w.member(w.group(locks="100"), topics=[t])

@@ -33,7 +33,7 @@ def three_partitions(w: World) -> None:
 
 @item(6)
 def accept(w: World) -> None:
-    """What was accepted by ShareAcknowledge is not delivered again."""
+    """Records accepted by ShareAcknowledge are not delivered again."""
     t = w.topic()
     w.raw.produce(t, 10)
     a = w.member(w.group(), topics=[t])
@@ -45,7 +45,7 @@ def accept(w: World) -> None:
 
 @item(7)
 def accept_piggybacked(w: World) -> None:
-    """Acknowledgements that come with a fetch are answered together with new records."""
+    """Acknowledgements in a fetch get their result together with new records."""
     t = w.topic()
     w.raw.produce(t, 10)
     a = w.member(w.group(), topics=[t])
@@ -58,7 +58,7 @@ def accept_piggybacked(w: World) -> None:
 
 @item(8)
 def release(w: World) -> None:
-    """What was released comes again as the second delivery, before what is new."""
+    """Released records are delivered again as the second delivery, before new ones."""
     t = w.topic()
     w.raw.produce(t, 10)
     a = w.member(w.group(), topics=[t])
@@ -70,7 +70,7 @@ def release(w: World) -> None:
 
 @item(9)
 def release_piggybacked(w: World) -> None:
-    """As 8 when the release comes with a fetch: in its response or in the next."""
+    """As 8 when the release is part of a fetch: in its response or in the next."""
     t = w.topic()
     w.raw.produce(t, 10)
     a = w.member(w.group(), topics=[t])
@@ -86,7 +86,7 @@ def release_piggybacked(w: World) -> None:
 
 @item(10)
 def reject(w: World) -> None:
-    """What was rejected, alone or with a fetch, never comes again."""
+    """Rejected records, alone or with a fetch, are never delivered again."""
     t = w.topic()
     w.raw.produce(t, 10)
     a = w.member(w.group(), topics=[t])
@@ -113,7 +113,7 @@ def delivery_limit(w: World) -> None:
 
 @item(12)
 def two_members(w: World) -> None:
-    """What one member holds is not given to another of its group."""
+    """Records held by one member are not delivered to another of its group."""
     t = w.topic()
     w.raw.produce(t, 10)
     g = w.group()
@@ -135,7 +135,7 @@ def two_groups(w: World) -> None:
 
 @item(14)
 def close_by_fetch(w: World) -> None:
-    """Epoch -1 in ShareFetch applies its acknowledgements, ends the session and gives back the rest at once."""
+    """Epoch -1 in ShareFetch applies its acknowledgements, ends the session and releases the rest immediately."""
     t = w.topic()
     w.raw.produce(t, 10)
     g = w.group()
@@ -181,7 +181,7 @@ def acknowledge_at_epoch_0(w: World) -> None:
 
 @item(18)
 def wrong_epoch(w: World) -> None:
-    """An epoch ahead of or behind the session is refused by both, and changes nothing."""
+    """An epoch ahead of or before the session is refused by both, and changes nothing."""
     t = w.topic()
     w.raw.produce(t, 10)
     a = w.member(w.group(), topics=[t])
@@ -278,7 +278,7 @@ def reopened_session(w: World) -> None:
 
 @item(29)
 def foreign_acknowledgement(w: World) -> None:
-    """Who does not hold a record cannot acknowledge it, and its holder still can."""
+    """A member that does not hold a record cannot acknowledge it, and its holder still can."""
     t = w.topic()
     w.raw.produce(t, 10)
     g = w.group()
@@ -364,7 +364,7 @@ def types_by_offset(w: World) -> None:
 
 @item(35)
 def long_poll(w: World) -> None:
-    """With nothing to read a fetch waits its time; a new record answers it at once."""
+    """Without records a fetch waits its time; a new record ends the wait immediately."""
     t = w.topic()
     w.raw.produce(t, 1)
     a = w.member(w.group(), topics=[t])
@@ -388,7 +388,7 @@ def _produce_one(w: World, topic) -> None:
 
 @item(36)
 def nothing_wanted(w: World) -> None:
-    """MaxRecords 0 or MaxBytes 0 is answered at once, with the acknowledgements processed."""
+    """MaxRecords 0 or MaxBytes 0 gets an immediate response, with the acknowledgements processed."""
     t = w.topic()
     w.raw.produce(t, 10)
     a = w.member(w.group(), topics=[t])
@@ -461,7 +461,7 @@ def deleted_topic(w: World) -> None:
 
 @item(25)
 def unknown_topic_id(w: World) -> None:
-    """A topic id that nobody knows fails with 100, in its acknowledgement too; Kafka 4.3.0 fails the whole fetch."""
+    """An unknown topic id fails with 100, in its acknowledgement too; Kafka 4.3.0 fails the whole fetch."""
     t, gone = w.topic(), w.topic("gone")
     w.raw.delete_topic(gone)
     a = w.member(w.group(), topics=[t])

@@ -77,7 +77,7 @@ def shared_partition(w: World) -> None:
 
 @item(56)
 def leave(w: World) -> None:
-    """Who leaves gets epoch -1, the other its partitions, and the same id may join again."""
+    """A leaving member gets epoch -1, the other its partitions, and the same id may join again."""
     t = w.topic(partitions=2)
     g = w.group()
     a, b = w.member(g, topics=[t]), w.member(g, "B")
@@ -134,7 +134,7 @@ def epoch_ahead(w: World) -> None:
 
 @item(62)
 def unknown_member(w: World) -> None:
-    """An epoch of a member or group that is not known is answered so that the client joins anew."""
+    """An epoch of an unknown member or group gets an error that makes the client join again."""
     t = w.topic()
     stranger = w.member(w.group("nobody", start=None))
     assert stranger.heartbeat(5, follow=False, silent=True).error_code == (69 if w.name == "native" else 25)
@@ -145,7 +145,7 @@ def unknown_member(w: World) -> None:
 
 @item(63)
 def invalid_heartbeats(w: World) -> None:
-    """What a heartbeat may not say."""
+    """Invalid heartbeats."""
     t = w.topic()
     a = w.member(w.group())
     for wrong in (

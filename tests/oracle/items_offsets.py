@@ -1,4 +1,4 @@
-"""What an administrator is told of offsets: nothing before the first delivery has ended (items 123 and 126)."""
+"""Offsets in administrator responses: none before the first delivery has ended (items 123 and 126)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _leave(member: Member) -> None:
 
 
 def _first_delivery(w: World, start: str, filled: int) -> tuple[Member, Topic, tuple[int, int]]:
-    """A member that holds the first records its group ever got; nothing was told until then."""
+    """A member that holds the first records of its group; no offset is reported until then."""
     t = w.topic()
     if filled:
         w.raw.produce(t, filled)
@@ -56,7 +56,9 @@ def _resets(part: str, start: str, filled: int) -> None:
     """Enter the story of one `share.auto.offset.reset` over an empty or a filled log."""
 
     def told_once_a_lock_has_ended(w: World) -> None:
-        """Nothing is told before the first delivery has ended; deleted offsets are not told, altered ones are."""
+        """No offset is reported before the first delivery has ended; deleted offsets are not reported, altered ones
+        are.
+        """
         a, t, (first, last) = _first_delivery(w, start, filled)
         until(lambda: _told_quietly(w, a.group, t) != NOTHING, "the end of the lock")
         assert _told(w, a.group, t, "the lock has ended") == [[first, 0, last - first + 1, 0]]
@@ -90,7 +92,7 @@ for _letter, (_start, _filled) in zip(
 
 @item(123, "h")
 def told_once_released(w: World) -> None:
-    """A release ends the first delivery: the start offset is told, and all of the log is left."""
+    """A release ends the first delivery: the start offset is reported, and the whole log is left."""
     a, t, span = _first_delivery(w, "earliest", 5)
     a.acknowledge((t, 0, *span, RELEASE))
     until(lambda: _told_quietly(w, a.group, t) != NOTHING, "the release")

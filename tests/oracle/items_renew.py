@@ -18,7 +18,7 @@ def _holding(w: World, count: int = 10, **settings: str) -> tuple[Topic, Member]
 
 
 def _holding_beside(w: World, **settings: str) -> tuple[Topic, Member, Member]:
-    """As `_holding`, with a second member in the group, whose session is open: joining takes its time."""
+    """Same as `_holding`, with a second member in the group, whose session is open, because joining takes time."""
     t = w.topic()
     group = w.group(**settings)
     a, b = w.member(group, topics=[t]), w.member(group, "B", topics=[t])
@@ -30,7 +30,7 @@ def _holding_beside(w: World, **settings: str) -> tuple[Topic, Member, Member]:
 
 @item(41)
 def renew_that_also_fetches(w: World) -> None:
-    """A renewing fetch that asks for anything is refused whole, and its epoch is not used up (R003-3, A003-7)."""
+    """A renewing fetch that requests records is refused as a whole, and its epoch is not used up (R003-3, A003-7)."""
     t, a = _holding(w)
     for asked in ({"wait_ms": 500}, {"min_bytes": 1}, {"max_bytes": 1}, {"records": 1}):
         response = a.fetch(renew=True, acks=[(t, 0, 0, 9, RENEW)], **asked)
@@ -88,7 +88,7 @@ def _until(moment: float) -> None:
 
 @item(46)
 def renew_not_held(w: World) -> None:
-    """Who does not hold the lock (any longer) cannot renew it."""
+    """A member that does not hold the lock (any longer) cannot renew it."""
     t, a, b = _holding_beside(w, lock_ms="3000")
     assert b.acknowledge((t, 0, 0, 4, RENEW), renew=True).code(t) == 121
     assert a.acknowledge((t, 0, 0, 4, ACCEPT)).code(t) == 0
@@ -99,7 +99,7 @@ def renew_not_held(w: World) -> None:
 
 @item(46, "b")
 def renew_acknowledged(w: World) -> None:
-    """What was acknowledged cannot be renewed while the start offset is before it."""
+    """Acknowledged records cannot be renewed while the start offset is before them."""
     t, a = _holding(w)
     assert a.acknowledge((t, 0, 5, 9, ACCEPT)).code(t) == 0
     assert a.acknowledge((t, 0, 5, 9, RENEW), renew=True).code(t) == 121
@@ -107,7 +107,7 @@ def renew_acknowledged(w: World) -> None:
 
 @item(47)
 def changed_duration(w: World) -> None:
-    """A changed lock duration holds from the next renewal on and is told in the response (R003-4)."""
+    """A changed lock duration applies from the next renewal on and is in the response (R003-4)."""
     t, a = _holding(w, lock_ms="15000")
     assert a.acknowledge((t, 0, 0, 9, RENEW), renew=True).lock_ms == 15_000
     w.raw.configure_group(a.group, {"share.record.lock.duration.ms": "25000"})
@@ -132,7 +132,7 @@ def holder_falls_silent(w: World) -> None:
 
 @item(48, "b")
 def holder_is_cut_off(w: World) -> None:
-    """After a renewal a holder whose connection ends loses the records at once."""
+    """After a renewal a holder whose connection ends loses the records immediately."""
     t, a = _holding(w)
     b = w.member(a.group, "B", topics=[t])
     b.attend(t)
@@ -143,7 +143,7 @@ def holder_is_cut_off(w: World) -> None:
 
 @item(49)
 def renew_disabled(w: World) -> None:
-    """Where renewing is switched off it fails with 121, and takes the rest of its partition with it."""
+    """If renewals are disabled it fails with 121, and so does the rest of its partition."""
     t, a = _holding(w, renew="false")
     assert a.acknowledge((t, 0, 0, 4, ACCEPT), (t, 0, 5, 9, RENEW), renew=True).code(t) == 121
     assert a.acknowledge((t, 0, 0, 9, ACCEPT)).code(t) == 0

@@ -29,7 +29,7 @@ def throttled(size: int, limit: int) -> list[list[tuple[int, int, int]]]:
         spans: list[tuple[int, int, int]] = []
         for offset in range(first, min(first + most, size)):
             if spans and counts[offset] == limit - 1:
-                break  # its last delivery is one of its own
+                break  # its last delivery is separate
             counts[offset] += 1
             if spans and spans[-1][2] == counts[offset]:
                 spans[-1] = (spans[-1][0], offset, counts[offset])
@@ -63,7 +63,9 @@ def limit_of_ten_and_500(w: World) -> None:
 
 @item(39, "b")
 def held_below_the_log_start(w: World) -> None:
-    """What is said of held records that were deleted passes silently; of a span across the new start the rest holds."""
+    """Acknowledgements of held records that were deleted are ignored without an error; of a span across the new start
+    the rest holds.
+    """
     t = w.topic()
     w.raw.produce(t, 10, 10)
     a = w.member(w.group(), topics=[t])
@@ -85,7 +87,7 @@ def held_below_the_log_start(w: World) -> None:
 
 @item(39, "c")
 def locks_that_end_below_the_log_start(w: World) -> None:
-    """Of what was held when the log start passed it only what still exists comes again."""
+    """Of the records held when the log start passed them only existing ones are delivered again."""
     t = w.topic()
     w.raw.produce(t, 10)
     a = w.member(w.group(lock_ms="3000"), topics=[t])

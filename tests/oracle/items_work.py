@@ -32,7 +32,7 @@ def offsets(acquired: Sequence[tuple[int, int, int]]) -> list[int]:
 
 
 def settle(member: Member, topic: Topic, count: int, kind: int = ACCEPT) -> list[int]:
-    """Take so many records, whatever the fetches, and acknowledge them; the offsets in order."""
+    """Take this many records in any number of fetches, and acknowledge them. Return the offsets in order."""
     got: list[int] = []
     while len(got) < count:
         spans = member.take(topic, silent=True).acquired(topic)
@@ -69,7 +69,7 @@ def two_of_three(w: World) -> None:
 
 @item(91)
 def groups_of_their_own(w: World) -> None:
-    """Every group sees every record, whatever the other does with it."""
+    """Every group sees every record, whatever the other does."""
     t = w.topic()
     w.raw.produce(t, 10)
     first, second = (w.member(w.group(f"g{n}"), f"m{n}", topics=[t]) for n in range(2))
@@ -79,7 +79,7 @@ def groups_of_their_own(w: World) -> None:
 
 @item(92)
 def one_after_the_other(w: World) -> None:
-    """Two members of a group, one after the other: every record comes to exactly one of them."""
+    """Two members of a group, one after the other: every record is delivered to exactly one of them."""
     t = w.topic()
     g = w.group()
     a, b = w.member(g, topics=[t]), w.member(g, "B", topics=[t])
@@ -106,7 +106,7 @@ def a_member_that_fails(w: World) -> None:
 
 @item(94)
 def closed_without_a_word(w: World) -> None:
-    """The session of a member that ends gives its records back at once, not after the lock."""
+    """A member's session that ends releases its records immediately, not after the lock."""
     t = w.topic()
     w.raw.produce(t, 5)
     g = w.group()
@@ -137,7 +137,7 @@ def a_lock_that_ends(w: World) -> None:
 
 @item(99)
 def records_deleted_before_the_first_fetch(w: World) -> None:
-    """Of ten records five were deleted: five come."""
+    """Of ten records five were deleted: five are delivered."""
     t = w.topic()
     w.raw.produce(t, *[1] * 10)
     w.raw.delete_records(t, 5)
@@ -163,7 +163,7 @@ def the_log_start_passes_what_is_free(w: World) -> None:
 
 @item(99, "c")
 def the_log_start_passes_everything(w: World) -> None:
-    """All that was free is deleted: what is produced next comes first, and old acknowledgements pass silently."""
+    """All free records are deleted: the next produced one is delivered first, and old acknowledgements are ignored."""
     t = w.topic()
     w.raw.produce(t, *[1] * 4)
     a = w.member(w.group(), topics=[t])
@@ -179,7 +179,7 @@ def the_log_start_passes_everything(w: World) -> None:
 
 @item(108)
 def settings_before_the_group(w: World) -> None:
-    """What is set for an id holds from the group's first member on."""
+    """Settings of an id hold from the group's first member on."""
     t = w.topic()
     w.raw.produce(t, 4)
     g = w.group(lock_ms="2500", deliveries="2")
@@ -245,7 +245,7 @@ def released_and_then_committed_only(w: World) -> None:
 
 @item(115)
 def uncommitted_again(w: World) -> None:
-    """Who reads committed records and then all of them gets later aborted ones."""
+    """A reader of committed records and then of all gets later aborted ones."""
     t = w.topic()
     g = w.group(isolation="read_committed")
     a = w.member(g, topics=[t])
@@ -274,7 +274,7 @@ def some_renewed(w: World) -> None:
 
 @item(121)
 def renewed_for_longer(w: World) -> None:
-    """A lock duration that was changed is told with the renewal."""
+    """A changed lock duration is in the response to the renewal."""
     t = w.topic()
     w.raw.produce(t, 1)
     g = w.group(lock_ms="15000")
@@ -301,7 +301,7 @@ def renewed_too_late(w: World) -> None:
 
 @item(132)
 def a_limit_that_is_raised(w: World) -> None:
-    """With a limit of three, raised to five after two deliveries, a record comes five times."""
+    """With a limit of three, raised to five after two deliveries, a record is delivered five times."""
     t = w.topic()
     w.raw.produce(t, 1)
     g = w.group(deliveries="3")
@@ -342,7 +342,7 @@ def many_records_two_at_a_time(w: World) -> None:
 
 @item(76)
 def larger_than_asked_for(w: World) -> None:
-    """A record larger than MaxBytes comes all the same."""
+    """A record larger than MaxBytes is delivered all the same."""
     t = w.topic()
     w.raw.produce(t, [b"x" * 20_000])
     assert w.member(w.group(), topics=[t]).take(t, max_bytes=1).acquired(t) == [(0, 0, 1)]
@@ -358,8 +358,9 @@ def nothing_there(w: World) -> None:
 
 @item(98)
 def topics_that_come_and_go(w: World) -> None:
-    """Subscribed to before it exists, a topic's records come once it does; when one of two is deleted the other goes
-    on."""
+    """Subscribed before it exists, a topic's records are delivered once it does; when one of two is deleted the other
+    continues.
+    """
     name = w.name_of_topic("later")
     g = w.group()
     other = w.topic("other")

@@ -1,4 +1,4 @@
-"""Which fields of a response are null: asked in two worlds, told apart by the path of the field.
+"""Null fields of a response, recorded in two worlds by the path of the field.
 
 The schemas allow null where brokers never send it, and Kafka's own clients expect what brokers send: null where a
 broker leaves a list empty is a NullPointerException in the Java client.
@@ -19,11 +19,11 @@ from tests.support.raw import KEYS, Raw
 
 NULL, EMPTY, GIVEN = "null", "empty", "given"
 Paths = Mapping[str, frozenset[str]]
-"""Path of a field, list indexes left out -> how it came. Empty lists count as given, as clients take them."""
+"""Path of a field, without list indexes -> its observed values. Empty lists count as given, as clients take them."""
 
 
 class Asked:
-    """One world: what is asked there, in every version that is common to both worlds, and what was null."""
+    """One world: its requests, in every version that both worlds have, and the null fields."""
 
     def __init__(self, raw: Raw, common: Mapping[str, range]) -> None:
         self.raw = raw

@@ -11,7 +11,7 @@ def test_equal_transcripts() -> None:
 
 
 def test_a_field_differs() -> None:
-    """The path to it and both values are told."""
+    """The path and both values are reported."""
     assert differences("1", [("a", {"x": [1, 2]})], [("a", {"x": [1, 3]})]) == ["1/0/1/x/1: native 2, proxy 3"]
 
 
@@ -22,7 +22,7 @@ def test_something_is_missing() -> None:
 
 
 def test_allowed() -> None:
-    """What is meant to differ is passed over, but only with the values that are meant."""
+    """Intended differences are ignored, but only with the intended values."""
     native, proxy = [("a", {"current_leader": {"leader_id": 0}})], [("a", {"current_leader": {"leader_id": -1}})]
     assert differences("1", native, proxy) == []
     assert len(differences("1", proxy, native)) == 1

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(480)]
 
 @pytest.fixture
 def front(running: Running, kafka_39: Cluster) -> Front:
-    """A proxy of its own: only so many groups are shown by name."""
+    """A separate proxy: only this many groups are shown by name."""
     return running.front(
         kafka_39.bootstrap, {"commits": {"state": "memory"}, "share_groups": {"state": "memory", "broker": QUICK}}
     )

@@ -1,7 +1,7 @@
-"""What a broker leaves empty is never null here, and the other way round, in every response that is made here.
+"""Fields that a broker leaves empty are never null here, and vice versa, in every local response.
 
-A native 4.3.0 and the proxy in front of 3.9.1 are asked about share groups; the proxy is asked about a view, and the
-broker behind it about a plain topic, of both releases.
+A native 4.3.0 and the proxy with 3.9.1 get requests about share groups; the proxy gets requests about a view, and its
+broker about a plain topic, of both releases.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ def administration(w: Asked, world: World, topic: Topic) -> None:
     groups = [group, empty, absent]
     w.tell("groups", "ShareGroupDescribe", group_ids=groups, include_authorized_operations=True)
     w.tell("a group by another API", "DescribeGroups", groups=groups, include_authorized_operations=True)
-    w.tell("share groups", "ConsumerGroupDescribe", group_ids=groups[:2])  # of what is absent 3.9.1 itself tells less
+    w.tell("share groups", "ConsumerGroupDescribe", group_ids=groups[:2])  # 3.9.1 returns less here
     w.tell("groups", "ListGroups", only=lambda response: _keep_mine(response, groups))
-    named = {"topic_name": topic.name, "partitions": [0]}  # a native broker never answers about a partition it lacks
+    named = {"topic_name": topic.name, "partitions": [0]}  # a native broker has no entry for a partition it lacks
     missing = {"topic_name": "nothing-of-the-kind", "partitions": [0]}
     every = {"topics": None}
     for situation, wanted in {"all topics": every, "topics": {"topics": [named, missing]}}.items():
@@ -175,7 +175,7 @@ def foreign(w: Asked, group: str, topic: Topic) -> None:
 
 
 NOT_ON_39 = {"StreamsGroupHeartbeat", "StreamsGroupDescribe"}
-"""Answered here, and not offered in front of 3.9.1: what such a request gets is an error without anything else."""
+"""Served here, and not offered with 3.9.1: such a request gets an error and nothing else."""
 SHARE_SCRIPTS = (membership, deliveries, administration)
 
 
@@ -202,11 +202,11 @@ def test_null_against_empty_in_answers_about_share_groups(kafka_43_quick: Cluste
     assert responded - proxy.apis == NOT_ON_39
 
 
-# Views: through the proxy, and a plain topic at the broker behind it
+# Views: through the proxy, and a plain topic at its broker
 
 
 class Named:
-    """What a script about topics goes by; the names differ between a view and a plain topic, what happens does not."""
+    """Names in a script about topics; they differ between a view and a plain topic, the behaviour does not."""
 
     def __init__(self, topic: Topic, raw: Raw, *, missing: str, bad: str, unmade: list[str], refuses: str) -> None:
         self.topic, self.missing, self.bad, self.unmade, self.refuses = topic, missing, bad, unmade, refuses
@@ -265,7 +265,7 @@ def looked_up(w: Asked, n: Named) -> None:
 
 
 def refused(w: Asked, n: Named) -> None:
-    """What may not be done: written, cut, widened; made in a wrong way, deleted when it is not there."""
+    """Send forbidden requests: written, cut, widened; created in a wrong way, deleted when absent."""
     data = [{"name": n.bad, "partition_data": [{"index": 0, "records": BATCH}]}]
     w.tell("refused", "Produce", on=n.on, acks=-1, timeout_ms=5000, topic_data=data)
     part = {"partition_index": 0, "offset": 0}
@@ -357,7 +357,7 @@ def two(broker: Cluster, views: Front) -> Iterator[tuple[Raw, Raw]]:
 
 
 def test_null_against_empty_in_answers_about_views(two: tuple[Raw, Raw], fresh: Callable[[str], str]) -> None:
-    """Every API that views change, in every version: as a plain topic of the broker behind the proxy."""
+    """Every API that views change, in every version: like a plain topic of the proxy's broker."""
     direct, through = two
     common = common_versions(direct, through)
     base, plain = direct.create_topic(fresh("base"), 2), direct.create_topic(fresh("plain"), 4)

@@ -1,6 +1,6 @@
 """Kafka 4.3.0 has share groups, and the proxy in front of it serves some itself: local, forwarded, refused.
 
-Where a group lives is seen from behind the proxy: the brokers know those that were forwarded, and no others.
+A group's side, seen at the brokers: they know the forwarded groups, and no others.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def joined(world: World, group: str, topic: Topic) -> tuple[int, str | None]:
 
 
 def consumes(member: Member, topic: Topic, count: int) -> None:
-    """Take and accept so many records."""
+    """Take and accept this many records."""
     taken = member.take_all(count, topic)
     ((_, spans),) = taken.items()
     response = member.acknowledge(*[(topic, 0, first, last, ACCEPT) for first, last, _ in spans])
@@ -78,7 +78,9 @@ def test_local(front: Front, kafka_43_quick: Cluster, worlds: Callable[[str, str
 
 
 def test_forwarded(front: Front, kafka_43_quick: Cluster, worlds: Callable[[str, str], World]) -> None:
-    """Any other group is the brokers' own: a member behind the proxy and one beside it share its records."""
+    """Any other group is the brokers' own: a member through the proxy and one directly at the brokers share its
+    records.
+    """
     w, native = worlds(front.bootstrap, "there"), worlds(kafka_43_quick.bootstrap, "there")
     t = w.topic()
     g = w.group()

@@ -1,4 +1,4 @@
-"""Items 1 and 51: a cluster whose share groups are switched off, asked directly and through a proxy that forwards."""
+"""Items 1 and 51: a cluster whose share groups are switched off, directly and through a proxy that forwards."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_51_membership(worlds: list[World]) -> None:
 
 
 def test_served_by_the_proxy_unless_told_otherwise(running: Running, worlds: list[World]) -> None:
-    """By default a cluster that cannot serve share groups has them served by the proxy."""
+    """By default the proxy serves share groups for a cluster that cannot."""
     upstream = ",".join(map(str, worlds[0].raw.bootstrap))
     w = World(
         "proxy",

@@ -1,7 +1,7 @@
-"""Two worlds: native Kafka 4.3.0, and the proxy in front of Kafka 3.9.1, do and answer the same.
+"""Two worlds: native Kafka 4.3.0, and the proxy with Kafka 3.9.1, behave the same.
 
-Every item (tests/oracle/items.py) runs once in each world, both at the same time, several items at once. Its own
-checks must hold in both, and then their transcripts must be equal field by field, but for ALLOWED.
+Every item (tests/oracle/items.py) runs once in each world, both concurrently, several items in parallel. Its own checks
+must hold in both, and then their transcripts must be equal field by field, but for ALLOWED.
 
 What is not here, and why, is in ELSEWHERE and CLIENT_ONLY.
 """
@@ -135,13 +135,13 @@ def _has_name(item: pytest.Item) -> bool:
 
 @pytest.mark.parametrize("name", sorted(ITEMS))
 def test_item(name: str, outcomes: Outcomes) -> None:
-    """The same script gives the same answers."""
+    """The same script gets the same responses."""
     native, proxy = outcomes.of(name)
     assert differences(name, native.transcript, proxy.transcript) == []
 
 
 def test_a_script_that_the_native_broker_decides_by_chance_is_tried_again() -> None:
-    """And the proxy has one; nobody is forgiven for ever."""
+    """The proxy has such a script too; no item is retried for ever."""
     played: list[str] = []
 
     def script(world: World) -> None:

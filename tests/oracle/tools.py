@@ -1,4 +1,4 @@
-"""What Kafka's own administration tools print, in a form that two clusters can be compared by."""
+"""Output of Kafka's own administration tools, in a form by which two clusters can be compared."""
 
 from __future__ import annotations
 

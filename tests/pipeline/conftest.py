@@ -79,7 +79,7 @@ def spark() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def story_lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tables of what `audit_story` tells."""
+    """The tables of `audit_story`."""
     from kafka_share_proxy.pipeline import audit_job
 
     folder = tmp_path_factory.mktemp("story")
@@ -90,7 +90,7 @@ def story_lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _end_jvm() -> None:
-    """It would live as long as this process; it ends when nobody can write to it any longer."""
+    """It would live as long as this process; it ends when its input is closed."""
     from pyspark import SparkContext
 
     gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None

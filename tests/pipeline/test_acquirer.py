@@ -73,7 +73,7 @@ def test_a_batch_is_what_can_be_had_and_is_acknowledged_when_it_is_written() -> 
     acquirer = opened(member)
     first = batch(acquirer, 0)
     assert first == ShareOffset(1, [(PLACE, OffsetSpan(0, 20)), (PLACE, OffsetSpan(30, 40))], {"orders": ID})
-    assert batch(acquirer, 0) == first  # the same, as long as nobody has written it
+    assert batch(acquirer, 0) == first  # the same, as long as it is not written
     acquirer.planned(first)
     assert member.accepted == []
     acquirer.settle()
@@ -99,7 +99,7 @@ def test_a_query_that_does_not_acknowledge_is_stopped() -> None:
 
 
 def test_a_batch_of_a_member_that_is_gone_is_not_acknowledged_before_it_comes_again() -> None:
-    """What it held may be with another member now; written it is, and so it is not written once more."""
+    """Another member may hold its offsets now; they are written already, and are therefore not written once more."""
     member = Member([acquired(0, 15, deliveries=2), acquired(15, 30)])
     acquirer = opened(member)
     write(acquirer, ShareOffset(4, [(PLACE, OffsetSpan(5, 20))], {"orders": ID}))

@@ -143,7 +143,7 @@ def test_rejects_of_earlier_releases_are_known(spark: Any, tmp_path: Path) -> No
 def test_a_run_that_died_while_it_added_events_is_run_again(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some files were in the table already; and what comes later is added to the same day."""
+    """Some files were in the table already; later events are added to the same day."""
     proxy, adopt = Proxy("one"), Lake.adopt
     for number in range(10):
         proxy.settle(NOON + number, number, number)
@@ -191,7 +191,7 @@ def test_events_are_read_from_a_topic(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """By tasks themselves, and through Spark where no path leads to the lake."""
+    """Tasks read them themselves, or Spark does if no path leads to the lake."""
     topic, proxy = raw.create_topic(fresh("audit"), 2), Proxy("one")
     for number in range(20):
         proxy.settle(NOON + number, number, number)

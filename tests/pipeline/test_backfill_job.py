@@ -1,4 +1,4 @@
-"""What a group has skipped is loaded once, and then committed (pipeline/README.md rules 38 and 39)."""
+"""Offsets that a group has skipped are loaded once, and then committed (pipeline/README.md rules 38 and 39)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of a cluster, and how often (pipeline/README.md rules 6 and 7)."""
+"""Requests to a cluster, and their number (pipeline/README.md rules 6 and 7)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ID = bytes(range(16))
 
 
 class Broker:
-    """One node with one partition, and error codes to answer with first."""
+    """One node with one partition, and error codes for its first responses."""
 
     def __init__(self, topic_codes: list[int] | None = None, offset_codes: list[int] | None = None) -> None:
         self.topic_codes, self.offset_codes = topic_codes or [], offset_codes or []

@@ -23,7 +23,7 @@ def rows(spark: Any, *offsets: int, batch: str, day: str = "2026-11-23") -> Any:
 
 
 def read(folder: Path) -> list[int]:
-    """As any other program does."""
+    """Read as any other program does."""
     return sorted(deltalake.DeltaTable(folder).to_pyarrow_table()["offset"].to_pylist())
 
 

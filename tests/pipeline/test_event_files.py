@@ -26,7 +26,7 @@ def lines() -> list[str]:
 
 
 def blocks(width: int) -> Iterator[Block]:
-    """So many lines at a time."""
+    """Return blocks of this many lines."""
     every = [line.encode() for line in lines()]
     return (Block(b"\n".join(every[at : at + width])) for at in range(0, len(every), width))
 

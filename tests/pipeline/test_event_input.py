@@ -13,7 +13,7 @@ from kafka_share_proxy.pipeline.event_input import FileRange, block_of, blocks_o
 from kafka_share_proxy.wire.values import MIB
 
 NO_BREAK = "\u2028\u0085\v\f".encode()
-"""What ends a line elsewhere, and does not here."""
+"""Characters that end a line elsewhere, and not here."""
 
 
 def read(path: Path, size: int, width: int) -> bytes:

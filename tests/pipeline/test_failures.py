@@ -20,7 +20,7 @@ kafka_share_proxy.pipeline.cluster.TopicReplaced: topic orders was deleted and c
 
 
 class Thrown:
-    """As py4j shows a Java exception."""
+    """Java exception as py4j shows it."""
 
     def __init__(self, message: str | None, cause: Thrown | None = None) -> None:
         self._message, self._cause = message, cause

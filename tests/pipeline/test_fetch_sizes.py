@@ -1,4 +1,4 @@
-"""What a Fetch asks for (pipeline/README.md rule 10)."""
+"""Sizes of Fetch requests (pipeline/README.md rule 10)."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def cluster(views_front: Front, orders: Topic) -> Iterator[ClusterClient]:
 
 
 def begin(front: Front, group: str, topic: Topic, offset: int, text: str = "") -> None:
-    """What a consumer committed before it left."""
+    """Commit as a consumer before it left."""
     consumer = Consumer({"bootstrap.servers": front.bootstrap, "group.id": group})
     from confluent_kafka import TopicPartition as Committed
 

@@ -18,7 +18,7 @@ BATCH = ShareOffset(3, [(TopicPartition("orders", 0), OffsetSpan(5, 9))], {"orde
 
 
 class Acquirer:
-    """Has one batch behind number 2."""
+    """Acquirer with one batch after number 2."""
 
     def __init__(self) -> None:
         self.told: list[ShareOffset] = []

@@ -33,7 +33,7 @@ def test_a_batch_that_is_repeated_with_other_ranges_replaces_itself(
     assert [line.split(" in ")[0] for line in told] == ["batch 0: 2000 rows", "batch 1: 1000 rows"]
     assert told[-1].endswith("lag 0")
     assert len(list((tmp_path / "lake" / "records").rglob("*.parquet"))) == 2, "a small batch is one file"
-    (tmp_path / "checkpoint" / "commits" / "1").unlink()  # as after a crash behind the write of batch 1
+    (tmp_path / "checkpoint" / "commits" / "1").unlink()  # as after a crash following the write of batch 1
     (tmp_path / "checkpoint" / "commits" / ".1.crc").unlink()
     produce_keys(raw, orders, 50)
     (tmp_path / "plan.json").write_text(PLAN)

@@ -1,4 +1,4 @@
-"""What a worker keeps from one task to the next (pipeline/README.md rule 5)."""
+"""State that a worker keeps from one task to the next (pipeline/README.md rule 5)."""
 
 from __future__ import annotations
 

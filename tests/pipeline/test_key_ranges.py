@@ -1,4 +1,4 @@
-"""Key ranges are those of the views, and are told so that a proxy understands (pipeline/README.md rules 3, 4, 9)."""
+"""Key ranges are those of the views, in a form that a proxy understands (pipeline/README.md rules 3, 4, 9)."""
 
 from __future__ import annotations
 

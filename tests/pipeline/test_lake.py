@@ -41,7 +41,7 @@ def test_a_table_without_rows_has_its_columns_and_takes_others_later(spark: Any,
 
 
 def test_files_that_tasks_wrote_are_taken_as_they_are_told_of(spark: Any, tmp_path: Path) -> None:
-    """One that nobody tells of is of an attempt that failed."""
+    """An unreported one is of an attempt that failed."""
     lake = Lake(spark, str(tmp_path))
     folder = lake.local_staging("written")
     for number in range(4):

@@ -1,4 +1,4 @@
-"""How far a stream is stands in a group (pipeline/README.md rule 20)."""
+"""Progress of a stream in a group (pipeline/README.md rule 20)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan promises of the heaviest range holds on traffic (pipeline/README.md rule 24)."""
+"""A plan's promise about the heaviest range holds on traffic (pipeline/README.md rule 24)."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def test_a_plan_balances_what_is_in_the_topic(spark: Any, views_front: Front, sk
 
 
 def test_a_key_is_no_heavier_than_its_bucket_whatever_the_samples_say() -> None:
-    """What few records of a key weigh in bytes or in time held, its bucket tells."""
+    """The bucket bounds the bytes or held time estimated from few records of a key."""
     weights = {9: 11.0, 10: 14.0, 11: 75.0}
     first, second = (9 << 20) + 5, (10 << 20) + 1
     hot = [plan_job.HotHash(first, 0.14, "ann"), plan_job.HotHash(second, 0.13, None)]

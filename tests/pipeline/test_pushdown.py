@@ -1,4 +1,4 @@
-"""What of Spark's predicates narrows a read (pipeline/README.md rule 19)."""
+"""Spark's predicates that narrow a read (pipeline/README.md rule 19)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who loads which offsets into the table `records` (pipeline/README.md rules 53 to 56)."""
+"""Claims on offsets for the table `records` (pipeline/README.md rules 53 to 56)."""
 
 from __future__ import annotations
 

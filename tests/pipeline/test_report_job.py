@@ -1,4 +1,4 @@
-"""What the tables tell, gathered for a person (pipeline/README.md rules 40 and 41)."""
+"""Content of the tables, summarised for people (pipeline/README.md rules 40 and 41)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the job `share` tells of its batches (pipeline/README.md rule 49); it runs in test_share_stream.py."""
+"""Log lines of the job `share` about its batches (pipeline/README.md rule 49); it runs in test_share_stream.py."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tests.support.blocking_server import BlockingServer
 
 
 def lag_of(lags: list[int], version: int = 1, code: int = 0) -> int | None:
-    """Return what is told of a group with these lags in one of its topics, and 1,000 in another."""
+    """Return the text about a group with these lags in one of its topics, and 1,000 in another."""
 
     def responses(header: Any, request: Any) -> Any:
         if header.key == ApiKey.FIND_COORDINATOR:

@@ -1,4 +1,4 @@
-"""The share session with one node: what is renewed, told again, and given up (pipeline/README.md rules 43 and 45)."""
+"""The share session with one node: renewals, repetitions, and losses (pipeline/README.md rules 43 and 45)."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def opened() -> Iterator[Opened]:
 
 
 def refuses(partition: int, offset: int, code: int) -> Codes:
-    """A node that refuses whatever has this offset in it."""
+    """Return a node that refuses every request with this offset."""
 
     def judged(number: int, batches: list[tuple[int, int]], _kind: int) -> int:
         has = number == partition and any(first <= offset <= last for first, last in batches)

@@ -88,7 +88,7 @@ def test_what_a_member_gives_back_is_delivered_again(raw: Raw, topic: Topic, fre
 
 
 def test_one_range_that_is_not_held_leaves_the_rest_acknowledged(raw: Raw, topic: Topic, fresh: Fresh) -> None:
-    """A server refuses all of a partition for one range; the others are told again without it."""
+    """A server refuses the whole partition for one range; the others are acknowledged again without it."""
     options = options_of(raw, topic, fresh("group"))
     with ShareMember(options, print) as member:
         found = all_of(member, most=10)

@@ -25,7 +25,7 @@ Beat = Callable[[Any], messages.ShareGroupHeartbeatResponse]
 
 
 class Coordinator:
-    """Answers heartbeats as the test says, and knows one topic."""
+    """Coordinator with scripted heartbeat responses and one topic."""
 
     def __init__(self, beat: Beat) -> None:
         self.beat, self.topic_id = beat, ID

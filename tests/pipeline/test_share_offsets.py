@@ -1,4 +1,4 @@
-"""What a checkpoint keeps of a batch of a share group (pipeline/README.md rule 44)."""
+"""Checkpoint of a batch of a share group (pipeline/README.md rule 44)."""
 
 from __future__ import annotations
 

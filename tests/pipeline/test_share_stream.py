@@ -82,7 +82,7 @@ def test_whatever_fails_or_is_repeated_each_record_is_written_once_and_then_ackn
         run(spark, given, tmp_path)
     assert table.has_failed
     assert deliverable(given) == 3_000
-    (done, totals), told = run(spark, given, tmp_path)  # repeats the batch, which then comes again
+    (done, totals), told = run(spark, given, tmp_path)  # repeats the batch, which is then delivered again
     assert done.rows == 3_000
     assert totals.came_again == totals.refused > 0
     assert totals.acknowledged + totals.came_again == 3_000

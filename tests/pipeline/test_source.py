@@ -1,4 +1,4 @@
-"""The data source `keyrange` in Spark, against real brokers behind a proxy (pipeline/README.md rules 14 to 20)."""
+"""The data source `keyrange` in Spark, with real brokers and a proxy (pipeline/README.md rules 14 to 20)."""
 
 from __future__ import annotations
 

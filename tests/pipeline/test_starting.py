@@ -1,4 +1,4 @@
-"""Where a stream starts (pipeline/README.md rule 35)."""
+"""Start of a stream (pipeline/README.md rule 35)."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def _has_kernels() -> None:
 
 
 def loaded_from(path: Path, folder: Path) -> tuple[list[Any], str]:
-    """What a process has that knows this zip and other libraries, and nothing of this checkout; and what it noted."""
+    """Return the modules of a process with this zip and other libraries, without this checkout; and its notes."""
     command = [sys.executable, "-S", "-c", LOADED, LIBRARIES]  # -S: no .pth file leads to the checkout
     environment = os.environ | {"PYTHONPATH": str(path), "TMPDIR": str(folder)}
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, cwd=folder, check=False)

@@ -60,7 +60,7 @@ async def test_a_share_worker_whose_job_outlasts_the_lock(
         servers = "kafka:9091,kafka:9092"
         nursery.start_soon(lambda: recipe("share_worker")(servers, work, limit=8, **options))
         with trio.fail_after(300):
-            while len(kafka.share.share(A0).settled) < 20:  # noqa: ASYNC110 - of a program that tells nobody
+            while len(kafka.share.share(A0).settled) < 20:  # noqa: ASYNC110 - of a program that notifies no caller
                 await trio.sleep(1)
         assert done == Counter(range(20))
         assert max(most) == 8

@@ -1,4 +1,4 @@
-"""What is installed from a wheel has the public names, without anything else of the environment."""
+"""A package installed from a wheel has the public names, without any other part of the environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who reads which place: begun, found, ended once."""
+"""Reads of one place: registered, found, ended once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One Fetch upstream: which version it has, what it names, and who is told what came of it, in which order."""
+"""One Fetch upstream: its version, its names, and the order in which its waiters are notified."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.ports import World
 
 
 class Reading(UpstreamFetch):
-    """What a feature is told, in order."""
+    """Events of a feature, in order."""
 
     def __init__(self, connection, services, *reads, version=None, wait_s=0.0):
         super().__init__(connection, services, reads, version)
@@ -76,7 +76,7 @@ def test_names_where_the_clients_version_has_no_ids(world, version):
 
 @pytest.mark.parametrize(("upstream", "asked"), [((4, 12), 12), ((4, 16), 16), ((4, 18), 17)])
 def test_the_highest_version_of_use_is_asked(upstream, asked):
-    """What every broker has, but none that adds nothing for a consumer."""
+    """The highest that every broker has, without versions that add nothing for a consumer."""
     versions = EffectiveVersions(Offer())
     versions.learn(1, {ApiKey.FETCH: upstream})
     assert fetch_version(versions) == asked
@@ -142,7 +142,7 @@ class Faulty(Reading):
 
 
 def test_fault_in_taking_an_answer_in_frees_the_places_and_tells_who_waits(world):
-    """What was raised goes to the owner of the callback."""
+    """The exception goes to the owner of the callback."""
     topic = world.cluster.create("t")
     connection = world.connect()
     reading = Faulty(connection, world.services, read_of(topic), wait_s=0.5)

@@ -27,7 +27,7 @@ from tests.support.share_steps import ten_records
 
 
 class Clock:
-    """Stands still."""
+    """Clock that does not move."""
 
     def now(self) -> float:
         return 100.0
@@ -43,13 +43,13 @@ class Clock:
 
 
 class Broker:
-    """Answers what group handlers ask; rights are granted unless taken away."""
+    """Broker for the requests of group handlers; rights are granted unless revoked."""
 
     def __init__(self) -> None:
         self.denied: set[tuple[str, str]] = set()
         """(operation, group id), or (operation, "cluster")."""
         self.responses: dict[int, Callable[[int, Any], Any]] = {}
-        """API key -> answer to (version, request), in place of the usual one."""
+        """API key -> response to (version, request), instead of the usual one."""
         self.asked: list[tuple[int, int, Any]] = []
         """(key, version, request) in order."""
 
@@ -126,7 +126,7 @@ class RefusingJournal:
 
 
 class GroupWorld:
-    """A proxy's share groups, one broker behind it, one client in front of it."""
+    """A proxy's share groups, with one broker and one client."""
 
     def __init__(self) -> None:
         self.broker = Broker()
@@ -137,7 +137,7 @@ class GroupWorld:
         self.services = self._services(BrokerShareLimits())
 
     def slow(self) -> SlowJournal:
-        """Start again with a clock that moves and a journal that answers when it is told to."""
+        """Start again with a clock that moves and a journal that responds on demand."""
         self.timers, self.journal = ManualTimers(), SlowJournal()
         self.services = self._services(BrokerShareLimits())
         self.journal.slow = True
@@ -208,7 +208,7 @@ class GroupWorld:
         return task.finished and task.error is None and task.value is None
 
     def call(self, key: int, version: int, **fields: Any) -> Any:
-        """The decoded answer to a request that is served here."""
+        """Return the decoded response to a request that is served here."""
         reply = self.send(key, version, **fields)
         response = reply.message
         assert frames.decode_response(key, version, memoryview(reply.task.value)[4:])[0] == 7
@@ -230,13 +230,13 @@ def world() -> GroupWorld:
 
 @pytest.fixture
 def journal() -> SlowJournal:
-    """Of a world that a module makes with it."""
+    """Journal of a world that a module makes with it."""
     return SlowJournal()
 
 
 @pytest.fixture
 def topic(world: Any) -> Topic:
-    """Of a module's own world, with ten records."""
+    """Topic of a module's world, with ten records."""
     return ten_records(world)
 
 
@@ -249,7 +249,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(autouse=True)
 def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """At which proxy the clients are."""
+    """Proxy of the clients."""
     place: str = getattr(request, "param", "owner")
     if place == "edge":
         monkeypatch.setattr(request.module, "World", FarWorld)

@@ -1,4 +1,4 @@
-"""Audit events: format of one line, one event a range, told when it is durable, gaps where the queue was full."""
+"""Audit events: format of one line, one event per range, reported when it is durable, gaps if the queue was full."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def topic(world):
 
 
 def events(world, *kinds):
-    """What was told since the last call, of these kinds (all, without any), as it is written."""
+    """Return the events since the last call, of these kinds (all, without any), as written."""
     world.audit.fetches.tell()
     found = world.audit.log.take(10_000, "p1", "c", lambda topic_id: f"topic {topic_id[-1]}")
     told = audit_lines.events(found)
@@ -133,7 +133,7 @@ def test_a_forced_release_is_told_apart(world, topic):
 
 
 def test_renewed_locks_that_are_still_held_are_marked(world, topic):
-    """Once an interval, with the start offset that they hold up; not what nobody renewed, nor what has ended."""
+    """Once per interval, with the start offset that they block; not unrenewed or ended locks."""
     member = world.member()
     member.fetch(topic)
     world.audit.report_load()
@@ -199,7 +199,7 @@ def test_a_full_queue_leaves_a_gap_in_seq(world, topic):
 
 
 def test_load_by_partition(world, topic):
-    """Rows and bytes handed out, record-milliseconds held; once told they are gone."""
+    """Rows and bytes delivered, record-milliseconds held; reset once reported."""
     member = world.member()
     member.fetch(topic)
     world.timers.advance(2)
@@ -215,7 +215,7 @@ def test_load_by_partition(world, topic):
 
 
 def test_load_by_key(world):
-    """A sample of keys beside the totals; a null key counts by its offset, and is no hot key."""
+    """A sample of keys in addition to the totals; a null key counts by its offset, and is no hot key."""
     turn_on(world, key_samples_per_s=10)
     topic = world.cluster.create("t")
     keys = [b"a", b"a", b"a", None]
@@ -268,7 +268,7 @@ def test_offsets_that_are_not_stored_are_not_altered(world, topic):
 
 
 def test_keys_are_seen_where_the_bytes_are():
-    """In a fleet at the proxy of the client; what is handed out is told by the owner of the group."""
+    """The client's proxy of a fleet counts keys; the owner of the group reports the deliveries."""
     world = FarWorld()
     turn_on(world)
     edge = Audit(world.timers, 1000, 10.0)

@@ -1,4 +1,4 @@
-"""What share groups do with requests that go to another proxy, and with answers that come from there.
+"""Share groups: requests to another proxy, and its responses.
 
 The whole way, over a link in memory, is in tests/fleet/test_edge.py.
 """
@@ -26,7 +26,7 @@ def call_of(world: World, key: int, version: int, **fields: Any) -> Call:
 
 
 def fetched(size: int) -> memoryview:
-    """A Fetch answer with one batch."""
+    """Build a Fetch response with one batch."""
     response = registry.message("FetchResponse")
     batch = records.build_batch(7, [records.Record(value=b"v" * size)])
     part = response.PartitionData(partition_index=0, high_watermark=8, records=batch)

@@ -1,4 +1,4 @@
-"""What is counted of share groups: each figure by what moves it. Names of Kafka's metrics in brackets."""
+"""Counters of share groups: each figure with the event that changes it. Names of Kafka's metrics in brackets."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_records_are_counted_by_acknowledge_type(world, topic):
 
 
 def test_what_was_refused_is_not_counted(topic, world):
-    """By the machine, or by the journal."""
+    """The machine or the journal may refuse."""
     member, other = world.member(), world.member(member_id="m2")
     member.fetch(topic)
     other.fetch(topic, wait_ms=0)

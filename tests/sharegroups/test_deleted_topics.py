@@ -18,7 +18,7 @@ def world() -> World:
 
 
 def started(made: World) -> World:
-    """Two topics with state of two groups, one of them at rest, and somebody who looks."""
+    """Two topics with state of two groups, one of them at rest, and the collector."""
     for name in ("gone", "kept"):
         topic = made.cluster.create(name, leaders=(1, 2))
         for group_id in ("g", "h"):
@@ -57,7 +57,7 @@ def looks(world, count):
 
 
 def test_state_of_a_deleted_topic_goes_after_two_looks(world):
-    """In memory and in what is stored, of every group; all else stays."""
+    """Memory and topic lose it, for every group; all other state stays."""
     looks(world, 3)
     assert held(world) == ({"gone", "kept"}, {"gone", "kept"})
     del world.cluster.topics["gone"]
@@ -88,7 +88,7 @@ def test_one_broker_that_knows_the_topic_is_enough(world, monkeypatch):
 
 
 def test_broker_that_does_not_answer_settles_nothing(world):
-    """It is told, and looked again later."""
+    """It is reported, and checked again later."""
     del world.cluster.topics["gone"]
     looks(world, 1)
     world.own.refuses = "no route"
@@ -119,7 +119,7 @@ def test_hidden_topic_stays(world):
 
 
 def test_without_an_identity_nothing_is_certain(world):
-    """Nobody can be asked."""
+    """No broker can be queried."""
     world.services.own = None
     del world.cluster.topics["gone"]
     looks(world, 4)
@@ -151,7 +151,7 @@ def test_state_that_cannot_be_deleted_now_is_deleted_later():
 
 
 def test_fault_of_ours_does_not_end_the_looks(world, monkeypatch):
-    """It is raised where faults are told, and the next look is planned all the same."""
+    """The exception is raised in the fault handler, and the next check is planned all the same."""
 
     def broken(node_id, api, request):
         raise RuntimeError("bug")

@@ -1,4 +1,4 @@
-"""Changes of groups under way: what holds once they are stored, whoever waits."""
+"""Changes of groups in progress: they hold once stored, whether or not a caller waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What no broker shows of share groups."""
+"""Reports on share groups that no broker offers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def joined(world, name="m1"):
 
 
 def test_who_holds_what_until_when(world, topic):
-    """By record; there are more members than partitions, so both have the one there is."""
+    """Holders are listed by record; there are more members than partitions, so both have the one there is."""
     first, second = joined(world), joined(world, "m2")
     assert acquired(first.fetch(topic, max_records=10)) == [(0, 9, 1)]
     world.timers.advance(5)

@@ -28,7 +28,7 @@ def test_a_group_is_held_once_its_existence_is_stored():
 
 
 def test_a_refused_group_is_not_held():
-    """By the journal, or because the id is another group's upstream."""
+    """The journal refuses, or another group upstream has the id."""
     world = World(journal=SlowJournal())
     world.journal.slow = True
     task = hold(world)
@@ -42,7 +42,7 @@ def test_a_refused_group_is_not_held():
 
 
 def test_a_group_that_is_stored_late_is_held_from_then_on():
-    """Whoever asked is told to retry in time (15); what became of it shows."""
+    """The requester gets a retriable error in time (15); the outcome is visible later."""
     world = World(journal=SlowJournal())
     world.journal.slow = True
     task = hold(world)
@@ -54,7 +54,7 @@ def test_a_group_that_is_stored_late_is_held_from_then_on():
 
 
 def test_a_group_whose_founder_left_is_held_as_it_is_stored():
-    """What is in the journal is in memory as well."""
+    """The content of the journal is in memory as well."""
     world = World(journal=SlowJournal())
     world.journal.slow = True
     hold(world).cancel()

@@ -1,4 +1,4 @@
-"""Where a share group lives: chosen once for each, by rule, by what the brokers can, and by what has state here."""
+"""Placement of a share group: chosen once for each, by rule, by the brokers' abilities, and by existing state."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Mixed:
         rules = ShareRules(native, (*RULES, ServeRule(serve=default)))
         self.served = share_group_apis.served(services, rules)
         self.upstream: dict[int, Any] = {}
-        """API key -> answer of the broker to what is asked in the client's name."""
+        """API key -> response of the broker to requests on behalf of the client."""
         self.asked: list[Any] = []
         self.client = self.world.connect()
         send_request = self.client.send_request
@@ -50,7 +50,7 @@ class Mixed:
         self.world.services.coordinator.add_group(group_id)
 
     def send(self, key: int, version: int, **fields: Any) -> Task[bytes | None] | str:
-        """To its handler, or past it, as the routes do."""
+        """Send to the handler, or to the broker, as the routes do."""
         message = registry.message(f"{registry.API_KEYS[key]}Request")(**fields)
         frame = memoryview(frames.request(key, version, 7, "client", message))[4:]
         served = self.served[key]
@@ -62,7 +62,7 @@ class Mixed:
         return task
 
     def send_request(self, key: int, version: int, **fields: Any) -> Any:
-        """The decoded answer, or FORWARDED."""
+        """Return the decoded response, or FORWARDED."""
         sent = self.send(key, version, **fields)
         return sent if isinstance(sent, str) else told(sent, key, version)
 
@@ -105,7 +105,7 @@ def test_first_rule_that_names_a_group_says_where_it_lives(native, default, grou
 
 
 def test_group_with_state_here_stays_until_it_is_deleted():
-    """Whatever the brokers can; and from then on it is theirs, on every connection."""
+    """Whatever the brokers support; afterwards it is theirs, on every connection."""
     mixed = Mixed()
     mixed.hold("old")
     assert mixed.join("old")[0] == 0
@@ -116,7 +116,9 @@ def test_group_with_state_here_stays_until_it_is_deleted():
 
 
 def test_group_that_is_to_be_the_brokers_but_has_state_here_is_refused():
-    """69 to whoever joins, with the reason; nobody's state is hidden silently. What is held stays reachable."""
+    """69 for a joining member, with the reason; existing state is never hidden silently. What is held stays
+    reachable.
+    """
     mixed = Mixed()
     mixed.hold("theirs-1")
     code, text = mixed.join("theirs-1")
@@ -143,7 +145,7 @@ def test_every_request_about_a_group_goes_where_it_lives(key, version, fields):
 
 
 def test_description_of_several_groups_comes_from_both_sides():
-    """In the order asked; the broker hears of its own only."""
+    """The order is that of the request; the broker gets only its own groups."""
     mixed = Mixed()
     mixed.hold("old")
     message = registry.message("ShareGroupDescribeResponse")
@@ -174,7 +176,7 @@ def test_offsets_of_several_groups_come_from_both_sides():
 
 
 def test_settings_of_a_forwarded_group_are_the_brokers():
-    """Those of groups that live here are kept here; both in one request."""
+    """Those of local groups are kept here; both in one request."""
     mixed = Mixed()
     mixed.hold("old")
     message = registry.message("DescribeConfigsRequest")

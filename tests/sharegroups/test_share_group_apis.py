@@ -30,7 +30,7 @@ WORLD = World()
 WORLD.services.coordinator.add_group("shared")
 SERVED = share_group_apis.served(WORLD.services)
 ALWAYS = {16, *share_group_apis.OFFER.apis}
-"""Served here whatever the request says."""
+"""Served here whatever the request contains."""
 
 
 def routes() -> tuple[Routes, dict[int, Served]]:
@@ -47,7 +47,7 @@ def test_the_share_handlers_serve_exactly_what_is_offered() -> None:
 
 
 def test_every_handler_has_all_versions_of_its_api() -> None:
-    """ListGroups and what is of share groups always comes to us; of the others those requests that are picked."""
+    """ListGroups and the share group APIs are always served here; of the others the selected requests."""
     built, served = routes()
     for key, entry in served.items():
         found = [route for route in built.values() if route.key == key]
@@ -65,8 +65,9 @@ def test_no_handler_takes_what_the_plane_must_see_itself() -> None:
 
 @given(st.sampled_from(sorted(SERVED)), st.data(), st.binary(max_size=80))
 def test_a_request_nobody_can_read_is_forwarded(key: int, data: st.DataObject, noise: bytes) -> None:
-    """Whatever bytes come, the look at them says yes or no and never fails; where it is all there is to tell by, a
-    request cut short is the broker's to judge."""
+    """For any bytes, the match returns a result and never fails; without other criteria, the broker judges a truncated
+    request.
+    """
     wants = SERVED[key].wants
     if wants is None:
         return
@@ -100,7 +101,7 @@ def test_what_needs_state_says_what_it_answers_without(api: DeclaredApi[Any]) ->
 
 @pytest.mark.parametrize("api", [api for api in APIS if api.splits is not None], ids=lambda api: str(api.key))
 def test_the_lists_are_those_of_the_messages(api: DeclaredApi[Any]) -> None:
-    """Of the request and of the response; whoever lists groups has a limit."""
+    """The request and the response have them; every list of groups has a limit."""
     name, splits = registry.API_KEYS[api.key], api.splits
     assert splits is not None
     assert splits.field in registry.message(f"{name}Request").__slots__
@@ -109,7 +110,7 @@ def test_the_lists_are_those_of_the_messages(api: DeclaredApi[Any]) -> None:
 
 
 def test_too_many_groups_are_refused_one_by_one(world: Any) -> None:
-    """42, and nothing is asked upstream."""
+    """42, and no request goes upstream."""
     message = registry.message("DescribeConfigsRequest")
     count = GROUPS_MAX + 1
     resources = [

@@ -1,4 +1,4 @@
-"""Changes on their way through the journal: a round of appends at a time, told only when they are confirmed."""
+"""Changes on their way through the journal: a round of appends at a time, reported only when they are confirmed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def world(journal) -> World:
 
 
 def test_answer_waits_for_the_journal(world, journal, topic):
-    """Nothing is told, and nothing moves, before the change is stored."""
+    """No response and no move before the change is stored."""
     member = held(world, topic)
     journal.slow = True
     reply = member.send_fetch(acks={(topic.topic_id, 0): [(0, 9, [ACCEPT])]}, wait_ms=0)
@@ -36,7 +36,7 @@ def test_answer_waits_for_the_journal(world, journal, topic):
 
 
 def many(world, count):
-    """A member that holds a record in each of so many share partitions."""
+    """A member that holds a record in each of this many share partitions."""
     topic = world.cluster.create("many", leaders=(1,) * count)
     for partition in range(count):
         world.cluster.produce(topic, 1, partition)
@@ -153,7 +153,7 @@ def test_lock_timeout_is_written_and_holds_when_that_fails(world, journal, topic
 
 
 def test_a_deletion_waits_for_the_change_in_front_of_it(world, journal, topic):
-    """Per share partition appends come one after the other, whatever they are."""
+    """Appends of one share partition are sequential, whatever their kind."""
     member = held(world, topic)
     journal.slow = True
     reply = member.send_fetch(acks={(topic.topic_id, 0): [(0, 4, [ACCEPT])]}, wait_ms=0)
@@ -207,7 +207,7 @@ class Party:
 
 
 def test_what_follows_an_append_is_on_behalf_of_the_share_state(journal):
-    """Not of the client that asked: it happens whether or not that is still there."""
+    """Not on behalf of the requesting client: it happens whether or not that is still connected."""
     state, client = Party(), Party()
     writes = ShareWrites(journal, None, lambda *_, **__: None, lambda: 0.0, lambda _key: None, state)
     journal.slow = True

@@ -1,4 +1,4 @@
-"""While share state is loaded, nobody makes a group of another type under an id that may be a share group's."""
+"""While share state is loaded, no group of another type is created under an id that may be a share group's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BY_GROUP: dict[int, tuple[int, dict[str, Any]]] = {
     68: (0, {"member_id": "", "member_epoch": 0, "topic_partitions": []}),
     88: (0, {"member_id": "m", "member_epoch": 0}),
 }
-"""API key -> (version, fields beside the group) of requests that would make a group upstream."""
+"""API key -> (version, other fields) of requests that would create a group upstream."""
 
 
 class Asked:
@@ -72,7 +72,7 @@ def test_request_that_would_make_a_group_waits_and_is_told_to_come_again(world, 
 
 @pytest.mark.parametrize("key", BY_GROUP)
 def test_once_loaded_it_goes_where_it_belongs(world, timers, key):
-    """To the broker where it is no share group, else it is refused as ever."""
+    """The broker gets it if it is no share group, otherwise it is refused as usual."""
     version, fields = BY_GROUP[key]
     forwarded = Asked(world, key, version, {"group_id": OTHER} | fields)
     mine = Asked(world, key, version, {"group_id": GROUP} | fields)
@@ -138,7 +138,7 @@ def test_lists_are_not_told_by_halves(world, timers, key, version, fields):
 
 
 def test_loading_that_takes_too_long_is_not_paid_for_by_ordinary_groups(world, timers):
-    """After its time requests are forwarded again, at once."""
+    """After the time limit requests are forwarded again, immediately."""
     version, fields = BY_GROUP[11]
     responses = []
     for _ in range(20):

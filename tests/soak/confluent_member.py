@@ -1,7 +1,7 @@
 """A share group member of confluent-kafka that lives until it is killed: BOOTSTRAP GROUP TOPIC SEED.
 
-It tells "D partition offset count time" of each delivery, and "A", "L" or "J" (accept, release, reject) with "partition
-offset time" once that was confirmed; times are nanoseconds since 1970.
+It prints "D partition offset count time" for each delivery, and "A", "L" or "J" (accept, release, reject) with
+"partition offset time" once that was confirmed; times are nanoseconds since 1970.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""How long a share group stands still when a broker is lost that it does not read from.
+"""Measure the standstill of a share group when a broker that it does not read from is lost.
 
     tests/soak/lost [--release 4.3.0] [--how kill] [--how stop] [--only coordinator] [--only state] [--only asked]
 
-Three brokers behind the proxy. One member takes and acknowledges one record after the other; the partition it reads is
-led by a broker that stays. Lost is, each in a run of its own:
+Three brokers and the proxy. One member takes and acknowledges one record after the other; the partition it reads is
+led by a broker that stays. The lost broker is, each in a separate run:
 
-- coordinator: the broker that coordinates the group of proxies, on which the proxy's lease depends;
-- state: the broker that leads the state partition of the group;
-- asked: the broker that the proxy asks what any broker could answer.
+- coordinator: the one that coordinates the group of proxies, on which the proxy's lease depends;
+- state: the leader of the group's state partition;
+- asked: the one to which the proxy sends requests that any broker can serve.
 
-`kill` ends it (SIGKILL): whoever has a connection to it is told. `stop` (SIGSTOP) is a machine or a network that is
-lost: connections stay open, and nothing comes. The broker goes on at the end (SIGCONT), and nothing may change by it.
+`kill` ends it (SIGKILL): its peers see their connections close. `stop` (SIGSTOP) simulates a lost machine or network:
+connections stay open, and nothing arrives. The broker continues at the end (SIGCONT), which must change nothing.
 
 The brokers miss it after 9 s (broker.session.timeout.ms). Printed is what happened when, in seconds after the loss.
 """
@@ -55,7 +55,7 @@ PAUSE_S = 0.05
 
 @dataclass
 class Story:
-    """What happened when, in seconds after the loss."""
+    """Events with their times, in seconds after the loss."""
 
     since: float = 0.0
     led: float | None = None
@@ -63,10 +63,10 @@ class Story:
     refused: list[tuple[float, str]] = field(default_factory=list)
     """Why the proxy did not serve, from then on; empty: it did."""
     settled: list[tuple[float, float]] = field(default_factory=list)
-    """When a record was asked for, and when it was confirmed that it is settled."""
+    """Times at which each record was acknowledged, and confirmed as settled."""
     failed: list[tuple[float, str]] = field(default_factory=list)
     cpu_share: float = 0.0
-    """Of a core, that the proxy used from the loss until all was well again."""
+    """Share of a core that the proxy used from the loss until recovery."""
     problem: str = ""
 
     def now(self) -> float:
@@ -74,7 +74,7 @@ class Story:
 
     @property
     def ready(self) -> float:
-        """From when on the proxy served, for good."""
+        """Return the time from which on the proxy served without interruption."""
         return max((at for at, why in self.refused if not why), default=0.0)
 
     def gap(self) -> tuple[float, float]:
@@ -207,7 +207,7 @@ def _lost(victim: Node, how: str) -> Iterator[None]:
 
 
 def _cpu_s(front: Front) -> float:
-    """Of the proxy, so far."""
+    """Return the proxy's CPU seconds so far."""
     assert front.child is not None
     user, system = Path(f"/proc/{front.child.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")

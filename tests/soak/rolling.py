@@ -9,13 +9,13 @@ soon as the last one is in sync again, and started again; with --overlapping whe
 themselves bear badly: for a while none of them listens. With --crash SIGSTOP a crash is a machine or a network that is
 lost: no connection ends, and the broker continues later as if nothing had been. Three runs, one after the other:
 
-- proxy: Kafka 4.3.0 behind the proxy, which serves the group;
+- proxy: Kafka 4.3.0 with the proxy, which serves the group;
 - native: the same brokers, which serve the group themselves;
-- proxy-3.9: Kafka 3.9.1 behind the proxy.
+- proxy-3.9: Kafka 3.9.1 with the proxy.
 
-All have to show that no record is delivered after a member was told that it is settled, none is settled twice, none is
-never settled. The longest time without any settled record may not be longer in `proxy` than in `native`. Brokers take
-no record at all while they do not miss one that crashed, so most of it is theirs; the line below each end says what
+All have to show that no record is delivered after a member saw it settled, none is settled twice, none is never
+settled. The longest time without any settled record may not be longer in `proxy` than in `native`. Brokers take no
+record at all while they do not miss one that crashed, so most of it is theirs; the line below each end says what
 happened when.
 """
 
@@ -48,7 +48,7 @@ heard of (broker.session.timeout.ms), which is every 2 s by default; a controlle
 CRASHED_S = 12.0
 """How long a broker that crashed is away, for the same reason: one that is back before it is missed continues."""
 ALIKE_S = 0.5
-"""Two crashes on the same side differ by so much: the heartbeat interval."""
+"""Difference between two crashes on the same side: the heartbeat interval."""
 
 
 def through_the_proxy(folder: Path, plan: Plan, release: str = NEW) -> Outcome:

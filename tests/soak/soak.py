@@ -4,7 +4,7 @@
 
 In front of Kafka 3.9.1, on a topic of 8 partitions: four members of confluent-kafka, four of franz-go, four of the
 console share consumer of the released jars; random releases, rejects and renewals. Every few seconds a member is killed
-(SIGKILL) and another of its family comes; once the proxy is killed and started again. It is checked that:
+(SIGKILL) and another of its family joins; once the proxy is killed and started again. It is checked that:
 
 - every record was delivered, and in the end nothing is left: the lag of every partition is 0;
 - a record whose acceptance or rejection was confirmed to a member is not delivered to anybody after that.
@@ -48,7 +48,7 @@ KILL_EVERY_S = 2.5
 PROXY_KILLED_AT = 0.4
 """Part of the records that was delivered when the proxy is killed."""
 QUIET_S = 60.0
-"""No new record and lag left for so long: something is lost."""
+"""Seconds with a lag and without a new record after which a record counts as lost."""
 PRODUCE_S = 5e-4
 """Seconds between two records."""
 ROUNDS = {"A": 60, "L": 15, "J": 10}
@@ -62,7 +62,7 @@ Record = tuple[int, int]
 
 @dataclass
 class Ledger:
-    """What members said, all of it, in the order of their clocks."""
+    """All output of the members, ordered by their clocks."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     delivered: dict[Record, tuple[int, int]] = field(default_factory=dict)

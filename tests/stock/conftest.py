@@ -29,5 +29,5 @@ def views_39(_session: Running, kafka_39: Cluster) -> Front:
 
 @pytest.fixture(scope="session")
 def views_43(_session: Running, kafka_43: Cluster) -> Front:
-    """As `views_39`, in front of `kafka_43`."""
+    """Same as `views_39`, with `kafka_43`."""
     return _session.front(kafka_43.bootstrap, VIEWS)

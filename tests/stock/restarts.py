@@ -1,5 +1,5 @@
-"""What a share group sees when a node goes in order and comes back, natively and through the proxy (items 100 to 102
-and 125 of tests/oracle).
+"""Orderly restart of a node as a share group sees it, natively and through the proxy (items 100 to 102 and 125 of
+tests/oracle).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PREFERRED = 0
 """ElectLeaders gives partitions back to their first replica."""
 GROUPS_TRIED = 200
 SHARE_KEY = 2
-"""FindCoordinator asks for the share coordinator."""
+"""Key type of the share coordinator in FindCoordinator."""
 
 KeptAt = Callable[[str, Topic], set[int]]
 """The nodes that the state of a group and of a topic's partition is at."""
@@ -65,11 +65,11 @@ def _group_at(node: int, kafka: Cluster, name: str, topic: Topic, kept_at: KeptA
 
 
 def groups_survive_a_node(w: World, kafka: Cluster, name: str, kept_at: KeptAt) -> None:
-    """The node that leads one topic, and that the group's state is at, leaves and comes back.
+    """The leader of one topic, which also has the group's state, stops and returns.
 
-    [125] The lag of another topic is what it was. [102] Its members continue, and get what was released. [100] A
-    consumer that reads from the node is closed in time. [101] Acknowledgements of what was held there meet a session
-    that is gone (122), and all that was not accepted comes again, and nothing else.
+    [125] The lag of another topic is unchanged. [102] Its members continue, and get the released records. [100] A
+    consumer that reads from the node is closed in time. [101] Acknowledgements of records held there get error 122,
+    because their session has ended, and exactly the unaccepted records are delivered again.
     """
     t = w.raw.create_topic(name, assignments={0: [LEAVES]})
     u = w.raw.create_topic(f"{name}-u", assignments={0: [STAYS, LEAVES, 1]})
@@ -115,7 +115,7 @@ def _reader(w: World, group: str, t: Topic) -> ShareConsumer:
 
 
 def _lag(w: World, group: str, t: Topic) -> int | None:
-    """None while nobody can tell."""
+    """Return the lag, or None if unknown."""
     wanted = [{"topic_name": t.name, "partitions": [0]}]
     response = w.raw.send_request(
         "DescribeShareGroupOffsets", 1, on=w.raw.on_coordinator(group), groups=[{"group_id": group, "topics": wanted}]

@@ -29,7 +29,7 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
 
 async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
     """Return when it holds; `run` bounds the wait."""
-    while not await condition():  # noqa: ASYNC110 - the client tells nobody
+    while not await condition():  # noqa: ASYNC110 - the client has no notification
         await asyncio.sleep(0.05)
 
 
@@ -62,7 +62,7 @@ async def read(consumer: AIOKafkaConsumer, count: int) -> list[str]:
 
 
 def test_produce_and_consume(front: Front, fresh: Fresh) -> None:
-    """Records arrive once, whatever the acks and the compression."""
+    """Records arrive once, with any acks and compression."""
     run(_produce_and_consume(front, fresh("topic"), fresh("group")))
 
 
@@ -123,7 +123,7 @@ async def _transactions(front: Front, topic: str, group: str, transactional_id: 
 
 
 def test_admin(front: Front, fresh: Fresh) -> None:
-    """Admin requests work, and every address in their answers is the proxy's."""
+    """Admin requests work, and every address in their responses is the proxy's."""
     run(_admin(front, fresh("topic"), fresh("group")))
 
 

@@ -39,7 +39,7 @@ class AuditedFront:
         self.front = running.front(kafka.bootstrap, SETTINGS | {"audit": audit})
 
     def lines(self) -> list[bytes]:
-        """Of all files, the oldest first, ends included; read again where they were rotated meanwhile."""
+        """Return the lines of all files, the oldest first, ends included; read again after a rotation."""
         for _ in range(ROTATIONS_MAX):
             with suppress(FileNotFoundError):
                 return self._read()
@@ -51,7 +51,7 @@ class AuditedFront:
         return [line for path in written for line in path.read_bytes().splitlines(keepends=True)]
 
     def events(self, *kinds: str) -> list[dict[str, Any]]:
-        """Of whole lines."""
+        """Return the events of complete lines."""
         found = audit_lines.events(line for line in self.lines() if line.startswith(b"{") and line.endswith(b"}\n"))
         return [event for event in found if not kinds or event["kind"] in kinds]
 
@@ -69,7 +69,7 @@ def world(audited: AuditedFront, fresh: Callable[[str], str]) -> Iterator[World]
 
 
 def filled(world: World, batches: int = 1) -> Topic:
-    """A topic with so many batches, every third record of one key."""
+    """Fill a topic with this many batches, every third record with one key."""
     topic = world.topic()
     keys = [b"hot" if at % 3 == 0 else b"key-%d" % at for at in range(RECORDS)]
     size = RECORDS // batches
@@ -146,7 +146,7 @@ def _is_every_offset_once(audited: AuditedFront, group: str) -> None:
 
 
 def test_load_and_hot_keys_of_a_large_batch(world: World, audited: AuditedFront) -> None:
-    """600 records of 200 bytes in one batch: each is counted by bucket, and the heaviest key comes first."""
+    """600 records of 200 bytes in one batch: each is counted by bucket, and the heaviest key is first."""
     topic = filled(world)
     play(world, topic, world.group())
     until(lambda: sum(load["rows"] for load in audited.events("load")) == RECORDS, "the load")

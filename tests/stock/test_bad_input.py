@@ -1,4 +1,4 @@
-"""What is no Kafka request ends its own connection, with a log line and a count, and touches no other."""
+"""Bytes that are no Kafka request end their own connection, with a log line and a count, and touch no other."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ NO_REQUESTS = {
 
 @pytest.fixture(scope="module")
 def quiet(running: Running, kafka_39: Cluster) -> Front:
-    """A proxy that said nothing in the last minute: of one kind of line it writes so many in that time, and no more."""
+    """A proxy that logged nothing in the last minute: the number of lines of one kind per minute is limited."""
     return running.front(
         kafka_39.bootstrap, {"commits": {"state": "memory"}, "share_groups": {"serve": "local", "state": "memory"}}
     )
@@ -81,7 +81,7 @@ def _log(front: Front) -> list[str]:
 
 
 def test_truncated_request(front_39: Front) -> None:
-    """A client that leaves in the middle of a request leaves nothing behind."""
+    """A client that disconnects in the middle of a request leaves no resources allocated."""
     with socket.create_connection(address(front_39.bootstrap), WAIT_S) as connection:
         connection.sendall(struct.pack(">ihhih", 1000, 3, 12, 7, -1))
     with Raw(front_39.bootstrap) as raw:
@@ -89,7 +89,9 @@ def test_truncated_request(front_39: Front) -> None:
 
 
 def test_client_that_does_not_read(front_39: Front, fresh: Callable[[str], str]) -> None:
-    """Who asks for much and reads nothing is not read any further; others are served meanwhile."""
+    """A client that requests much and reads nothing is not read any further; other clients are served in the
+    meantime.
+    """
     with Raw(front_39.bootstrap) as raw:
         topic = raw.create_topic(fresh("topic"))
         raw.produce(topic, [b"x" * 900_000])
@@ -111,7 +113,7 @@ def test_client_that_does_not_read(front_39: Front, fresh: Callable[[str], str])
 
 
 def test_burst_without_acknowledgement(front_39: Front, fresh: Callable[[str], str]) -> None:
-    """Requests that get no response do not shift the responses of those behind them."""
+    """Requests without a response do not shift the responses to later requests."""
     with Raw(front_39.bootstrap) as raw:
         topic = raw.create_topic(fresh("topic"))
         connection = raw.kept(raw.node(1))

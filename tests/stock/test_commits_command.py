@@ -119,7 +119,7 @@ def _told(
 
 
 def test_an_unknown_group_is_an_error_that_names_it(side: Side, fresh: Fresh) -> None:
-    """Whether or not the topic of ranges exists, with and without --json."""
+    """The topic of ranges may exist or not, with and without --json."""
     group = fresh("group")
     for format_flag in ([], ["--json"]):
         result = runner.invoke(cli.app, ["commits", group, "--upstream", side.kafka.bootstrap, *format_flag])

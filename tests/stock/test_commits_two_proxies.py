@@ -28,7 +28,7 @@ AGAIN = (14, NOT_AVAILABLE)
 
 @pytest.fixture
 def kafka(running: Running) -> Cluster:
-    """Of the test alone: proxies of a cluster have one owner, or share it."""
+    """Cluster for this test alone: proxies of a cluster have one owner, or share it."""
     return running.cluster(OLD)
 
 
@@ -40,7 +40,7 @@ def oracle(kafka: Cluster) -> Iterator[CommitTopic]:
 
 
 class Client:
-    """Of one proxy."""
+    """Client of one proxy."""
 
     def __init__(self, front: Front) -> None:
         self.front = front
@@ -77,7 +77,7 @@ class Client:
         return entry.committed_offset, entry.metadata
 
     def knows(self, count: int) -> None:
-        """Wait until its proxy has read that so many groups commit individually."""
+        """Wait until its proxy has read that this many groups commit individually."""
 
         def told() -> bool:
             return int(json.loads(self.front.send_request("/readyz")[1])["commits"]["groups"]) == count

@@ -60,7 +60,7 @@ def consuming(front: Front, group: str, topic: str, **settings: Any) -> Iterator
 
 
 def read(consumer: Consumer, count: int, limit_s: float = LIMIT_S) -> list[str]:
-    """Return the values of so many records, and fail when more come in the next moment."""
+    """Return the values of this many records, and fail when more arrive soon after."""
     got: list[str] = []
     end = time.monotonic() + limit_s
     while len(got) < count:
@@ -171,7 +171,7 @@ def test_fenced_transactional_producer(front_39: Front, fresh: Fresh) -> None:
 
 
 def test_admin(front: Front, fresh: Fresh) -> None:
-    """Admin requests work, and every address in their answers is the proxy's."""
+    """Admin requests work, and every address in their responses is the proxy's."""
     topic, group = fresh("topic"), fresh("group")
     admin = AdminClient({"bootstrap.servers": front.bootstrap, **QUIET})
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(LIMIT_S)
@@ -243,7 +243,7 @@ def test_share_consumers_divide_the_work(front: Front, fresh: Fresh) -> None:
 
 
 def test_share_consumer_acknowledges(front: Front, fresh: Fresh) -> None:
-    """Accepted and rejected records are done with, a released one comes again as the second delivery."""
+    """Accepted and rejected records are settled, a released one is delivered again as the second delivery."""
     topic, group = fresh("topic"), fresh("group")
     create(front, topic, 1)
     from_the_start(front, group)
@@ -276,7 +276,7 @@ def while_missing(
     kind: Callable[[str], AcknowledgeType],
     limit_s: float = LIMIT_S,
 ) -> None:
-    """Poll and acknowledge until so many deliveries were seen."""
+    """Poll and acknowledge until this many deliveries were seen."""
     end = time.monotonic() + limit_s
     while len(seen) < count:
         assert time.monotonic() < end, seen
@@ -286,7 +286,7 @@ def while_missing(
 
 
 def test_share_consumer_closed_without_acknowledging(front: Front, fresh: Fresh) -> None:
-    """What a consumer held when it closed goes to another at once, as the second delivery."""
+    """Records held by a closing consumer are delivered to another immediately, as the second delivery."""
     topic, group = fresh("topic"), fresh("group")
     create(front, topic, 1)
     from_the_start(front, group)

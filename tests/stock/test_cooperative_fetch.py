@@ -30,14 +30,14 @@ WORK_S = 0.06
 
 
 class Span(NamedTuple):
-    """From when to when a member worked on a record; inf: it was killed meanwhile."""
+    """Time span in which a member processed a record; inf: it was killed in the meantime."""
 
     begin: float
     end: float
 
 
 class Group:
-    """Members, each a process of its own."""
+    """Members, each a separate process."""
 
     def __init__(self, front: Front, topic: str, name: str, folder: Path) -> None:
         self._arguments = [front.bootstrap, view_of(topic), name]
@@ -94,14 +94,16 @@ def produce(raw: Raw, topic: Topic, count: int) -> None:
 def test_a004_27_members_share_one_partition_without_keys(
     front: Front, base: tuple[Raw, Topic], fresh: Callable[[str], str], tmp_path: Path
 ) -> None:
-    """Four, all busy; one is killed, one is added; who comes after all have stopped finds only what is new."""
+    """Four, all busy; one is killed, one is added; a member that joins after all have stopped finds only new
+    records.
+    """
     raw, topic = base
     group = Group(front, topic.name, fresh("group"), tmp_path)
     try:
         first = [group.add() for _ in range(STRIPES)]
         records = RECORDS
         while not all(len(group.told(member)) > 20 for member in first) and records < RECORDS_MAX:
-            produce(raw, topic, MORE)  # who came first may have done everything before the last has its stripe
+            produce(raw, topic, MORE)  # the first member may have processed everything before the last has its stripe
             records += MORE
             time.sleep(1)
         dead, *_ = first

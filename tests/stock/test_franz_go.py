@@ -35,7 +35,7 @@ def test_franz_go(front: Front, program: Path, fresh: Callable[[str], str]) -> N
 
 
 def test_franz_go_renews(proxy_39_quick: Front, program: Path, fresh: Callable[[str], str]) -> None:
-    """A share consumer keeps a record for five times its lock by renewing it; another record comes again."""
+    """A share consumer keeps a record for five times its lock by renewing it; another record is delivered again."""
     seen = json.loads(output_of([str(program), proxy_39_quick.bootstrap, fresh("run"), "share"]))
     assert seen["redelivered"] == ["1 delivery 2"]
     assert seen["renewals"] >= 5

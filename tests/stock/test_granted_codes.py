@@ -1,4 +1,6 @@
-"""Which codes of a broker with an authorizer grant a right: as both releases answer, and as the proxy takes them."""
+"""Codes with which a broker with an authorizer grants a right: recorded from both releases, and as the proxy takes
+them.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,11 @@ pytestmark = pytest.mark.broker
 LOADING = 14
 QUERIES = (ApiKey.HEARTBEAT, ApiKey.FIND_COORDINATOR, ApiKey.OFFSET_DELETE)
 Codes = dict[int, set[int]]
-"""API key of a question -> what was answered."""
+"""API key of a request -> observed error codes."""
 
 
 def query(raw: Raw, key: int, group: str, **options: Any) -> int:
-    """The code that answers one of the questions about rights."""
+    """Return the code in the response to one of the requests about rights."""
     if key == ApiKey.HEARTBEAT:
         fields = {"group_id": group, "generation_id": 0, "member_id": "nobody"}
         return int(raw.send_request("Heartbeat", 4, **fields, **options).error_code)
@@ -37,7 +39,7 @@ def query(raw: Raw, key: int, group: str, **options: Any) -> int:
 
 
 class Place:
-    """A cluster whose authorizer throws at whatever bob asks about `throws-...`, and a proxy in front of it."""
+    """A cluster whose authorizer throws for any request of bob about `throws-...`, and a proxy."""
 
     def __init__(self, running: Running, release: str, plugin: Path) -> None:
         settings = {"authorizer.class.name": "ThrowingAuthorizer"}
@@ -45,7 +47,7 @@ class Place:
         self.cluster: Cluster = running.cluster(release, sasl=USERS, properties=settings, plugins=[plugin])
         self.admin, self.bob = (self.user(name) for name in ("admin", "bob"))
         self.cold = {key: query(self.admin, key, "unknown") for key in QUERIES}
-        """What is answered before there is a topic of offsets."""
+        """Responses before the offsets topic exists."""
         self.admin.coordinator("unknown")
         identity = {"mechanism": "PLAIN", "username": "admin", "password": USERS.users["admin"]}
         upstream = {"bootstrap": self.cluster.bootstrap, "sasl": identity}
@@ -91,7 +93,7 @@ def beat(raw: Raw, api: str, group: str, **fields: Any) -> None:
 
 
 def test_codes_that_grant(place: Place, fresh: Callable[[str], str]) -> None:
-    """Of groups of every type, at the coordinator and before there is one: what is granted, refused, not judged."""
+    """For groups of every type, at the coordinator and before there is one: granted, refused, not judged."""
     connect, consumer, shared = (fresh(name) for name in ("connect", "consumer", "shared"))
     join(place.admin, connect, "connect")
     fields = {"rebalance_timeout_ms": 30_000, "topic_partitions": [], "server_assignor": None, "instance_id": None}
@@ -116,7 +118,7 @@ def test_codes_that_grant(place: Place, fresh: Callable[[str], str]) -> None:
 
 
 def _loaded(raw: Raw, key: int, group: str) -> int:
-    """The response once the group's coordinator is ready; 14 tells clients to wait."""
+    """Return the response once the group's coordinator is ready; 14 makes clients wait."""
     codes: list[int] = []
 
     def is_ready() -> bool:
@@ -128,7 +130,7 @@ def _loaded(raw: Raw, key: int, group: str) -> int:
 
 
 def test_rights_on_a_topic_are_told_with_these_codes(place: Place, fresh: Callable[[str], str]) -> None:
-    """An authorizer that throws is answered with -1, and the field for the rights says nothing."""
+    """An authorizer that throws causes -1, and the field for the rights has no information."""
     topic, none = place.admin.create_topic(fresh("topic")).name, -(1 << 31)
 
     def told(raw: Raw, name: str) -> tuple[int, bool]:
@@ -142,7 +144,7 @@ def test_rights_on_a_topic_are_told_with_these_codes(place: Place, fresh: Callab
 
 
 def test_an_authorizer_that_throws_grants_nothing(place: Place, fresh: Callable[[str], str]) -> None:
-    """A share group held by the proxy: whatever bob asks is refused with -1, and the group is still there."""
+    """A share group held by the proxy: every request of bob is refused with -1, and the group still exists."""
     group = f"throws-{fresh('group')}"
     with place.user("admin", of_proxy=True) as admin, place.user("bob", of_proxy=True) as bob:
         topic = admin.create_topic(f"{group}-topic")

@@ -27,7 +27,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "deploy" / "examples"
 PARTITIONS = 2
 RECORDS = 240
 TRANSACTION = 20
-"""Records of one transaction; behind each stands a marker, which no client delivers."""
+"""Records of one transaction; after each there is a marker, which no client delivers."""
 ENDLESS = {0: (0, 41, 42), 1: (7, 60, 119)}
 """Partition -> its records, by number, whose work takes for ever; fewer than an example has workers."""
 
@@ -35,7 +35,7 @@ ENDLESS = {0: (0, 41, 42), 1: (7, 60, 119)}
 class Produced(NamedTuple):
     topic: str
     offsets: dict[int, list[int]]
-    """Of the records of each partition."""
+    """Offsets of the records of each partition."""
 
     def endless(self, partition: int) -> list[int]:
         """The offsets whose work never ends."""
@@ -113,7 +113,7 @@ def begun(log: Path, partition: int) -> list[int]:
 def test_only_what_was_not_finished_is_begun_again(
     kafka_39: Cluster, produced: Produced, fresh: Callable[[str], str], tmp_path: Path, example: str
 ) -> None:
-    """All but six records are finished behind those six; after kill -9 only the six are begun."""
+    """All but six records after those six are finished; after kill -9 only the six are processed again."""
     group, bootstrap = fresh("group"), kafka_39.bootstrap
     ends = {partition: offsets[-1] + 1 for partition, offsets in produced.offsets.items()}
     arguments = [*command(example), bootstrap, produced.topic, group]
@@ -137,7 +137,7 @@ def test_only_what_was_not_finished_is_begun_again(
         finally:
             second.kill()
         for partition, (mark, metadata) in committed(raw, group, produced.topic).items():
-            assert mark - ends[partition] in (0, 1)  # after the last marker, if the client tells its position
+            assert mark - ends[partition] in (0, 1)  # after the last marker, if the client reports its position
             assert str(parse_commit_text(metadata)) == "ic/1;"
     for partition in ENDLESS:
         assert begun(logs[0], partition) == produced.offsets[partition]

@@ -1,6 +1,6 @@
-"""Individual commits of stock clients on real brokers: what is stored, and what the members are told.
+"""Individual commits of stock clients on real brokers: stored ranges, and responses to the members.
 
-The oracle is the broker itself: the topic of ranges as it stands in the log, and OffsetFetch past the proxy.
+The oracle is the broker itself: the topic of ranges in its log, and OffsetFetch past the proxy.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Side:
     """The coordinator is the one that 3.9 has by default."""
 
     def topic(self, name: str, records: int = 60, partitions: int = 1) -> str:
-        """A topic with so many records in each partition, their values being their offsets."""
+        """Create a topic with this many records in each partition, their values being their offsets."""
         made = self.raw.create_topic(name, partitions)
         if records:
             for partition in range(partitions):
@@ -68,7 +68,7 @@ class Side:
         return entry.committed_offset, entry.metadata.rstrip("\0")
 
     def state(self, group: str, topic: str, partition: int = 0) -> tuple[int, str, str]:
-        """At the broker: the committed offset, its metadata, and the live ranges in the topic."""
+        """Return the broker's state: the committed offset, its metadata, and the live ranges in the topic."""
         return *self.oracle.primary(group, topic, partition), self.oracle.live(group, topic, partition)
 
     def written(self, group: str, topic: str) -> list[str]:
@@ -350,7 +350,7 @@ def test_auto_commit_beside_individual_commits_in_one_group(side: Side, fresh: F
 
 
 def _raw_commit(side: Side, group: str, topic: str, offset: int, text: str | None = None, version: int = 8) -> int:
-    """By a tool, of a group without members."""
+    """Commit as a tool for a group without members."""
     known = side.raw.topic(topic)
     assert known is not None
     partition = {"partition_index": 0, "committed_offset": offset, "committed_metadata": text}
@@ -488,7 +488,7 @@ def test_a004_25_and_26_ranges_of_a_transaction_count_when_it_is_committed(side:
 
         _send(producer, member, topic, 46, "ic/1;46-47,50-50;u=mine")
         producer.commit_transaction(LIMIT_S)
-        until(  # asked again and again: while the transaction may be open nothing of it counts
+        until(  # queried repeatedly: while the transaction may be open nothing of it counts
             lambda: member.committed(topic, 0) == (51, "mine") and side.state(group, topic) == (51, "mine", ""),
             "the second commit, and the ranges below the mark to go",
         )

@@ -39,7 +39,7 @@ def topic(front: Front, fresh: Fresh) -> str:
 
 @pytest.fixture
 def group(front: Front, fresh: Fresh) -> str:
-    """A group that, as a share group, begins at the start of the log and assigns at once."""
+    """Create a group that, as a share group, begins at the start of the log and assigns immediately."""
     name = fresh("group")
     with Raw(front.bootstrap) as raw:
         raw.configure_group(name, {"share.auto.offset.reset": "earliest", "share.assignment.interval.ms": "0"})
@@ -63,7 +63,7 @@ def _read(front: Front, name: str, topic: str, group: str, *options: str, releas
 
 @pytest.mark.parametrize("releases", [("4.3.0",), NEWEST], ids=["4.3.0", "newest"])
 def test_console_tools(front: Front, topic: str, group: str, fresh: Fresh, releases: tuple[str, ...]) -> None:
-    """What the console producer writes is read by the console consumer and by the console share consumer."""
+    """Records of the console producer are read by the console consumer and by the console share consumer."""
     _console_produce(front, topic, "--compression-codec", "lz4", releases=releases)
     read = _read(
         front, "consumer.ConsoleConsumer", topic, fresh("classic"), "--from-beginning", releases=releases
@@ -104,7 +104,7 @@ def test_group_rebalances(front: Front, fresh: Fresh, tmp_path: Path, protocol: 
 
 
 def test_consumers_that_start_together_divide_the_work(front_39: Front, fresh: Fresh) -> None:
-    """All four have partitions at once, with the settings as they come, and none drops what it loses to another.
+    """All four have partitions immediately, with default settings, and none drops records of a lost partition.
 
     A record that was dropped would be locked for a minute: the tool gives up before that and shows too few.
     """
@@ -155,7 +155,7 @@ def _perform(front: Front, topic: str, records: int, *options: str) -> str:
 
 
 def test_performance_tools(front: Front, topic: str, group: str, fresh: Fresh) -> None:
-    """The performance tools move all they are told to, as consumers and as share consumers."""
+    """The performance tools transfer all records, as consumers and as share consumers."""
     records = 20_000
     assert f"{records} records sent" in _perform(front, topic, records)
     asked = ("--bootstrap-server", front.bootstrap, "--topic", topic, "--messages", str(records))

@@ -22,7 +22,7 @@ with warnings.catch_warnings():
 pytestmark = [
     pytest.mark.broker,
     pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning"),
-    # Now and then a client that was closed leaves a connection of its own to the garbage collector.
+    # A closed client occasionally leaves a connection to the garbage collector.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
@@ -66,7 +66,7 @@ def read(consumer: KafkaConsumer, count: int, limit_s: float = LIMIT_S) -> list[
     {"acks": "all"}, {"acks": 0}, {"acks": 1}, {"compression_type": "gzip"}, {"compression_type": "zstd"},
 ], ids=lambda settings: "-".join(map(str, settings.values())))  # fmt: skip
 def test_produce_and_consume(front: Front, topic: str, fresh: Fresh, settings: dict[str, Any]) -> None:
-    """Records arrive once, whatever the acks and the compression."""
+    """Records arrive once, with any acks and compression."""
     values = [f"value {number}" for number in range(100)]
     producer = KafkaProducer(bootstrap_servers=front.bootstrap, **{"enable_idempotence": False} | settings)
     try:
@@ -97,7 +97,7 @@ def test_group_rebalances(front: Front, topic: str, fresh: Fresh) -> None:
     other.start()
     try:
         until(lambda: first.poll(50) is not None and len(first.assignment()) == 2, "half of the partitions")
-        stopping.set()  # it may just be joining anew: then its leaving waits behind that, at the broker, for the first
+        stopping.set()  # it may just be rejoining: then the broker delays its leaving until the join is done
         until(lambda: first.poll(50) is not None and not other.is_alive(), "the second member to leave")
         until(lambda: first.poll(50) is not None and len(first.assignment()) == PARTITIONS, "all partitions")
     finally:
@@ -142,7 +142,7 @@ def test_transactions(front: Front, topic: str, fresh: Fresh) -> None:
 
 
 def test_admin(front: Front, topic: str, fresh: Fresh) -> None:
-    """Admin requests work, and every address in their answers is the proxy's."""
+    """Admin requests work, and every address in their responses is the proxy's."""
     group = fresh("group")
     consumer = subscribed(topic, bootstrap_servers=front.bootstrap, group_id=group)
     admin = KafkaAdminClient(bootstrap_servers=front.bootstrap)

@@ -1,4 +1,6 @@
-"""What a running proxy shows of its share groups: admin listener, command `groups`, audit events in file and topic."""
+"""Outputs of a running proxy about its share groups: admin listener, command `groups`, audit events in file and
+topic.
+"""
 
 from __future__ import annotations
 
@@ -113,7 +115,7 @@ def test_a_bounded_renewal_is_refused(w: World, front: Front) -> None:
 
 
 def test_audit_tells_deliveries_in_file_and_topic(w: World, folder: Path, kafka_39: Cluster) -> None:
-    """Every acquire has its settle, seq has no gap, and the topic tells the same."""
+    """Every acquire has its settle, seq has no gap, and the topic has the same events."""
     topic = w.topic()
     w.raw.produce(topic, [b"a", b"b", b"c"])
     member = w.member(w.group(), "A", [topic])

@@ -62,7 +62,7 @@ def test_the_share_consumer_settles_what_it_gets(proxy_39: Front, fresh: Callabl
 
 @pytest.mark.broker
 def test_the_consumer_prints_what_there_is(kafka_39: Cluster, fresh: Callable[[str], str], tmp_path: Path) -> None:
-    """With brokers alone; asked to stop as by Ctrl-C, it has committed and left."""
+    """With brokers alone; after Ctrl-C, it has committed and left the group."""
     topic, group = fresh("topic"), fresh("group")
     own = {"kafka-1:9092": kafka_39.bootstrap, '"billing"': f'"{group}"', "orders": topic}
     file = program("A consumer for Trio", own, tmp_path / "consumer.py")

@@ -60,7 +60,7 @@ def _allow_alice(bootstrap: str) -> None:
 
 
 def test_rights_are_judged_alike(front: Front, native: Cluster) -> None:
-    """Whatever the share APIs allow or refuse on native Kafka, the proxy allows or refuses."""
+    """The proxy allows and refuses the same as the share APIs of native Kafka."""
     assert _judgements("proxy", front.bootstrap) == _judgements("native", native.bootstrap)
 
 
@@ -149,12 +149,12 @@ def test_unauthenticated_requests_are_refused(front: Front) -> None:
 
 
 LIFETIME_S = 3.0
-"""Of a SASL session, where brokers are told so (KIP-368)."""
+"""Lifetime of a SASL session in seconds, if the brokers have one (KIP-368)."""
 
 
 @pytest.fixture(scope="module", params=[OLD, NEW])
 def expiring(running: Running, request: pytest.FixtureRequest) -> dict[str, str]:
-    """A cluster behind a proxy that serves share groups, and by itself where it has them."""
+    """A cluster with a proxy that serves share groups, and the cluster alone if it has them."""
     native = request.param == NEW
     lifetime = {"connections.max.reauth.ms": str(round(LIFETIME_S * 1000))}
     kafka = running.cluster(request.param, sasl=USERS, properties=(QUICK if native else {}) | lifetime)
@@ -166,7 +166,7 @@ def expiring(running: Running, request: pytest.FixtureRequest) -> dict[str, str]
 
 
 def test_nothing_is_served_after_the_session_lifetime(expiring: dict[str, str], fresh: Fresh) -> None:
-    """As a broker ends it: at the first request after it; who has authenticated anew in time continues."""
+    """Brokers do the same at the first request after it; a client that authenticated again in time continues."""
     for name, bootstrap in expiring.items():
         group = f"alice-{fresh('group')}"
         until(partial(_joins, bootstrap, group), f"{name} to let the member in")
@@ -219,7 +219,7 @@ def topic(front: Front, fresh: Fresh) -> str:
 
 
 def test_stock_client_is_refused(front: Front, topic: str) -> None:
-    """Who may not write gets the broker's error."""
+    """A client without WRITE gets the broker's error."""
     errors: list[int] = []
     producer = Producer(_settings(front, BOB))
     producer.produce(topic, "value", on_delivery=lambda error, _: errors.append(error.code()))
@@ -229,7 +229,7 @@ def test_stock_client_is_refused(front: Front, topic: str) -> None:
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_proxy_restarted_under_clients(front: Front, topic: str, end: str) -> None:
-    """Clients that hold connections to broker ports continue when the proxy comes back, and lose nothing."""
+    """Clients with connections to broker ports continue after the proxy's restart, and lose nothing."""
     with ExitStack() as stack:
         producer = Producer(_settings(front, ALICE, **{"enable.idempotence": True}))
         consumer = Consumer(_settings(front, ALICE, **{"group.id": f"{topic}-c", "auto.offset.reset": "earliest"}))
@@ -265,7 +265,7 @@ def _produce(producer: Producer, topic: str, values: set[str], flush: bool = Tru
 
 
 def test_proxy_without_an_identity(running: Running, kafka: Cluster, topic: str) -> None:
-    """Without a user of its own the proxy is told where the brokers are, and keeps share groups in its memory."""
+    """Without its own user the proxy gets the brokers' addresses, and keeps share groups in its memory."""
     nodes = {node.node_id: node.address for node in kafka.nodes}
     upstream = {"bootstrap": kafka.bootstrap, "nodes": nodes}
     front = running.front(

@@ -49,7 +49,7 @@ def commit(front: Front, group: str, topic: str, offset: int, text: str) -> int:
 
 
 def probe(front: Front, path: str) -> tuple[bool, str]:
-    """Whether it is ready, and what it says."""
+    """Return whether it is ready, and the details."""
     is_ready, text = front.send_request(path)
     told = json.loads(text) if text.startswith("{") else {}
     return is_ready, " ".join([*told.get("reasons", []), *told.get("missing", [])])

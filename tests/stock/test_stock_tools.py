@@ -26,7 +26,7 @@ GROUPS, SHARE_GROUPS = "consumer.group.ConsumerGroupCommand", "consumer.group.Sh
 CONSUMER, SHARE_CONSUMER = "consumer.ConsoleConsumer", "consumer.ConsoleShareConsumer"
 PRODUCER = {OLD: "kafka.tools.ConsoleProducer", NEW: "ConsoleProducer"}
 CONSOLES = {CONSUMER, SHARE_CONSUMER, *PRODUCER.values()}
-"""They read an input, or until a signal: each has a Java of its own."""
+"""They read an input, or until a signal: each needs a separate Java."""
 COUNT = 7
 HEARTBEAT_S = 2.0
 AT_ONCE = 3
@@ -93,7 +93,7 @@ def configs(shell: Shell) -> None:
 
 
 def consumer_groups(shell: Shell) -> None:
-    """What is written with the producer is read from base and view, and kafka-consumer-groups tells the lag of both."""
+    """Records of the producer are read from base and view, and kafka-consumer-groups shows the lag of both."""
     for topic in (shell.base, shell.view):
         read = ["--topic", topic, "--group", shell.group, "--from-beginning", "--max-messages", str(COUNT)]
         assert shell.prints(CONSUMER, *read, "--timeout-ms", "90000").count("record ") == COUNT
@@ -112,7 +112,7 @@ def consumer_groups(shell: Shell) -> None:
 
 
 def share_groups(shell: Shell) -> None:
-    """kafka-share-groups beside a member, and the console share consumer; a view is no topic for it."""
+    """kafka-share-groups with a member, and the console share consumer; a view is no topic for it."""
     if shell.release == OLD:
         return  # it has neither
     of = ["--describe", "--group", shell.share_group]
@@ -158,7 +158,7 @@ def member(shell: Shell) -> Iterator[Member]:
 
 
 def test_stock_tools_never_trip(shell: Shell, member: Member) -> None:
-    """Each part of the work of an administrator, several at once, beside a member of a share group."""
+    """Each part of an administrator's work, several concurrently, with a member of a share group."""
     text = "".join(f"record {number}\n" for number in range(COUNT))
     shell.prints(PRODUCER[shell.release], "--topic", shell.base, text=text)
     with ThreadPoolExecutor(AT_ONCE) as pool:

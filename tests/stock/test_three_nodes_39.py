@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
 
 Fresh = Callable[[str], str]
 AS_IT_COMES: dict[str, Any] = {"share_groups": {"serve": "upstream"}, "commits": {"serve": False}}
-"""Settings of a proxy beside one that serves both."""
+"""Settings of a proxy in addition to one that serves both."""
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_leader_killed_under_load(kafka: Cluster, front: Front, fresh: Fresh) ->
 
 
 def test_listeners_follow_the_brokers(running: Running, kafka: Cluster) -> None:
-    """A broker that leaves and comes back loses its listener and gets it back."""
+    """A broker that stops and returns loses its listener and gets it back."""
     settings = AS_IT_COMES | {
         "upstream": {"bootstrap": kafka.bootstrap, "metadata_interval_s": 1},
         "vanished_broker_grace_s": 2,
@@ -84,7 +84,7 @@ def test_listeners_follow_the_brokers(running: Running, kafka: Cluster) -> None:
 
 
 def test_first_bootstrap_servers_are_dead(running: Running, kafka: Cluster) -> None:
-    """One that refuses and one that never answers do not keep clients from the third."""
+    """One that refuses and one that never responds do not keep clients from the third."""
     (refused,) = free_ports(1)
     upstream = f"127.0.0.1:{refused},192.0.2.1:9092,{kafka.nodes[0].address}"
     with Raw(running.front(upstream, AS_IT_COMES).bootstrap) as raw:
@@ -92,7 +92,7 @@ def test_first_bootstrap_servers_are_dead(running: Running, kafka: Cluster) -> N
 
 
 def test_lag_of_logs_that_other_brokers_lead(w: World) -> None:
-    """The coordinator's listener tells the lag of every partition, wherever it is led."""
+    """The coordinator's listener returns the lag of every partition, whichever broker leads it."""
     topic = w.topic(assignments={0: [1], 1: [2], 2: [3]})
     group = w.group()
     for partition in topic.leaders:

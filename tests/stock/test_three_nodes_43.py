@@ -1,4 +1,4 @@
-"""Kafka 4.3.0 on three nodes: share groups are the brokers', asked directly and through the proxy."""
+"""Kafka 4.3.0 on three nodes: share groups are the brokers', directly and through the proxy."""
 
 from __future__ import annotations
 

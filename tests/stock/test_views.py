@@ -1,4 +1,4 @@
-"""Views read by stock clients: nothing lost, every key in order, whoever comes and goes; in short.
+"""Views read by stock clients: no record lost, every key in order, while members join and leave; short version.
 
 The long forms are `tests/long/run`.
 """
@@ -42,9 +42,10 @@ CLIENTS = {
 def test_a004_20_23_and_24_four_members_share_one_partition_and_nothing_is_lost(
     front: Front, raw: Raw, fresh: Fresh, request: pytest.FixtureRequest
 ) -> None:
-    """T1: the view is made by whoever comes first; one member is killed, one is added, records keep coming.
+    """T1: the first member creates the view; one member is killed, one is added, records keep arriving.
 
-    T6: then the base grows from 1 to 3 partitions; the old slots keep their meaning, and nobody need ask for the new.
+    T6: then the base grows from 1 to 3 partitions; the old slots keep their meaning, and the new ones are assigned
+    automatically.
     """
     topic = raw.create_topic(fresh("base"))
     view = f"__view.r{SLOTS}.{topic.name}"

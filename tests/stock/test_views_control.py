@@ -32,7 +32,7 @@ pytestmark = [
     pytest.mark.broker,
     pytest.mark.timeout(480),
     pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning"),
-    # Now and then a kafka-python client that was closed leaves a connection of its own to the garbage collector.
+    # A closed kafka-python client occasionally leaves a connection to the garbage collector.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
@@ -234,7 +234,7 @@ def test_every_client_finds_all_partitions_of_a_view_nobody_has_made(front: Fron
 
 
 def test_a_group_of_the_consumer_protocol_gets_a_view_that_its_heartbeat_makes(views_43: Front, fresh: Fresh) -> None:
-    """librdkafka asks for no metadata of what it subscribes to."""
+    """librdkafka sends no Metadata for its subscription."""
     with Raw(views_43.bootstrap) as raw:
         base = raw.create_topic(fresh("base"))
         view = f"__view.r2.{base.name}"
@@ -339,7 +339,7 @@ def _listed(cluster: Cluster, view: str) -> str:
 def test_a_plan_is_stored_served_and_never_changed(
     views_39: Front, kafka_39: Cluster, tmp_path: Path, fresh: Fresh
 ) -> None:
-    """A running proxy serves it at once; groups move to it from another view, at least once."""
+    """A running proxy serves it immediately; groups move to it from another view, at least once."""
     file = tmp_path / "plan.json"
     ranges = [[0, 1 << 28], [1 << 28, 1 << 31], [1 << 31, 1 << 32]]
     file.write_text(json.dumps({"version": 1, "topic": "t", "hash": "murmur2-32", "n": 3, "ranges": ranges}))
@@ -406,7 +406,7 @@ def test_a_live_group_is_not_moved(views_43: Front, kafka_43: Cluster, fresh: Fr
 
 
 def test_share_groups_are_told_that_they_cannot_read_views(views_43: Front, fresh: Fresh) -> None:
-    """Where the broker serves them it would let them form and show nothing."""
+    """Brokers with share groups would let them form and deliver nothing."""
     with Raw(views_43.bootstrap) as raw:
         base: Topic = raw.create_topic(fresh("base"))
         view, group = f"__view.r2.{base.name}", fresh("group")

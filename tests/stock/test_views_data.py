@@ -1,4 +1,4 @@
-"""What is read through views on real brokers: every record once, in its slot, whatever codec or version."""
+"""Records read through views on real brokers: every record once, in its slot, with any codec or version."""
 
 from __future__ import annotations
 

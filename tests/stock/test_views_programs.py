@@ -20,7 +20,7 @@ Fresh = Callable[[str], str]
 
 
 def test_the_console_is_understood_though_two_threads_print() -> None:
-    """Records are told whole, whatever is logged between their pieces, and each rebalance in its place."""
+    """Records are parsed whole, even if log lines interrupt them, and each rebalance in its order."""
     logged = "INFO org.apache.kafka.clients.consumer.internals.ConsumerMembershipManager - [Consumer clientId=c] "
     printed = (
         f"Words\n{logged}Reconciling assignment with local epoch 0\n\tMember:   m\n\tAssigned partitions:  [v-1-0]\n"

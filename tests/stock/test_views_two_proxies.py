@@ -20,7 +20,7 @@ from tests.support.raw import Raw, Topic, until
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(480)]
 
 BASES, SLOTS, CLIENTS = 3, 4, 3
-"""Each of so many clients of either proxy asks for the views of so many bases."""
+"""This many clients of either proxy each request the views of this many bases."""
 Fresh = Callable[[str], str]
 
 
@@ -106,7 +106,9 @@ def check(told: Sequence[Mapping[str, Any]], bases: Mapping[str, Topic], broker:
 def test_clients_of_both_make_the_same_views_at_the_same_moment(
     front: Front, kafka: Cluster, others: Callable[[Cluster], Front], fresh: Fresh
 ) -> None:
-    """Each view has one topic, whoever made it; so it is when they grow, and when their bases are created again."""
+    """Each view has one topic, whichever proxy created it; also when they grow, and when their bases are created
+    again.
+    """
     fronts = [front, others(kafka)]
     with Raw(kafka.bootstrap) as broker:
         bases = {

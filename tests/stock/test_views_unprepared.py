@@ -120,7 +120,7 @@ class Reading:
 
 
 def readings(stack: ExitStack, front: Front, clients: Mapping[str, Command], base: Topic, *user: str) -> list[Reading]:
-    """Start all of them, each for a view of its own."""
+    """Start all of them, each for a different view."""
     found = []
     for number, (name, command_of) in enumerate(clients.items()):
         arguments = command_of(front.bootstrap, f"{base.name}-{name}", view_of(base, number), *user)

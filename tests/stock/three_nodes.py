@@ -1,4 +1,4 @@
-"""What must hold in front of a cluster of three nodes; test_three_nodes_*.py run it on each release."""
+"""Behaviour with a cluster of three nodes; test_three_nodes_*.py run it on each release."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def records_come_from_their_leaders(w: World, name: str) -> None:
 
 
 def other_nodes_name_the_leader(w: World, name: str) -> None:
-    """Item 2: a node that does not lead answers 6 with the leader and where it is."""
+    """Item 2: a follower returns 6 with the leader and its address."""
     t = w.label_topic(spread(w.raw, name))
     w.raw.produce(t, 1, partition=1)
     g = w.group(f"{name}-g")
@@ -61,7 +61,7 @@ def other_nodes_name_the_leader(w: World, name: str) -> None:
 
 
 class Load:
-    """A producer at work, a classic consumer and two share consumers reading, until told to finish."""
+    """A producer at work, a classic consumer and two share consumers reading, until stopped."""
 
     def __init__(self, front: Front, topic: str, group: str, dialled: DialledPorts) -> None:
         self.acknowledged: set[str] = set()
@@ -195,7 +195,7 @@ def _listens(port: int) -> bool:
 
 
 def no_setting_of_a_broker_names_it(kafka: Cluster, front: Front) -> None:
-    """DescribeConfigs of every broker, by its own listener and that for all, alone and beside a group."""
+    """DescribeConfigs of every broker, by its own listener and the bootstrap listener, alone and next to a group."""
     ports = [b":%d" % port for n in kafka.nodes for port in (n.port, n.internal_port, n.controller_port)]
     with Raw(kafka.bootstrap) as native, Raw(front.bootstrap) as raw:
         asked = ((native, NODES), (raw, NODES), (raw, (None,)))

@@ -1,9 +1,8 @@
 """Long storms over the share coordinator: `python -m tests.storm.run [--steps 1000000] [--seed 0] [--tiny 4]`.
 
-Goes through one seed after the other, 500 steps each, until so many steps are done; a failure names its seed, which
-`--seed S --steps 500` repeats. `--logs` puts the product's writer and hostile leaders under it. `--tiny N` goes through
-every story of N steps of a tiny world instead. `--commits`: individual commits of one partition, against sets of
-offsets.
+Runs one seed after the other, 500 steps each, until this many steps are done; a failure names its seed, which `--seed S
+--steps 500` repeats. `--logs` puts the product's writer and hostile leaders under it. `--tiny N` goes through every
+story of N steps of a tiny world instead. `--commits`: individual commits of one partition, against sets of offsets.
 """
 
 from __future__ import annotations

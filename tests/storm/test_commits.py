@@ -1,7 +1,7 @@
 """Weather for individual commits of one partition: long seeded stories, and what they find when something is wrong.
 
-After each step: what was answered as stored is shown as done, also by an owner that reads the topic then; nothing is
-shown as done that nobody has said, or that was asked for again.
+After each step: everything confirmed as stored is shown as done, also by an owner that reads the topic then; nothing is
+shown as done that no member committed, or that was rewound.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STEPS = 500
 
 @pytest.mark.parametrize("seed", range(40))
 def test_a_storm_breaks_nothing(seed: int) -> None:
-    """`python -m tests.storm.run --commits` continues for as long as it is told."""
+    """`python -m tests.storm.run --commits` continues for the given time."""
     storm_commits.run(seed, STEPS)
 
 
@@ -54,7 +54,7 @@ def _shows_ranges_only(_: Callable[..., Any]) -> Callable[..., Any]:
     ],
 )
 def test_storms_find_what_is_wrong(name: str, wrong: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A failed append that nobody remembers, a rewind that is not noticed, ranges that do not move the mark."""
+    """A forgotten failed append, an unnoticed rewind, ranges that do not move the committed offset."""
     monkeypatch.setattr(PartitionCommits, name, wrong(getattr(PartitionCommits, name)))
     with pytest.raises(AssertionError):
         _all_storms()

@@ -26,8 +26,8 @@ TINY_STEPS = 3
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_a_storm_breaks_nothing(seed: int) -> None:
-    """Ten thousand steps of members, acknowledgements, offsets and settings that are changed, crashes, time-outs,
-    refusals, lost answers and takeovers.
+    """Ten thousand steps of members, acknowledgements, altered offsets and settings, crashes, time-outs, refusals, lost
+    responses and takeovers.
     """
     story = storm_admin.run(RandomChooser(seed), STEPS)
     assert sum(partition.lives > 1 for partition in story.partitions) > 1, "a storm without administrators"
@@ -40,7 +40,7 @@ def test_every_story_of_a_tiny_world_is_right() -> None:
 
 
 def _told_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the journal refused is applied all the same."""
+    """Fault: changes refused by the journal are applied all the same."""
     end = ShareWrites._end
 
     def keep(self, key, share, transition, *, keep):
@@ -50,7 +50,7 @@ def _told_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _snapshot_of_the_future(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is held is stored as delivered."""
+    """Fault: held records are stored as delivered."""
     free = SharePartition.snapshot
 
     def snapshot(self, *transitions):
@@ -65,12 +65,12 @@ def _snapshot_of_the_future(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _deaf_to_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Locks end, and nobody frees what they held."""
+    """Fault: locks end, and their records are not freed."""
     monkeypatch.setattr(ShareCoordinator, "expire", lambda self, now: [])
 
 
 def _too_generous(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a member releases may be taken by another before that is stored."""
+    """Fault: released records are available to other members before the release is stored."""
     decide = SharePartition.decide_release
 
     def release(self, member_id, settings):
@@ -83,7 +83,7 @@ def _too_generous(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _told_by_the_past(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What waited while state was replaced is told as done."""
+    """Fault: changes that waited while state was replaced are reported as done."""
     monkeypatch.setattr(ShareWrites, "_fence", lambda self, key, code: None)
 
 
@@ -140,9 +140,9 @@ def _all_seeds() -> None:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_a_storm_over_logs_breaks_nothing(seed: int) -> None:
-    """The same over the product's writer and leaders that append and then answer 3, 6, 7, 20, 56, -1 or nothing, then
-    refuse the repeated append with 19, lose what was not replicated and get requests late: what is read back from
-    their logs is what was told.
+    """The same over the product's writer and leaders that append and then return 3, 6, 7, 20, 56, -1 or nothing, then
+    refuse the repeated append with 19, lose unreplicated records and get requests late: the content read back from
+    their logs equals the responses.
     """
     story = storm_admin.run_over_logs(RandomChooser(seed), STEPS)
     assert sum(len(partition.final) for partition in story.partitions) > 10, "a storm in which nothing happens"

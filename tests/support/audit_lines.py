@@ -21,7 +21,7 @@ def waiting(log: EventLog, proxy_id: str = "p", topic_name: Callable[[bytes], st
 
 
 def events(lines: Iterable[bytes | str]) -> list[dict[str, Any]]:
-    """Of whole lines. AssertionError: one of them is none."""
+    """Return the events of complete lines. AssertionError: one of them is none."""
     return [event(line) for line in lines]
 
 

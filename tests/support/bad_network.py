@@ -25,7 +25,7 @@ class BadNetwork:
         self._relays: dict[tuple[str, int], Relay] = {}
         self._open = ExitStack()
         self.dialled = 0
-        """Connections that were asked for."""
+        """Number of requested connections."""
         self.faults: list[str] = []
 
     def __enter__(self) -> BadNetwork:

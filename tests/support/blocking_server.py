@@ -1,4 +1,4 @@
-"""A server in threads that answers Kafka requests as a test says, for clients with blocking sockets."""
+"""Server in threads with scripted responses to Kafka requests, for clients with blocking sockets."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ QUICK = {
     "group.share.min.session.timeout.ms": "6000",
     "group.share.assignment.interval.ms": "0",
 }
-"""Bounds that let a lock end in a second, and members are assigned partitions at once; other defaults stay."""
+"""Bounds that allow locks of a second and immediate assignment; other defaults stay."""
 TIGHT = QUICK | {"group.share.max.size": "2", "group.share.max.share.sessions": "2"}
 """Two members, two sessions."""
 VIEWS = {"commits": {"state": "memory"}, "share_groups": {"state": "memory"}, "views": {"growth_interval_s": 1}}

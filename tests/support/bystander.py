@@ -1,8 +1,9 @@
-"""Somebody who does nothing wrong, while somebody else sends the largest requests there are.
+"""A well-behaved client, concurrently with another that sends the largest possible requests.
 
-The bystander is a member of a share group and sends a heartbeat every few milliseconds, whether or not the last one was
-answered: what waits behind a long turn is measured with all of its waiting. The proxy answers heartbeats itself, so how
-the broker takes large requests is not measured. The longest turn is the proxy's own figure.
+The bystander is a member of a share group and sends a heartbeat every few milliseconds, whether or not the last one has
+its response: requests that wait for a long iteration are measured with all of their waiting. The proxy serves
+heartbeats itself, so that the broker's handling of large requests is not measured. The longest turn is the proxy's own
+figure.
 """
 
 from __future__ import annotations
@@ -40,13 +41,14 @@ EVERY_BESIDE_PIPELINED_S = 0.02
 RESPONSE_S = 2.0
 """How long the hostile client waits for a response, or for being closed."""
 LATE_S = 40.0
-"""How long a small request may take before the measure is given up: a broker that was sent many large requests may need
-that long to answer a new connection's first one."""
+"""Seconds that a small request may take before the measurement is given up: after many large requests a broker may need
+that long for the first response on a new connection.
+"""
 
 
 @dataclass(frozen=True)
 class Bound:
-    """What nobody may be kept waiting for."""
+    """Longest permitted waits."""
 
     wait_s: float
     """The bystander's 99th percentile."""
@@ -55,18 +57,19 @@ class Bound:
 
 
 CALM = Bound(0.05, 0.1)
-"""On a machine that does nothing else; a turn has five times what the rule allows, for it may lose the processor."""
+"""Bound on an idle machine; an iteration may take five times the rule's limit, for it may lose the processor."""
 BUSY = Bound(0.3, 0.25)
-"""On a machine whose processors are shared with other tests: what still tells a turn that is not cut into slices, which
-took 0.3 to 9.5 s, from a machine that stumbles."""
+"""Bound on a machine whose processors are shared with other tests: it still distinguishes an iteration that is not cut
+into slices, which took 0.3 to 9.5 s, from a slow machine.
+"""
 
 
 @dataclass
 class Measured:
-    """What one window of time showed."""
+    """Results of one window of time."""
 
     waits_s: list[float] = field(default_factory=list)
-    """Of each small request, from when it was due."""
+    """Wait of each small request, from when it was due."""
     longest_turn_s: float = 0.0
     sent: int = 0
     """Large requests."""
@@ -82,7 +85,7 @@ class Measured:
 
     @property
     def is_fine(self) -> bool:
-        """Nobody was kept waiting."""
+        """True if no wait was too long."""
         quick = bool(self.waits_s) and self.percentile_s(0.99) < self.bound.wait_s
         return not self.trouble and quick and self.longest_turn_s < self.bound.turn_s
 
@@ -137,7 +140,7 @@ class Bystander:
         return measured
 
     def beside_pipelined(self, request: Hostile, connections: int, seconds: float, bound: Bound) -> Measured:
-        """While so many connections send this small request without end."""
+        """Measure while this many connections send this small request endlessly."""
         measured = Measured(bound=bound)
         longest_turn_s(self._front)
         with pipelining(self._front.port, connections, seconds, request.frame) as load:
@@ -155,7 +158,9 @@ class Bystander:
 
 
 def at_broker(address: Address, request: Hostile, connections: int, seconds: float) -> Measured:
-    """A heartbeat of a classic group beside the same pipelined requests, both directly at a broker."""
+    """Measure a heartbeat of a classic group concurrently with the same pipelined requests, both directly at a
+    broker.
+    """
     measured = Measured()
     beat = build("HeartbeatRequest", group_id="bystanders", generation_id=0, member_id="nobody")
     with (
@@ -215,13 +220,13 @@ class World:
         return cls(front, Names("held-0", view.name, view.topic_id, members[0].member_id), versions)
 
     def beside(self, shapes: Sequence[Hostile], attempts: int, seconds: float, bound: Bound = CALM) -> Measured:
-        """The best of some attempts, or the first that keeps nobody waiting."""
+        """Return the best of some attempts, or the first without a long wait."""
         return self._best(attempts, bound, lambda bystander: bystander.beside(shapes, seconds, bound))
 
     def beside_pipelined(
         self, request: Hostile, connections: int, attempts: int, seconds: float, bound: Bound = CALM
     ) -> Measured:
-        """The same beside connections that send a small request without end."""
+        """Measure the same concurrently with connections that send a small request endlessly."""
         return self._best(attempts, bound, lambda by: by.beside_pipelined(request, connections, seconds, bound))
 
     def _best(self, attempts: int, bound: Bound, measure: Callable[[Bystander], Measured]) -> Measured:
@@ -254,7 +259,7 @@ def _play(port: int, requests: Sequence[Hostile], seconds: float, measured: Meas
             if number >= len(requests) and time.monotonic() > end:
                 break
             _send(port, request.frame, measured)
-    except Exception as error:  # told by the measure, which else would wait without end
+    except Exception as error:  # reported by the measurement, which would otherwise wait endlessly
         measured.trouble = repr(error)
     finally:
         ended.set()
@@ -272,7 +277,7 @@ def _send(port: int, frame: bytes, measured: Measured) -> None:
 
 
 def longest_turn_s(front: Front) -> float:
-    """The proxy's own figure, since it was asked last."""
+    """Return the proxy's own figure since the last call."""
     found = re.search(r"^ksp_turn_longest_seconds ([\d.e+-]+)", front.send_request("/metrics")[1], re.MULTILINE)
     assert found is not None
     return float(found[1])

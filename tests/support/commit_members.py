@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Refused(Exception):
-    """The broker, or the proxy, answered a commit with this code."""
+    """The broker, or the proxy, returned this code for a commit."""
 
     def __init__(self, code: int) -> None:
         super().__init__(f"error {code}")
@@ -123,7 +123,7 @@ class PythonMember:
 
 
 class AioMember:
-    """aiokafka, which tells the committed offset without its metadata."""
+    """aiokafka, which returns the committed offset without its metadata."""
 
     def __init__(self, bootstrap: str, group: str, topic: str) -> None:
         self._loop = asyncio.new_event_loop()

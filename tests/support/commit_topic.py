@@ -21,7 +21,7 @@ from tests.support.raw import Raw, Topic, until
 
 
 class Dumped(NamedTuple):
-    """A record about a range, as it stands in the log."""
+    """A record about a range, as it is in the log."""
 
     offset: int
     key: RangeKey
@@ -33,7 +33,7 @@ class Dumped(NamedTuple):
 
 
 class CommitTopic:
-    """Asks the broker, past every proxy."""
+    """Reader at the broker, past every proxy."""
 
     def __init__(self, bootstrap: str) -> None:
         self.raw = Raw(bootstrap)
@@ -42,7 +42,7 @@ class CommitTopic:
         self.raw.close()
 
     def primary(self, group: str, topic: str, partition: int = 0) -> tuple[int, str]:
-        """What the broker has as committed offset, and its metadata, without the NUL that ends confluent-kafka's."""
+        """Return the broker's committed offset, and its metadata, without the NUL that ends confluent-kafka's."""
         response = self.raw.send_request(
             "OffsetFetch",
             7,

@@ -25,7 +25,7 @@ PRODUCER = (7, 0)
 
 @dataclass
 class Committed:
-    """What a coordinator has of one partition."""
+    """Committed state of one partition at a coordinator."""
 
     offset: int
     metadata: str = ""
@@ -34,18 +34,18 @@ class Committed:
 
 @dataclass
 class Coordinator:
-    """Of all groups."""
+    """Coordinator of all groups."""
 
     world: World
     committed: dict[tuple[str, str, int], Committed] = field(default_factory=dict)
     pending: dict[tuple[str, str, int], tuple[int, Committed]] = field(default_factory=dict)
-    """What open transactions are to commit, by producer id."""
+    """Offsets of open transactions, by producer id."""
     refuse: ErrorCode = ErrorCode.NONE
-    """Answered to every commit."""
+    """Error code for every commit."""
     metadata_max: int = 4096
 
     def respond(self, key: int, version: int, request: Any) -> Any:
-        """Return what a broker answers."""
+        """Return a broker's response."""
         responses = {
             OFFSET_COMMIT: self._commit,
             TXN_OFFSET_COMMIT: self._commit,
@@ -208,7 +208,7 @@ class Sent:
 
     @property
     def codes(self) -> list[int]:
-        """Of a commit, by partition."""
+        """Return the codes of a commit, by partition."""
         return [entry.error_code for topic in self.response.topics for entry in topic.partitions]
 
 
@@ -216,7 +216,7 @@ class CommitWorld:
     """One proxy that owns all groups, one cluster with the topics t and u of four partitions."""
 
     def __init__(self, *, slow: bool = False, fast_path: bool = True, **options: Any) -> None:
-        """`fast_path`: what is usual is taken at once, as the forwarding does; else all goes to the handlers."""
+        """`fast_path`: common requests take the fast path, as in forwarding; otherwise the handlers serve all."""
         self._short_way = fast_path
         self.synchronous_fast_path = 0
         self.world = World()
@@ -276,7 +276,7 @@ class CommitWorld:
         return Sent(task, key, version)
 
     async def _response(self, call: Call) -> Any:
-        """As the route does."""
+        """Respond as the route does."""
         served = self.served[call.key]
         assert call.frame is not None
         is_ours = (served.wants is None or served.wants.look(call.key, call.version)(call.frame)) and (
@@ -374,7 +374,7 @@ class CommitWorld:
         return self.send(DELETE_GROUPS, 2, registry.message("DeleteGroupsRequest")(groups_names=list(groups)))
 
     def committed(self, **options: Any) -> tuple[int, str]:
-        """Return what a client is told of partition 0 of t."""
+        """Return the committed state of partition 0 of t as a client sees it."""
         sent = self.fetch(**options)
         groups = sent.response.groups if sent.version >= 8 else [sent.response]
         (entry,) = [
@@ -413,7 +413,7 @@ class CommitWorld:
             del self.coordinator.committed[place]
 
     def begin(self, mark: int, *ranges: str, group: str = "g") -> None:
-        """Partition 0 of t of a group as it is to be at first."""
+        """Set the initial state of partition 0 of t of a group."""
         assert self.commit(mark, group=group).codes == [0]
         for text in ranges:
             assert self.commit(mark, f"ic/1;{text}", group=group).codes == [0]

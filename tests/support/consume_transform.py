@@ -1,6 +1,6 @@
 """Consume, transform, produce with a stock transactional producer, records finished in any order.
 
-As a program it does all of it in a process of its own: a client that waits for a proxy keeps nobody from starting it.
+As a program it does all of it in a separate process: a client that waits for a proxy does not block its start.
     python -m tests.support.consume_transform BOOTSTRAP TOPIC OUTPUT GROUP RECORDS SEED
 """
 
@@ -34,7 +34,7 @@ class Job:
 
     def attempt(self, *, aborts: bool = False) -> bool:
         """One transaction; whether everything was done before. Raises KafkaException."""
-        producer = self._producer()  # first: while a transaction is open nobody is told what is committed
+        producer = self._producer()  # first: while a transaction is open its commits are not visible
         member = ConfluentMember(self.bootstrap, self.group, self.topic, **SOON_LOST)
         try:
             ledger = OffsetLedger.from_committed(*member.committed(self.topic, 0))

@@ -25,7 +25,7 @@ TRIGGER = "die"
 
 
 class Armed:
-    """Whether the next fault happens: a commit with the text is on its way."""
+    """True if the next fault happens: a commit with the text is in flight."""
 
     is_armed = False
 
@@ -63,7 +63,7 @@ def install(fault: str) -> None:
 
 
 def _when_sent(condition: Callable[[], bool]) -> None:
-    """Die when a Produce has been sent, in the next turn or when its response comes: whichever is first."""
+    """Die when a Produce has been sent, in the next iteration or at its response: whichever is first."""
     produce = TopicJournal._produce
 
     def patched(self: Any, *arguments: Any) -> None:

@@ -1,12 +1,12 @@
-"""Requests with extreme values, made from the message definitions, against every handler that answers one here.
+"""Requests with extreme values, made from the message definitions, against every local handler.
 
     python -m tests.support.extremes [--seeds 1000] [--first 0] [--requests 60]
 
 Each seed makes two small worlds with state in them (groups with members, sessions and locks, share partitions that
 rest, views that are read and written), and gives them requests of every API that is served: the least and the largest
-integers, -1, nulls, empty and long strings and arrays, ids that exist and ids that do not. The broker behind them
-answers each question with whatever it finds in it, and with codes of all kinds. Every request must be answered by
-bytes that decode, or be passed on; what waits for records continues waiting. A failure names its seed.
+integers, -1, nulls, empty and long strings and arrays, ids that exist and ids that do not. Their broker responds to
+each request with its entries, and with codes of all kinds. Every request must get a response that decodes, or be
+forwarded; requests that wait for records continue waiting. A failure names its seed.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from tests.support.view_ports import ViewWorld
 from tests.wire.samples import Samples, present
 
 REQUESTS = 60
-"""Of one seed."""
+"""Number of requests of one seed."""
 WAITING = frozenset({1, 78})
-"""Fetch and ShareFetch wait as long as they are told to."""
+"""Fetch and ShareFetch wait up to their MaxWaitMs."""
 GIVE_UP_S = 60.0
 
 GROUPS = ("g", "resting", "nobody's", "", "x" * 300)
@@ -49,7 +49,7 @@ NAMES = ("share.record.lock.duration.ms", "share.isolation.level", "listeners", 
 LIKELY = 0.7
 """How often one of the first two of a pool is taken: they exist."""
 CODES = (0, 0, 0, 0, -1, 3, 14, 15, 16, 25, 29, 30, 31, 42, 69, 30_137)
-"""What the broker answers with where it has a choice."""
+"""Codes among which the broker chooses."""
 
 
 class Requests:
@@ -93,7 +93,7 @@ def _pool(field: FieldSpec) -> tuple[str, ...]:
 
 
 class Mirror:
-    """A broker that answers about whatever it is asked about: entries of the request come back, with some code."""
+    """A broker that returns every entry of the request, with some code."""
 
     def __init__(self, seed: object) -> None:
         self._random = random.Random(f"mirror {seed}")
@@ -174,7 +174,7 @@ OF_VIEWS = frozenset({1, 2, 23, 76, 78, 91})
 
 
 class Topics:
-    """What else is served of views, in front of a cluster whose topics come and go."""
+    """Other services of views, with a cluster whose topics are created and deleted."""
 
     def __init__(self, seed: object) -> None:
         self.world = view_broker.World()
@@ -204,7 +204,9 @@ class Topics:
 
 
 def run(seed: object, requests: int = REQUESTS) -> Counter[str]:
-    """Give both worlds so many requests; how many of each API were served here. Raises what a handler raises."""
+    """Send this many requests to both worlds. Return the number of served requests by API. Raises what a handler
+    raises.
+    """
     responded: Counter[str] = Counter()
     for place in (Shares(seed), Topics(seed)):
         drawn = Requests(f"{seed} {type(place).__name__}", place.topic_ids)

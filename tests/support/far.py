@@ -25,7 +25,7 @@ SECRET = b"sixteen bytes ok"
 
 
 class Wire:
-    """A link in memory: what one end sends the other has at once, as bytes on the way."""
+    """A link in memory: messages of one end arrive at the other immediately, as bytes."""
 
     def __init__(self) -> None:
         self.ends = [

@@ -99,7 +99,7 @@ def elsewhere(world: World, member: Member, name: str) -> Member:
 
 
 def acquired_again(member: Member, topic: Any, limit_s: float = BEFORE_LOCK_S) -> list[tuple[int, int, int]]:
-    """Return what a member gets that opens sessions anew for as long as it is told to."""
+    """Return the records acquired by a member that opens sessions again for the given time."""
     end = time.monotonic() + limit_s
     while time.monotonic() < end:
         response = member.fetch(topic)

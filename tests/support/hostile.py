@@ -1,4 +1,4 @@
-"""The largest requests of every kind that the proxy looks into or answers, made from the message definitions.
+"""The largest requests of every kind that the proxy inspects or serves, made from the message definitions.
 
 A request is written with one element in an array, and that element is then repeated with a number in it up to the
 wanted size: so large requests are made quickly, and all their names differ. Which requests there are is read from the
@@ -27,18 +27,18 @@ from tests.support import ports, view_broker
 from tests.wire.samples import present
 
 NUMBER = "00000000"
-"""Stands in the bytes of an element where its number goes."""
+"""Placeholder in the bytes of an element for its number."""
 FIELDS = {"resource_type": 32, "config_resource_type": 32, "acks": -1}
 """Values of some fields: group settings, and Produce with a response. All other numbers are 0."""
 HUGE_STRING = 32_000
 ARRAYS_MAX = 20
-"""Arrays of one request at most, each of which has an element beside the one that is filled."""
+"""Maximum number of arrays in one request with an element in addition to the filled one."""
 TAG_MIN = 1000
 """Unknown tags begin here."""
 
 
 class Names(NamedTuple):
-    """What a request speaks of."""
+    """Names in a request."""
 
     group: str
     topic: str
@@ -89,7 +89,7 @@ def _routes() -> list[Route]:
 
 
 def requests(key: int, version: int, known: Names, size: int) -> Iterator[Hostile]:
-    """Requests of about `size` bytes (no more): every array filled, in turn with what is known and what is not."""
+    """Yield requests of about `size` bytes (no more): every array filled, alternately with known and unknown names."""
     spec = registry.request_spec(key)
     for path in _arrays(spec.root, version):
         words = ".".join(field.name for field in path)
@@ -205,7 +205,7 @@ def _numbered(element: bytes, count: int) -> bytes:
 
 
 def _tagged(key: int, version: int, known: Names, size: int) -> bytes:
-    """As many tagged fields that nobody knows as there is room for."""
+    """Return as many unknown tagged fields as fit."""
     plain = _message(key, version, (), 0, known, known)
     count = min((size - len(plain) - 8) // 4, primitives.TAGS_MAX)
     tags = b"".join(primitives.uvarint(TAG_MIN + number) + b"\0" for number in range(count))

@@ -1,4 +1,4 @@
-"""Java programs of the tests, compiled by Eclipse's compiler: a Java without one of its own runs them, too."""
+"""Java programs of the tests, compiled by Eclipse's compiler: a Java without a compiler runs them, too."""
 
 from __future__ import annotations
 

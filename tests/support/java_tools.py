@@ -33,7 +33,7 @@ def command(tool: str, *arguments: str, releases: tuple[str, ...] = ("4.3.0",)) 
 
 @cache
 def _archived(java: str, jars: str) -> tuple[str, ...]:
-    """The options to use the archive of what a tool loads that asks a port where nobody listens."""
+    """Return the options to use the archive of the classes that a tool loads when it connects to a closed port."""
     asking = ["--bootstrap-server", "127.0.0.1:1", "--list", "--timeout", "100"]
 
     def make(writing: str) -> int:

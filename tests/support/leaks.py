@@ -1,8 +1,8 @@
 """A pytest plugin: a socket that a test leaves open fails that test, not the one in which the collector finds it.
 
-A socket that nobody closes says so when the collector takes it (ResourceWarning). What is held by a circle of
-references, as an exception holds its frames, is taken at some later time, in some other test. So the collector runs at
-the end of each test that made a socket. `python -X tracemalloc=20 -m pytest ...` also tells where it was made.
+An unclosed socket reports itself when the collector frees it (ResourceWarning). What is held by a circle of references,
+as an exception holds its frames, is taken at some later time, in some other test. So the collector runs at the end of
+each test that made a socket. `python -X tracemalloc=20 -m pytest ...` also shows where it was made.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class SocketWatch:
         sys.addaudithook(self._heard)
 
     def pytest_collection_finish(self) -> None:
-        """What there is now belongs to no test; the collector leaves it out, which makes each collection short."""
+        """Freeze existing objects, which belong to no test, so that collections are short."""
         gc.collect()
         gc.freeze()
 

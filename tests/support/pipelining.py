@@ -73,7 +73,7 @@ def play(port: int, connections: int, seconds: float, request: bytes) -> int:
 
 @contextmanager
 def pipelining(port: int, connections: int, seconds: float, request: bytes) -> Iterator[subprocess.Popen[bytes]]:
-    """Run this file beside the caller; the process ends by itself, and with the block at the latest."""
+    """Run this file concurrently with the caller; the process ends by itself, and with the block at the latest."""
     command = [sys.executable, __file__, str(port), str(connections), str(seconds)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdin is not None

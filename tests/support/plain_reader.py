@@ -1,4 +1,4 @@
-"""One stock client with default settings, as a process of its own, that subscribes to a topic.
+"""One stock client with default settings, in a separate process, that subscribes to a topic.
 
     python -m tests.support.plain_reader CLIENT BOOTSTRAP GROUP TOPIC COUNT [USER PASSWORD]
 
@@ -20,7 +20,7 @@ from typing import Any
 
 
 class Told:
-    """What the client got."""
+    """Output of the client."""
 
     def __init__(self, count: int) -> None:
         self._count, self._values = count, set[str]()

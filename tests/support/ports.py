@@ -1,8 +1,8 @@
 """The interfaces of handlers for tests: a clock moved by hand, connections to a small scripted cluster, clients.
 
-The cluster keeps real record batches and answers through our own codec what share requests ask of a broker: Metadata,
-ListOffsets, Fetch with its wait, and the questions about rights. Rules can be bent per test: deny rights, move leaders,
-hold answers back, cut connections, make the next response an error.
+The cluster keeps real record batches and serves through our own codec the requests of share groups to a broker:
+Metadata, ListOffsets, Fetch with its wait, and the requests about rights. Rules can be changed per test: deny rights,
+move leaders, hold responses back, cut connections, make the next response an error.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class Log:
     aborted: list[tuple[int, int]] = field(default_factory=list)
     """(producer id, first offset)"""
     ends: dict[int, int] = field(default_factory=dict)
-    """Where earlier leader epochs end in this log: what a client read of one beyond that was cut off."""
+    """End offsets of earlier leader epochs in this log: records that a client read beyond them were truncated."""
 
     def append(self, count: int, *, value: bytes = b"v", timestamp: int = WALL_MS, **batch: Any) -> range:
         """One record batch more; its offsets."""
@@ -188,20 +188,20 @@ class Cluster:
         self.group_errors: dict[str, ErrorCode] = {}
         """Group id -> 30 and the like, for Heartbeat, FindCoordinator, DescribeGroups and OffsetDelete."""
         self.group_responses: dict[int, int] = {}
-        """API key -> the error with which it answers for every group, in place of what else it would say."""
+        """API key -> the error for every group, instead of the usual response."""
         self.topic_errors: dict[str, int] = {}
         """Topic -> the error Metadata gives for it."""
         self.classic_groups: set[str] = set()
         self.consumer_groups: set[str] = set()
         self.fail_next: dict[int, list[ErrorCode]] = {}
-        """API key -> errors for the partitions of its next answers."""
+        """API key -> errors for the partitions of its next responses."""
         self.scripted = frozenset({1, 2, 3, 10, 12, 15, 47, 69})
-        """API keys that are answered by what follows."""
+        """API keys with the responses below."""
         self.others: Callable[[int, int, Any], Any] = _no_member
-        """Answers all others: (key, version, request)."""
+        """Function that serves all other requests: (key, version, request)."""
         self.throttle_ms = 0
         self.held: set[int] = set()
-        """API keys whose answers wait for `release`."""
+        """API keys whose responses wait for `release`."""
         self.asked: list[tuple[int, int, Any]] = []
         """(API key, node id, request) of all there was."""
         self._waiting: list[tuple[Promise[memoryview], Callable[[], memoryview]]] = []
@@ -214,7 +214,7 @@ class Cluster:
         return topic
 
     def produce(self, topic: Topic, count: int, partition: int = 0, **batch: Any) -> range:
-        """Append one batch, and answer the Fetches that wait for it."""
+        """Append one batch, and respond to the Fetches that wait for it."""
         offsets = topic.logs[partition].append(count, **batch)
         self.wake_fetches()
         return offsets
@@ -234,7 +234,7 @@ class Cluster:
         self.wake_fetches()
 
     def release(self, *keys: int) -> None:
-        """Answer what was held back of these APIs (all, without argument), and hold them no longer."""
+        """Send the held back responses of these APIs (all, without argument), and hold back no more of them."""
         self.held.difference_update(keys or set(self.held))
         waiting, self._waiting = self._waiting, []
         for promise, response in waiting:
@@ -339,9 +339,7 @@ class Cluster:
             missing = ErrorCode.UNKNOWN_TOPIC_ID if asked.name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return response(error_code=missing, name=asked.name, topic_id=asked.topic_id)
         if not topic.bits:
-            hidden = (
-                ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            )  # under the name or the id that was asked for, as KafkaApis does
+            hidden = ErrorCode.TOPIC_AUTHORIZATION_FAILED  # under the requested name or id, as KafkaApis does
             return response(error_code=hidden, name=asked.name, topic_id=asked.topic_id)
         partitions = [
             message.MetadataResponsePartition(
@@ -559,7 +557,7 @@ class Connection:
         return await self.taken
 
     def close(self) -> None:
-        """The client goes: its handler is cancelled, what it asked fails, then the callbacks run."""
+        """Disconnect the client: its handler is cancelled, its requests fail, then the callbacks run."""
         self.open = False
         for task in self.tasks:
             task.cancel()
@@ -606,7 +604,7 @@ class Reply:
 
     @property
     def message(self) -> Any:
-        """The decoded answer. Raises what the handler raised."""
+        """The decoded response. Raises what the handler raised."""
         assert self.task.finished, "no answer yet"
         if self.task.error is not None:
             raise self.task.error
@@ -830,14 +828,14 @@ def _batches(message: Any, batches: Iterable[tuple[int, int, Sequence[int]]]) ->
 
 
 def assigned(response: Any) -> dict[bytes, list[int]] | None:
-    """Topic id -> partitions of a ShareGroupHeartbeat answer; None where it says nothing of them."""
+    """Return topic id -> partitions of a ShareGroupHeartbeat response; None where it says nothing of them."""
     if response.assignment is None:
         return None
     return {t.topic_id: t.partitions for t in response.assignment.topic_partitions}
 
 
 def entries(response: Any) -> dict[tuple[bytes, int], Any]:
-    """The partitions of a ShareFetch or ShareAcknowledge answer."""
+    """Return the partitions of a ShareFetch or ShareAcknowledge response."""
     return {(t.topic_id, p.partition_index): p for t in response.responses for p in t.partitions}
 
 

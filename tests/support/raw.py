@@ -22,7 +22,7 @@ LIMIT_S = 60.0
 
 
 class RawError(AssertionError):
-    """A request that only prepares a test was answered with an error."""
+    """A request that prepares a test got an error."""
 
 
 @dataclass(frozen=True)
@@ -133,9 +133,9 @@ class Raw:
         return self.wait_for_leaders(name, len(assignments) if assignments else partitions)
 
     def wait_for_leaders(self, name: str, partitions: int) -> Topic:
-        """A topic that somebody just created: its leaders are known, and know of it.
+        """Wait until the leaders of a new topic are known, and know of it.
 
-        Until then a leader refuses records, which nobody is told who asked for no acknowledgement.
+        Until then a leader refuses records, which a producer without acks does not notice.
         """
         topic: Topic = until(lambda: _whole(self.topic(name), partitions), f"leaders of {name}")
         for index in topic.leaders:
@@ -210,7 +210,7 @@ class Raw:
     # Groups
 
     def coordinator(self, group: str) -> Address:
-        """Return where its coordinator is; any broker for a group one has no right to, to see what it answers."""
+        """Return the address of its coordinator; any broker for a group without the right, to see its response."""
 
         def find() -> Any:
             found = self.send_request("FindCoordinator", 4, key_type=0, coordinator_keys=[group]).coordinators[0]

@@ -1,4 +1,4 @@
-"""A TCP relay that does what bad networks do: cuts, stalls, trickles, and loses answers that were under way."""
+"""A TCP relay that behaves like a bad network: cuts, stalls, trickles, and loses responses in flight."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ PRODUCE = 0
 
 @dataclass
 class Relay:
-    """Relays every connection to one target. What it is told holds for connections that come later as well."""
+    """Relays every connection to one target. Its settings also apply to later connections."""
 
     target: str
     port: int = 0
     stalled: bool = False
-    """Nothing passes, in either direction; it is kept, as by a network that comes back."""
+    """True if nothing is forwarded, in either direction; bytes are kept, as by a network that recovers."""
     trickle: int = CHUNK
     """Bytes that pass at a time, with a pause between."""
     losing_responses: bool = False
-    """Requests pass, answers do not: the connection is cut when one comes."""
+    """True if requests are forwarded, responses are not: the connection is cut at the first response."""
     lost_responses: int = 0
     response_bytes: int = 0
     """Passed on to clients so far."""
     refusing: bool = False
-    """New connections are cut at once."""
+    """True if new connections are cut immediately."""
     _listener: socket.socket | None = None
     _pairs: list[tuple[socket.socket, socket.socket]] = field(default_factory=list)
     _moves: threading.Condition = field(default_factory=threading.Condition)
@@ -65,12 +65,12 @@ class Relay:
                 sock.shutdown(socket.SHUT_RDWR)
 
     def stall(self) -> None:
-        """From now on nothing passes."""
+        """Forward nothing from now on."""
         with self._moves:
             self.stalled = True
 
     def lose_responses(self) -> None:
-        """From now on requests pass and their answers do not."""
+        """Forward requests from now on, and lose their responses."""
         self.losing_responses = True
 
     def go_on(self) -> None:

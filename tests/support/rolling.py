@@ -27,7 +27,7 @@ COORDINATORS, OF_GROUP, OF_PROXIES = "__consumer_offsets", 0, 2
 PROXY_STATE = [(SHARE_STATE.topic, state_partition(GROUP))]
 NATIVE_STATE = [("__share_group_state", partition) for partition in range(3)]
 IN_SYNC_S = 60.0
-"""How long a broker that came back may take until it has every partition again."""
+"""Maximum seconds until a restarted broker is in sync for every partition."""
 FLUSH_S = 120.0
 TOLD_S = 10.0
 """How long members may take to hear that what they accepted is settled, once it is."""
@@ -39,16 +39,17 @@ SLICE_S = 0.02
 
 @dataclass(frozen=True)
 class Plan:
-    """What is done to the cluster, and what the group works on."""
+    """Actions on the cluster, and the work of the group."""
 
     seconds: float = 180.0
     """How long brokers are ended and started."""
     every_s: float = 10.0
     """Between the ends of two brokers."""
     in_sync: bool = True
-    """Whether a broker is ended only when the one before has every partition again, however long that takes."""
+    """True if a broker is stopped only when the previous one is in sync for every partition, however long that takes.
+    """
     restarts_min: int = 1
-    """So many brokers are ended, however long that takes."""
+    """Minimum number of stopped brokers, however long that takes."""
     down_s: float = 2.0
     """Between the end of a broker and its start."""
     crashed_s: float = 2.0
@@ -60,7 +61,7 @@ class Plan:
     partitions: int = 6
     members: int = 4
     settle_s: float = 120.0
-    """How long the group may take at the end: a lock of 30 s that nobody gives back, and then some."""
+    """Maximum seconds for the group to settle at the end: a lock of 30 s that is not released, and a margin."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Gap:
-    """What followed the end of a broker."""
+    """Consequences of stopping a broker."""
 
     ended: Ended
     from_s: float
@@ -84,12 +85,12 @@ class Gap:
     produced_s: float
     """The longest time in which brokers confirmed no record to the producer."""
     times: dict[str, float]
-    """What happened when, in seconds after the end of the broker."""
+    """Times of events, in seconds after the broker stopped."""
 
 
 @dataclass
 class Outcome:
-    """What came of it."""
+    """Result of the run."""
 
     ledger: Ledger = field(default_factory=Ledger)
     produced: dict[str, Place] = field(default_factory=dict)
@@ -102,7 +103,7 @@ class Outcome:
     until: int = 0
     """When the last record was produced."""
     drained_s: float = 0.0
-    """From then until nothing was left."""
+    """Seconds from then until nothing was left."""
     problems: list[str] = field(default_factory=list)
 
     def faults(self) -> list[str]:
@@ -142,7 +143,7 @@ class Outcome:
 
 
 class Producing:
-    """Records with unique values, at a steady rate, until told to stop."""
+    """Producer of records with unique values, at a steady rate, until stopped."""
 
     def __init__(self, bootstrap: str, plan: Plan, outcome: Outcome) -> None:
         self._plan, self._outcome = plan, outcome
@@ -180,9 +181,9 @@ class Producing:
 
 
 class Rolling:
-    """One run: members on `bootstrap`, which may be a proxy in front of the cluster.
+    """One run: members on `bootstrap`, which may be a proxy for the cluster.
 
-    The producer goes to the brokers themselves: when it stands still, that is theirs.
+    The producer connects to the brokers themselves: its stalls are theirs.
     """
 
     def __init__(
@@ -227,7 +228,7 @@ class Rolling:
             until(self._all_told, "members to hear of it", TOLD_S)
 
     def _led(self) -> dict[str, list[tuple[str, int]]]:
-        """Return what somebody else has to lead when a broker is gone."""
+        """Return the partitions that need another leader when a broker is gone."""
         return {
             "records": [(TOPIC, partition) for partition in range(self._plan.partitions)],
             "state": PROXY_STATE if self._refusal else NATIVE_STATE,
@@ -249,7 +250,7 @@ class Rolling:
     # Brokers
 
     def _restart_brokers(self) -> None:
-        """In turn, and by SIGTERM and as a crash in turn: with three of them, each is ended by both."""
+        """In rotation, alternately by SIGTERM and as a crash: with three of them, each is stopped in both ways."""
         end, number = time.monotonic() + self._plan.seconds, 0
         while time.monotonic() < end or number < self._plan.restarts_min:
             next_at = time.monotonic() + self._plan.every_s
@@ -278,7 +279,7 @@ class Rolling:
     def _in_sync(self) -> bool:
         """True if every broker serves, and says that every partition is led and has all its replicas in sync.
 
-        Each is asked: for seconds after a crash the others, and the last state they know of, show it as alive.
+        Each is queried: for seconds after a crash the others, and their last known state, show it as alive.
         """
         self._listen()
         return all(_sees_all_in_sync(node) for node in self._cluster.nodes)

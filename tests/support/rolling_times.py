@@ -1,4 +1,4 @@
-"""When what happened after the end of a broker: what the cluster and the proxy say, asked again and again."""
+"""Times of events after a broker stops: states of the cluster and the proxy, queried repeatedly."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ Place = tuple[str, int]
 
 @dataclass
 class Seen:
-    """What changed, in the order of time."""
+    """Changes, in the order of time."""
 
     brokers: list[tuple[int, frozenset[int]]] = field(default_factory=list)
-    """Those that the cluster names, from that moment on."""
+    """Brokers in Metadata, from that moment on."""
     moved: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    """By what is led: when a partition of it was led no more by which broker."""
+    """Time at which a partition's leader moved, with the previous leader, by topic."""
     refusals: list[tuple[int, str]] = field(default_factory=list)
     """Why the proxy is not ready to serve share groups, from that moment on; empty while it is."""
 
@@ -43,7 +43,7 @@ class Seen:
         return max((at for at, left in self.moved[what] if left == node_id and since <= at < until), default=None)
 
     def refused(self, since: int, until: int) -> tuple[int, int] | None:
-        """From when to when the proxy served nothing, at most."""
+        """Return the longest time in which the proxy served nothing."""
         found = [(at, why) for at, why in self.refusals if since <= at < until]
         begun = next((at for at, why in found if why), None)
         ended = max((at for at, why in found if not why), default=until)
@@ -66,7 +66,7 @@ class Lookout:
         self._raws: dict[int, Raw] = {}
         self._enough = threading.Event()
         self._taking = threading.Lock()
-        # Each broker is asked by a thread of its own: one that is suspended keeps who asks it waiting.
+        # Each broker is queried by a separate thread, because a suspended one blocks its caller.
         looks: list[Callable[[], None]] = [partial(self._look_at_broker, node) for node in cluster.nodes]
         looks += [self._look_at_proxy] if refusal else []
         self._threads = [threading.Thread(target=self._repeat, args=[look], daemon=True) for look in looks]
@@ -96,7 +96,7 @@ class Lookout:
             self.seen.refusals.append((time.monotonic_ns(), why))
 
     def _look_at_broker(self, node: Node) -> None:
-        """Every broker that answers is asked: the one that is ended is not the one to know of it."""
+        """Every responding broker is queried: the stopped one does not know."""
         with suppress(OSError):
             response = self._query(node)
             with self._taking:

@@ -1,4 +1,4 @@
-"""What the members of a share group were given and told, and whether that is right (`tests/clients/sharemember`).
+"""Records and results of the members of a share group, and their check (`tests/clients/sharemember`).
 
 An offset is settled for its member once the acknowledgement callback confirmed it without an error. All times are
 nanoseconds of CLOCK_MONOTONIC.
@@ -17,23 +17,25 @@ Place = tuple[int, int]
 IN_FLIGHT_NS = 1_000_000_000
 """A response acquired by the broker reaches the buffer of its client within this time."""
 REFUSED = ("InvalidRecordStateException", "ShareSessionNotFoundException", "InvalidShareSessionEpochException")
-"""Errors that mean: this acknowledgement is not stored. Whoever gets another one, or none, cannot know."""
+"""Errors that mean: this acknowledgement is not stored. Exceptions that mean refused; with another one, or none, the
+outcome is unknown.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A record that came to the application."""
+    """A record that arrived at the application."""
 
     member: str
     record: str
     fetched_after: int
-    """The buffer of the client was empty then: the record came into it later."""
+    """The buffer of the client was empty then: the record arrived in it later."""
     at: int
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the acknowledgement callback said of an offset."""
+    """Result of the acknowledgement callback for an offset."""
 
     member: str
     error: str | None
@@ -72,7 +74,7 @@ class Ledger:
             where[int(partition), int(offset)].append(told)
 
     def faults(self, produced: Mapping[str, Place]) -> list[str]:
-        """What is wrong, once the group says that nothing is left. `produced`: the records that brokers confirmed."""
+        """Return the faults, once the group has no lag. `produced`: the records that brokers confirmed."""
         return [*self._settled_twice(), *self._delivered_after(), *self.never_settled(produced), *self._other(produced)]
 
     def _settled_twice(self) -> Iterator[str]:
@@ -81,10 +83,10 @@ class Ledger:
                 yield f"{place} was settled {len(told)} times: {told}, delivered {self.deliveries.get(place)}"
 
     def _is_overtaken(self, place: Place, told: Told) -> bool:
-        """True if another member was given the record since, and settled it, before this one was told.
+        """Return True if another member was given the record since, and settled it, before this one's result.
 
-        Its lock had ended. An acknowledgement of what lies below the start offset is answered without an error
-        (sharegroups/README.md rule 41), so who comes late is told what is true by then.
+        Its lock had ended. An acknowledgement below the start offset succeeds without an error (sharegroups/README.md
+        rule 41), so that the result of a late member is true by then.
         """
         newest = max(self.deliveries.get(place, ()), key=lambda each: each.at, default=None)
         if newest is None or newest.member == told.member or newest.at > told.at:
@@ -98,9 +100,9 @@ class Ledger:
                 yield f"{place} was delivered after it was settled: {late} after {settled}"
 
     def late(self) -> Iterator[tuple[Place, Delivery]]:
-        """Records that came to an application after another was told that they are settled.
+        """Return records that arrived at an application after another saw them settled.
 
-        Not each is a fault: one whose lock ran out in the buffer of a slow client comes late, and cannot be settled.
+        Not each is a fault: one whose lock expired in the buffer of a slow client arrives late, and cannot be settled.
         """
         for place, told in self.confirmed.items():
             for delivery in self.deliveries.get(place, ()):
@@ -108,7 +110,7 @@ class Ledger:
                     yield place, delivery
 
     def never_settled(self, produced: Mapping[str, Place]) -> Iterator[str]:
-        """Records that no member was told of, and that no member accepted in vain: it accepts whatever it gets.
+        """Return records that no member saw settled, and that no member accepted in vain: it accepts every record.
 
         Where the response to an acknowledgement is lost with its connection, the record can be settled all the same.
         """
@@ -132,7 +134,7 @@ class Ledger:
         return sum(place not in self.confirmed for place in produced.values())
 
     def told_otherwise(self, produced: Mapping[str, Place]) -> list[str]:
-        """Records that are settled though every member that accepted them was told that it did not count.
+        """Return settled records for which every accepting member got a failure.
 
         The broker could not say in time what became of an acknowledgement, and refused it when it was repeated.
         """

@@ -12,7 +12,7 @@ from tests.support.settlements import Ledger
 
 
 class ShareMember:
-    """A process; what it says comes to the ledger with `listen`."""
+    """A process; `listen` adds its output to the ledger."""
 
     def __init__(
         self, name: str, bootstrap: str, group: str, topic: str, folder: Path, settings: Mapping[str, str] | None = None
@@ -39,5 +39,5 @@ class ShareMember:
 
 
 def _escaped(value: str) -> str:
-    """As java.util.Properties reads it."""
+    """Escape as java.util.Properties requires."""
     return value.replace("\\", "\\\\").replace("\n", "\\n")

@@ -1,4 +1,4 @@
-"""What tests of share groups do in common, over `ports.World`: a group that reads from the start, and a holder."""
+"""Common steps of share group tests, over `ports.World`: a group that reads from the start, and a holder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of all share groups, all steps at once."""
+"""Reports on all share groups, all steps together."""
 
 from __future__ import annotations
 

@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from tests.support.brokers import NEW, OLD
 
 SHARED = ("kafka_43", "kafka_39", "quick")
-"""What tests share of the session, what takes longest first: brokers of 4.3.0, and Spark; those of 3.9.1; those that
-allow locks of a second. Who needs several is with the last of them."""
+"""Fixtures that tests share in the session, the longest first: brokers of 4.3.0, and Spark; those of 3.9.1; those that
+allow locks of a second. Who needs several is with the last of them.
+"""
 
 
 def group_of(file: str, fixtures: Iterable[str], parameters: Iterable[object], needs_broker: bool = True) -> str:

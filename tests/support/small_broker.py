@@ -1,4 +1,4 @@
-"""A broker of a few lines: as much of one as the proxy's own questions need, on memory streams or on a socket."""
+"""A broker of a few lines: the part that the proxy's own requests need, on memory streams or on a socket."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RANGES = {
 
 
 class Broker:
-    """A broker on memory streams: as much of one as the proxy's own questions need."""
+    """A broker on memory streams: the part that the proxy's own requests need."""
 
     def __init__(self, node_id: int = 1, mechanism: str = "", ranges: dict[int, tuple[int, int]] | None = None) -> None:
         self.node_id = node_id
@@ -66,7 +66,7 @@ class Broker:
         reader, self.authenticated, self._scram = frames.FrameReader(), not self.mechanism, None
         with trio.CancelScope() as scope:
             self._open.append(scope)
-            with suppress(trio.BrokenResourceError):  # whoever asked is gone, with or without a farewell
+            with suppress(trio.BrokenResourceError):  # the requester is gone, with or without a farewell
                 async for data in stream:
                     for frame in reader.receive_data(data):
                         if not await self._response(stream, frame):
@@ -176,14 +176,14 @@ class Net:
         self._brokers = brokers
         self.dialled: list[Address] = []
         self.black_holes: set[Address] = set()
-        """Addresses from which nothing ever comes."""
+        """Addresses that never respond."""
         self.delays: dict[Address, float] = {}
         """Seconds until a connection is there."""
         self._open: dict[trio.abc.Stream, Address] = {}
 
     @property
     def open(self) -> list[Address]:
-        """Where those connections lead that were not closed by who dialled."""
+        """Return the addresses of connections that the client has not closed."""
         return list(self._open.values())
 
     async def __call__(self, host: str, port: int) -> trio.abc.Stream:

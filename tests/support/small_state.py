@@ -1,4 +1,4 @@
-"""A second state, as small as one can be: texts by key, in a topic of its own, for tests of the mechanism."""
+"""A minimal second state: texts by key, in a separate topic, for tests of the mechanism."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def text_gate() -> StateGate:
 
 
 class Texts:
-    """Held by the owner, and by whoever follows."""
+    """Texts held by the owner, and by every follower."""
 
     def __init__(self) -> None:
         self.values: dict[str, str] = {}

@@ -1,6 +1,6 @@
 """Brokers in memory for `durable/`: topics with logs, writers with epochs, and nothing that takes real time.
 
-As much of Kafka as the mechanism of states asks for: InitProducerId fences the epoch before, a batch of an older epoch
+The part of Kafka that the mechanism of states needs: InitProducerId fences the epoch before, a batch of an older epoch
 is refused, Fetch gives whole batches and waits for more, Metadata names leaders. The clock is Trio's, so that tests may
 jump. Tests bend it: topics that may not be made, brokers that are away, requests that wait.
 """
@@ -64,7 +64,7 @@ class StateCluster:
     def __init__(self, nursery: trio.Nursery) -> None:
         self.nursery = nursery
         self.node = NODE
-        """Who leads everything."""
+        """Leader of everything."""
         self.loses: int | None = None
         """API key of the request at which its reader loses the leader: nothing arrives from there any longer."""
         self.lost: set[int] = set()
@@ -74,13 +74,13 @@ class StateCluster:
         self.denies_writing: set[str] = set()
         """Topics that the identity may not write to."""
         self.settings: dict[str, str | None] = dict(COMPACTED)
-        """Of every topic."""
+        """Settings of every topic."""
         self.settings_code = ErrorCode.NONE
-        """Of DescribeConfigs."""
+        """Error code of DescribeConfigs."""
         self.away = False
-        """Nobody answers."""
+        """True if no broker responds."""
         self.away_after: float = inf
-        """From so many requests on."""
+        """Number of requests after which no broker responds."""
         self.held: dict[int, list[Callable[[], None]]] = {}
         """API key -> requests of channels that wait for `release`."""
         self.writers: dict[str, tuple[int, int]] = {}
@@ -96,7 +96,7 @@ class StateCluster:
         self.topic_ids[topic] = self.topic_ids.get(topic, 0) + 1
 
     def write(self, topic: str, partition: int, records: list[Any], producer_id: int, epoch: int) -> int:
-        """A batch of somebody's."""
+        """Write a batch of a foreign producer."""
         data = build_batch(0, records, producer_id=producer_id, producer_epoch=epoch, base_sequence=0)
         return self.log(topic, partition).append(data)
 
@@ -241,7 +241,7 @@ class StateCluster:
 
 
 class Client:
-    """As much of an OwnClient as states need."""
+    """The part of an OwnClient that states need."""
 
     def __init__(self, cluster: StateCluster) -> None:
         self._cluster = cluster
@@ -282,7 +282,7 @@ class Client:
 
 
 class Loop:
-    """As much of the reactor as a journal needs, by Trio's clock."""
+    """The part of the reactor that a journal needs, by Trio's clock."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self._nursery = nursery
@@ -312,7 +312,9 @@ class Loop:
 
 
 class Channels:
-    """In place of `brokers.channels.BrokerChannels`: every channel is open; answers come in a turn of their own."""
+    """Replacement of `brokers.channels.BrokerChannels`: every channel is open; responses arrive in separate
+    iterations.
+    """
 
     def __init__(self, cluster: StateCluster, nursery: trio.Nursery, *_: Any) -> None:
         self.addresses: Mapping[int, Address] = {}
@@ -349,7 +351,7 @@ class Channels:
 
 
 class _Connection:
-    """As much of an OwnConnection as reading needs."""
+    """The part of an OwnConnection that reading needs."""
 
     def __init__(self, cluster: StateCluster, node: int) -> None:
         self._cluster = cluster

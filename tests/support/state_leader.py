@@ -1,7 +1,7 @@
 """The leader of one state partition and the coordinator of its writer, as Kafka 3.9 and 4.3 have them.
 
-What a leader appends, refuses and takes for a duplicate follows UnifiedLog, ProducerAppendInfo and ProducerStateEntry;
-what is answered, and when, is up to the test: see `exchange`.
+Appends, refusals and duplicates of a leader follow UnifiedLog, ProducerAppendInfo and ProducerStateEntry; the test
+decides on responses and their times: see `exchange`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ PID = 7
 
 
 class Weather(NamedTuple):
-    """What becomes of one Produce."""
+    """Fate of one Produce."""
 
     appended: bool
-    """Whether it reaches the log of the leader."""
+    """True if it reaches the log of the leader."""
     response: ErrorCode | str
-    """What the writer hears: a code, CUT or UNSENT."""
+    """Response to the writer: a code, CUT or UNSENT."""
 
 
 CALM = Weather(True, ErrorCode.NONE)
@@ -75,14 +75,14 @@ class StateLeader:
         self._batches: deque[tuple[int, int, int]] = deque(maxlen=BATCHES_REMEMBERED)
 
     def identify(self, wanted: Identify) -> tuple[ErrorCode, int, int]:
-        """Answer InitProducerId: (code, producer id, epoch)."""
+        """Respond to InitProducerId: (code, producer id, epoch)."""
         if wanted.producer_id >= 0 and wanted.producer_epoch != self.epoch:
             return ErrorCode.PRODUCER_FENCED, -1, -1
         self.epoch += 1
         return ErrorCode.NONE, PID, self.epoch
 
     def append(self, data: bytes) -> ErrorCode:
-        """Append, or find a duplicate, whatever its content, or refuse; the replicas are waited for by nobody."""
+        """Append, or find a duplicate, whatever its content, or refuse; replicas are not awaited."""
         header = next(iter_batches(data))
         epoch, first = header.producer_epoch, header.base_sequence
         last = first + header.records_count - 1

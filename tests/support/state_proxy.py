@@ -1,9 +1,10 @@
-"""A proxy that hosts the test state beside share groups, or a process that only follows it; told what to do by lines.
+"""A proxy that hosts the test state in addition to share groups, or a process that only follows it.
 
     python tests/support/state_proxy.py PORT serve --config FILE
     python tests/support/state_proxy.py PORT follow BOOTSTRAP
 
-A line of JSON on 127.0.0.1:PORT is answered by another: {"put": [key, text]} by what became of it, {} by what is held.
+It is controlled by lines of JSON on 127.0.0.1:PORT. The response to {"put": [key, text]} is the outcome, and to {} the
+held texts.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Follower:
 
 
 class ToldState(HostedState):
-    """The test state, and a socket where it is told what to do."""
+    """The test state, and the socket of its control port."""
 
     def __init__(self, port: int, setup: StateSetup) -> None:
         journal = TopicJournal(WIDE_STATE, setup.reactor, setup.notes, setup.address)
@@ -87,7 +88,7 @@ class ToldState(HostedState):
 
 
 async def serve(port: int, response: Any) -> None:
-    """Answer lines."""
+    """Respond to lines."""
 
     async def one(stream: trio.SocketStream) -> None:
         received = b""

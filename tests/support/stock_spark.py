@@ -1,4 +1,4 @@
-"""Spark's own Kafka source: the versions that run together on pyspark 4.3.0, pinned, beside the brokers' jars."""
+"""Spark's own Kafka source: the versions that run together on pyspark 4.3.0, pinned, next to the brokers' jars."""
 
 from __future__ import annotations
 

@@ -1,19 +1,20 @@
-"""Weather for a whole coordinator, in an order that a chooser picks (a seed, or every order there is).
+"""Random events for a whole coordinator, in an order that a chooser picks (a seed, or every order there is).
 
-Members and acknowledgements of every kind, crashes, time, a journal that fails in every way it can, and owners that
-come and go.
+The events are members and acknowledgements of every kind, crashes, passing time, all failures of a journal, and changes
+of the owner.
 
-`Storm.step` does one thing and checks what it can see; `Storm.look` compares everything. What must hold:
+`Storm.step` executes one event and checks its effects; `Storm.look` compares everything. Invariants:
 
-- a record is held by one member at a time, until its lock ends, is given back, or the owner is gone;
-- what was confirmed as accepted, rejected or a gap is in the journal when it is confirmed, and never comes again;
-- a delivery's count is one more than the last, after a takeover one more than the last that was stored, and never
-  beyond the limit;
-- start offsets never go back, neither live nor in what is stored, unless an administrator said so; nor do group epochs
-  that a member was told of;
-- where an administrator replaced or deleted state, nothing of the old one is told as done or seen again from then on;
-- the settings in force are those that were told last, after a takeover perhaps those nobody was told about;
-- what the journal gives back is the live state without its locks, wherever nothing is under way;
+- a record is held by one member at a time, until its lock ends, is released, or the owner is gone;
+- a record confirmed as accepted, rejected or a gap is in the journal when it is confirmed, and is never delivered
+  again;
+- a delivery count is one more than the last, after a takeover one more than the last stored one, and never beyond the
+  limit;
+- start offsets never go back, neither live nor stored, except by an administrator; nor do group epochs that a member
+  received;
+- after an administrator replaced or deleted state, nothing of the old one is reported as done or seen again;
+- the settings in force are the last reported ones, after a takeover possibly unreported ones;
+- the journal returns the live state without its locks, except for operations in flight;
 - alarms are never late.
 """
 
@@ -52,7 +53,7 @@ from tests.support.storm_journals import LogJournal, StormJournal
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 FINAL = {GAP: ARCHIVED, ACCEPT: ACKNOWLEDGED, REJECT: ARCHIVED}
-"""What a record is for ever once one of these is confirmed."""
+"""Final state of a record once one of these is confirmed."""
 TOPIC = b"t" * 16
 LOCK_S, LOCK_MAX_S = 30.0, 60.0
 NODES = (1, 2)
@@ -70,7 +71,7 @@ class Held:
 
 
 class Told:
-    """What a group's settings are, as far as anybody was told."""
+    """Settings of a group, as far as reported."""
 
     def __init__(self, limit: int) -> None:
         self.default = self.limit = self.least = self.most = limit
@@ -78,7 +79,7 @@ class Told:
         self.values: dict[str, str] = {}
         self.lock_s, self.renew = LOCK_S, True
         self.asked: dict[str, str] | None = None
-        """A change that nobody knows the outcome of."""
+        """A change with an unknown outcome."""
 
     def change(self, values: Mapping[str, str]) -> None:
         self.values = dict(values)
@@ -89,7 +90,7 @@ class Told:
 
 
 class Partition:
-    """What is known of one share partition, told apart from what the coordinator believes."""
+    """Known facts of one share partition, separate from the coordinator's."""
 
     def __init__(self, key: ShareKey) -> None:
         self.key = key
@@ -102,23 +103,23 @@ class Partition:
         self.count: Counter[int] = Counter()
         """Deliveries, as the owner must remember them."""
         self.maybe: set[int] = set()
-        """Somebody said something final about it and was never told whether that holds."""
+        """A final acknowledgement whose outcome was never reported."""
         self.start = 0
         self.under_way = 0
         self.unstored = False
         """A lock ended and that could not be stored, or ended while what its holder said could not be; the next that is
         stored says it."""
         self.epoch: int | None = None
-        """Of the state; None where there is none."""
+        """Epoch of the state; None where there is none."""
         self.first = 0
-        """Where it began: what lies below is nobody's."""
+        """First offset of the share partition: offsets below it have no owner."""
         self.lives = 0
         """How often it began or was deleted."""
         self.asked: list[tuple[int | None, int]] = []
-        """(epoch, first offset) of beginnings and deletions that nobody knows the outcome of."""
+        """(epoch, first offset) of starts and deletions with an unknown outcome."""
 
     def begin(self, epoch: int | None, offset: int) -> None:
-        """From here on, with nothing settled, held or counted; or not at all."""
+        """Begin here, with nothing settled, held or counted; or not at all."""
         self.epoch, self.first, self.start, self.under_way, self.unstored = epoch, offset, offset, 0, False
         self.lives += 1
         for known in (self.held, self.final, self.count, self.maybe):
@@ -142,7 +143,7 @@ class Storm:
         self.story: list[str] = []
         self.told_epochs: Counter[str] = Counter()
         self.deleting: set[str] = set()
-        """Groups that somebody has asked to delete, and was not told yet."""
+        """Groups with a requested deletion whose outcome is not reported yet."""
         self.calm = False
         self.actions = [
             *[self.produce] * 4, *[self.fetch] * 10, *[self.acknowledge] * 10, *[self.confirm] * 12, self.refuse,
@@ -295,7 +296,7 @@ class Storm:
         self.coordinator.rest_idle()
 
     def heartbeat(self) -> None:
-        """Join, continue or leave; an epoch is told only once it is stored."""
+        """Join, continue or leave; an epoch is returned only once it is stored."""
         group_id, member_id = self._some_group(), self._some_member()
         group = self.coordinator.group(group_id)
         if group is None:
@@ -322,7 +323,7 @@ class Storm:
         written.on_settled(settle)
 
     def take_over(self) -> None:
-        """The owner is gone, or fenced; what was under way is in the log or is not, and nobody was told."""
+        """The owner is gone, or fenced; operations in flight are in the log or not, and were not reported."""
         fenced, waiting = self.chooser.number(0, 1), self.journal.change_hands(self.chooser)
         if fenced:  # it lives on, and holds nothing
             self.coordinator.clear()
@@ -366,7 +367,7 @@ class Storm:
             assert (settings.lock_duration_s, settings.delivery_count_limit) == (told.lock_s, told.limit), "in force"
 
     def drain(self) -> None:
-        """The weather ends; whatever was not settled can be had, and is the last time."""
+        """End the faults; every unsettled record is available, for the last time."""
         self.calm = True
         self.journal.confirm_all()
         self.story.append("drain")
@@ -428,7 +429,7 @@ class Storm:
         return ShareWrites(self.journal, self.coordinator, nothing, lambda: self.now, nothing)
 
     def _adopt(self, partition: Partition, stored: ShareSnapshot | None) -> None:
-        """The state as it was, or as somebody asked for it and never heard whether that was done."""
+        """Adopt the previous state, or one with a requested change of unknown outcome."""
         epoch = None if stored is None else stored.state_epoch
         if epoch != partition.epoch:
             wanted = [offset for asked, offset in partition.asked if asked == epoch]
@@ -436,7 +437,7 @@ class Storm:
             partition.begin(epoch, wanted[-1])
         partition.asked.clear()
         if stored is not None:
-            partition.start = stored.start_offset  # what ended by itself and was not stored, nobody was told of
+            partition.start = stored.start_offset  # unstored automatic ends were not reported
             for offset in range(stored.start_offset, partition.end):
                 partition.count[offset] = _state(stored, offset)[1]
 
@@ -459,7 +460,7 @@ class Storm:
         self.when_replaced(partition, epoch, offset, begin_at(services, partition.key, offset))
 
     def when_replaced(self, partition: Partition, epoch: int | None, offset: int, outcome: Promise[Outcome]) -> None:
-        """All that was known of it is of the past, once somebody is told so."""
+        """Forget everything known about it, once the replacement is reported."""
         asked, coordinator = (epoch, offset), self.coordinator
         partition.asked.append(asked)
 
@@ -482,7 +483,7 @@ class Storm:
             self._write_all([change])
 
     def _write_all(self, changes: list[Change]) -> None:
-        """Given back without a word of the member: whoever held it knows of nothing."""
+        """Released without the member: its holder does not know."""
         for key, transition in changes:
             partition = self.of(key)
             offsets = [o for first, last, _, _ in transition.changes for o in range(first, last + 1)]
@@ -525,7 +526,7 @@ class Storm:
         return ShareSnapshot.decode(self.journal.stored[StateKey("partition", *partition.key)])
 
     def _write_final(self, changes: list[Change]) -> None:
-        """One by one: outcomes of several groups are told together, in another order than they came about."""
+        """One by one: outcomes of several groups are reported together, in another order than their completion."""
         coordinator = self.coordinator
 
         def write(partition: Partition, change: Change) -> None:
@@ -602,7 +603,7 @@ class TinyStorm(Storm):
         self.fetch_as(self.only, self._some_member(), (1, 3)[self.chooser.number(0, 1)], True)
 
     def respond(self) -> None:
-        """About the first thing that is held, by whoever holds it."""
+        """Report the first held operation, of any caller."""
         mine = [offset for offset, held in sorted(self.only.held.items()) if not held.pending]
         if mine:
             whole = self.chooser.number(0, 1) and mine[:2] == [mine[0], mine[0] + 1]
@@ -615,7 +616,7 @@ class TinyStorm(Storm):
 
 
 def every_tiny_storm(steps: int) -> int:
-    """All stories of so many steps; how many there are."""
+    """Run all stories of this many steps. Return their number."""
     choices, stories = EveryChoice(), 0
     while choices.begin():
         storm = TinyStorm(choices)

@@ -1,6 +1,6 @@
 """Weather with administrators: offsets altered and deleted, settings changed, groups deleted, as the handlers do it.
 
-They do not even wait until nobody holds anything: members may be gone while their share sessions continue.
+They do not even wait until nothing is held: members may be gone while their share sessions continue.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class AdminStorm(Storm):
         return Watched(self)
 
     def alter_offsets(self) -> None:
-        """AlterShareGroupOffsets of one share partition, unless somebody is at its beginning."""
+        """AlterShareGroupOffsets of one share partition, unless it is being started."""
         partition = self._some_partition()
         group = self.coordinator.group(partition.key.group_id)
         if group is not None and not group.deleting and partition.key not in self.starting:
@@ -61,7 +61,7 @@ class AdminStorm(Storm):
             self.writes.remove([partition.key])
 
     def delete_group(self) -> None:
-        """DeleteGroups, where nobody is at the beginning of a share partition; who asks again hears the same."""
+        """DeleteGroups, unless a share partition is being started; a repeated request gets the same response."""
         group_id = self._some_group()
         group, coordinator = self.coordinator.group(group_id), self.coordinator
         if group is None or group_id in self.deleting or any(key.group_id == group_id for key in self.starting):
@@ -120,7 +120,7 @@ class AdminStorm(Storm):
 
 
 class LogStorm(AdminStorm):
-    """Over the product's own writer, and leaders of which everything is to be feared."""
+    """Storm over the product's own writer, and leaders with every fault."""
 
     def __init__(self, chooser: Chooser, *, groups: int = 2, partitions: int = 2, members: int = 3, limit: int = 4):
         super().__init__(chooser, groups=groups, partitions=partitions, members=members, limit=limit)
@@ -131,7 +131,7 @@ class LogStorm(AdminStorm):
 
 
 class Watched(ShareWrites):
-    """Tells the storm what is deleted."""
+    """Reports deletions to the storm."""
 
     def __init__(self, storm: AdminStorm) -> None:
         nothing = lambda *_, **__: None  # noqa: E731 - of three shapes
@@ -159,5 +159,5 @@ def run(chooser: Chooser, steps: int, **sizes: int) -> Storm:
 
 
 def run_over_logs(chooser: Chooser, steps: int, **sizes: int) -> Storm:
-    """The same, over state partitions whose leaders append and then answer with errors."""
+    """Run the same over state partitions whose leaders append and then return errors."""
     return storm.run(chooser, steps, LogStorm, **sizes)

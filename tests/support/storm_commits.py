@@ -1,10 +1,10 @@
 """Weather for individual commits of one partition: what is shown as done, against sets of offsets.
 
-Two sets bound it: what must be shown as done, because whoever committed it was told that it is stored, and what may be,
-because somebody has said so. Between them lies what nobody was answered: lost answers of the broker, appends that fail
-with any number of their records in the topic, owners that end anywhere. Transactions commit and abort, groups are
-rewound and moved ahead through the proxy and past it. Left out: a second commit in one transaction at an owner that
-took over within it, which knows neither the mark nor what the first one said.
+Two sets bound it: offsets that must be shown as done, because a commit was confirmed, and offsets that may be, because
+a member has committed them. Between them are unconfirmed ones: lost responses of the broker, appends that fail with any
+number of their records in the topic, owners that end anywhere. Transactions commit and abort, groups are rewound and
+moved ahead through the proxy and past it. Left out: a second commit in one transaction at an owner that took over
+within it, which knows neither the mark nor what the first one said.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class CommitStorm:
         self.topic: dict[OffsetSpan, int] = {}
         """Live records, and the mark in each."""
         self.mark, self.metadata = -1, OffsetRanges()
-        """At the broker."""
+        """Committed offset and metadata at the broker."""
         self.pending: tuple[int, OffsetRanges, set[int]] | None = None
-        """Of an open transaction: offset and ranges as the coordinator has them, what it says is done."""
+        """Open transaction: the coordinator's offset and ranges, the committed set."""
         self.must: set[int] = set()
         self.may: set[int] = set()
         self.story: list[str] = []
@@ -56,7 +56,7 @@ class CommitStorm:
         self.compare()
 
     def compare(self) -> None:
-        """What a member would be told now. Raises AssertionError."""
+        """Compare with a member's view now. Raises AssertionError."""
         offset, ranges = self.held.shown(self.mark, self.metadata)
         shown = set(range(max(offset, 0))) | _offsets(ranges)
         assert self.must <= shown, f"forgotten: {sorted(self.must - shown)}"
@@ -169,7 +169,7 @@ class CommitStorm:
     # What the owner does
 
     def _know(self) -> bool:
-        """Ask the broker for the mark; what stands in its metadata has to be stored before anything overwrites it."""
+        """Query the broker for the committed offset; its metadata has to be stored before anything overwrites it."""
         if self.pending is not None:
             return False
         if self.held.is_committed_known:

@@ -1,7 +1,7 @@
 """Journals that fail in every way they can, for `tests/support/storm.py`.
 
-`StormJournal` stores and answers as the storm says. `LogJournal` is the writer of the product (`StateProducer`) over
-leaders that append and then answer with an error, refuse, forget, lose what was not replicated and cut: what is stored
+`StormJournal` stores and responds on the storm's command. `LogJournal` is the writer of the product (`StateProducer`)
+over leaders that append and then return an error, refuse, forget, lose unreplicated records and cut: the stored content
 is what a takeover would read from their logs.
 """
 
@@ -42,13 +42,13 @@ class Append:
 
 
 class StormJournal:
-    """A compacted topic whose answers come when the storm says so, or never."""
+    """A compacted topic whose responses arrive on the storm's command, or never."""
 
     def __init__(self) -> None:
         self.stored: dict[StateKey, bytes] = {}
         self.waiting: list[Append] = []
         self.stopped = False
-        """As after the loss of ownership: everything is refused immediately."""
+        """True after the loss of ownership: everything is refused immediately."""
 
     def append(self, records: object) -> Promise[None]:
         append = Append(list(records))  # type: ignore[call-overload]
@@ -66,7 +66,7 @@ class StormJournal:
         return list(found.values())
 
     def write(self, append: Append) -> None:
-        """It is in the log, whoever knows. A snapshot never takes back what an earlier one said."""
+        """Write it to the log, reported or not. A snapshot never takes back what an earlier one said."""
         if append.written:
             return
         append.written = True
@@ -96,7 +96,7 @@ class StormJournal:
             append.promise.fail(JournalRefused(ErrorCode.NOT_COORDINATOR))
 
     def lose_response(self, chooser: Chooser) -> None:
-        """An attempt times out; whether it is in the log nobody knows yet."""
+        """Time out an attempt with an unknown outcome."""
         if firsts := self.firsts():
             append = firsts[chooser.number(0, len(firsts) - 1)]
             append.unknown = True
@@ -104,7 +104,9 @@ class StormJournal:
                 self.write(append)
 
     def change_hands(self, chooser: Chooser) -> list[Promise[None]]:
-        """Another owner writes from now on; what was under way is in the log or is not. Gives what nobody was told."""
+        """Another owner writes from now on; what was under way is in the log or is not. Return the unreported
+        outcomes.
+        """
         for append in self.firsts():
             if chooser.number(0, 1):
                 self.write(append)
@@ -148,7 +150,7 @@ class LogLane:
         self.leader.commit()
 
     def exchange(self, weather: Weather, turn_s: float = TURN_S) -> None:
-        """Let one request be answered, and whoever waits for it be told."""
+        """Complete one request, and report it to its waiters."""
         self.now += turn_s
         outcomes = self.leader.exchange(self.producer, self.now, weather)
         out = self.producer._batch
@@ -189,7 +191,7 @@ class LogJournal:
     def __init__(self) -> None:
         self.lanes: dict[int, LogLane] = {}
         self.stopped = False
-        """As after the loss of ownership: everything is refused immediately."""
+        """True after the loss of ownership: everything is refused immediately."""
 
     def append(self, records: Sequence[tuple[StateKey, bytes | None]]) -> Promise[None]:
         promise: Promise[None] = Promise()
@@ -225,7 +227,7 @@ class LogJournal:
         raise AssertionError("the writer never ends")
 
     def confirm_some(self, chooser: Chooser) -> None:
-        """Calm until one more append is told, or was told to be sent again behind a new takeover."""
+        """Run without faults until one more append is reported, or must be repeated after a new takeover."""
         if lane := self._some(chooser):
             before = len(lane.producer.tokens())
             for _ in range(TRIES_MAX):
@@ -234,7 +236,7 @@ class LogJournal:
                     return
 
     def refuse_some(self, chooser: Chooser) -> None:
-        """Refused for sure: at once, or because it was never appended for long enough."""
+        """Refuse definitely: immediately, or because it was never appended for long enough."""
         if lane := self._some(chooser):
             if chooser.number(0, 1):
                 lane.exchange(NOT_ALLOWED)
@@ -261,7 +263,7 @@ class LogJournal:
                 lane.leader.append(lane.late[chooser.number(0, len(lane.late) - 1)])
 
     def change_hands(self, chooser: Chooser) -> list[Promise[None]]:
-        """Other writers from now on; gives what nobody was told."""
+        """Change the writers. Return the unreported outcomes."""
         open_promises: list[Promise[None]] = []
         for lane in self.lanes.values():
             open_promises += [token for token in lane.producer.tokens() if isinstance(token, Promise)]

@@ -18,7 +18,7 @@ from kafka_share_proxy.loop.slices import SLICE_S, Slices, Work
 
 
 class Impatient:
-    """A clock that has moved on by a slice at each look: whatever may pause pauses."""
+    """A clock that advances by a slice at each reading: everything that may pause pauses."""
 
     def __init__(self) -> None:
         self.planned: deque[Callable[[], None]] = deque()

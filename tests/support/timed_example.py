@@ -21,7 +21,7 @@ def main() -> None:
 
     def told(what: str, message: Any) -> None:
         line = f"{what} {time.monotonic()} {message.partition()} {message.offset()}\n"
-        os.write(1, line.encode())  # whole, whatever other threads write, and before anybody is killed
+        os.write(1, line.encode())  # whole, whatever other threads write, and before a process is killed
 
     def work(message: Any, _: float) -> None:
         told("begin", message)

@@ -81,7 +81,7 @@ class Flood:
     _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
 
     def run(self, seconds: float = float("inf"), connections: float = float("inf")) -> None:
-        """Attack until the time is over, so many connections were made, or `ended` is set."""
+        """Attack until the time is over, this many connections were made, or `ended` is set."""
         began = time.monotonic()
         try:
             while not self.ended.is_set() and self.connections < connections:

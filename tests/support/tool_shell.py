@@ -20,7 +20,7 @@ class Printed(NamedTuple):
 
 
 class ToolShell:
-    """Runs one tool after the other, whoever asks. Threads that a tool leaves behind end with the shell."""
+    """Runs one tool after the other, for any caller. Threads left by a tool end with the shell."""
 
     def __init__(self, release: str = "4.3.0") -> None:
         self._turn = Lock()
@@ -38,7 +38,9 @@ class ToolShell:
         self._java.communicate()
 
     def run(self, tool: str, *arguments: str) -> Printed:
-        """What a tool prints; raises AssertionError when Java ends, or the tool takes longer than RUN_S seconds."""
+        """Return the output of a tool; raises AssertionError when Java ends, or the tool takes longer than RUN_S
+        seconds.
+        """
         with self._turn:
             return self._run(tool, *arguments)
 

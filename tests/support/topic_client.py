@@ -10,7 +10,7 @@ from kafka_share_proxy.wire.values import Address
 
 
 class TopicClient:
-    """Answers as a cluster of some brokers would."""
+    """Client of a cluster of some brokers."""
 
     def __init__(self, brokers: int = 3, **topics: tuple[int, int]) -> None:
         self.brokers = brokers

@@ -1,4 +1,4 @@
-"""DescribeConfigs of a topic, answered from memory."""
+"""DescribeConfigs of a topic, served from memory."""
 
 from __future__ import annotations
 

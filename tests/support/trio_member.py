@@ -27,7 +27,7 @@ DELAYS = 5
 
 
 class Told(RebalanceListener):
-    """Tells what it has."""
+    """Member that prints its state."""
 
     def __init__(self) -> None:
         self.held: Partitions = frozenset()

@@ -77,19 +77,19 @@ class Topic:
 
 
 class Cluster:
-    """Answers as a broker does."""
+    """Cluster that behaves like a broker."""
 
     def __init__(self) -> None:
         self.topics: dict[str, Topic] = {}
         self.hidden: set[str] = set()
-        """Topics that whoever asks may not see."""
+        """Topics that the principal may not see."""
         self.codes: dict[int, int | list[int]] = {}
         """API key -> error code of everything of the kind; of a list one for each request, then none."""
         self.asked: list[tuple[int, Any]] = []
         self.late = 0
-        """So many Metadata answers do not show a topic that was just made."""
+        """Number of Metadata responses that do not show a new topic."""
         self.page: tuple[str, int] | None = None
-        """Where DescribeTopicPartitions ends a page: topic and partition."""
+        """Page end of DescribeTopicPartitions: topic and partition."""
         self._ids = 0
         self.version = 0
 
@@ -131,7 +131,7 @@ class Cluster:
 
     @property
     def _none(self) -> str | None:
-        """In place of the name of a topic that is not known; null from v12 on."""
+        """Return the substitute for an unknown topic's name; null from v12 on."""
         return None if self.version >= 12 else ""
 
     def _entry(self, message: Any, name: str | None, asked: Any = None) -> Any:
@@ -289,7 +289,7 @@ class Client:
 
 
 class World:
-    """A proxy that serves views, one cluster behind it, one client in front of it."""
+    """A proxy that serves views, with one cluster and one client."""
 
     def __init__(self, options: ViewOptions | None = None, timers: Clock | None = None) -> None:
         self.cluster = Cluster()
@@ -331,7 +331,7 @@ class World:
         return wants is None or wants.look(key, version)(self.frame(key, version, **fields))
 
     def call(self, key: int, version: int, **fields: Any) -> Any:
-        """The decoded answer; None: the request continues to the broker; b"": there is no response."""
+        """Return the decoded response; None: the request continues to the broker; b"": there is no response."""
         header, request = frames.decode_request(self.frame(key, version, **fields))
         call = Call(key, version, header.correlation_id, header.client_id, request, self.client)
         served = self.served[key]

@@ -19,7 +19,7 @@ LOGGED = [
     f"org.apache.kafka.clients.consumer.internals.{name}"
     for name in ("ConsumerRebalanceListenerInvoker", "ConsumerMembershipManager", "MembershipManagerImpl")
 ]
-"""Where classic groups and those of KIP-848 (4.3, 3.9) say what they gain and give up."""
+"""Loggers with which classic groups and those of KIP-848 (4.3, 3.9) report gained and lost partitions."""
 ASSIGNORS = {"range": "RangeAssignor", "sticky": "StickyAssignor", "cooperative-sticky": "CooperativeStickyAssignor"}
 SETTINGS = {
     "auto.commit.interval.ms": "200",
@@ -28,7 +28,7 @@ SETTINGS = {
 }
 CLASSIC = {"session.timeout.ms": "10000", "heartbeat.interval.ms": "500"}
 STOPPED = 128 + signal.SIGTERM
-"""What a JVM's exit status is that was asked to end and did so in good order."""
+"""Exit status of a JVM that ended in good order on request."""
 
 _RECORD = re.compile(r"Partition:(\d+)\tOffset:(\d+)\t(.*?)\t(.+)")
 _LOGGED = re.compile(r"(?:INFO|WARN|ERROR) org\.apache\.kafka\.|\t(?:Member|Assigned|Current|Added|Revoked)\b")
@@ -38,7 +38,7 @@ _PARTITION = re.compile(r"-(\d+)(?=[,\]\s]|$)")
 
 
 class Console:
-    """What one console consumer printed, line by line.
+    """Output of one console consumer, line by line.
 
     A record is printed in pieces, and another thread may log between two of them: whole lines, with their ends.
     """
@@ -104,7 +104,7 @@ def _line(release: str, bootstrap: str, topic: str, settings: dict[str, str], *w
 
 
 def until_input_ends(line: list[str]) -> list[str]:
-    """The same command, which is asked to end when its input ends."""
+    """Run the same command, which ends when its input ends."""
     return [sys.executable, "-I", "-S", "-c", _WATCHED, *line]
 
 

@@ -1,4 +1,4 @@
-"""A group of members, each a process of its own, that read one view; and checks of what they got."""
+"""A group of members, each a separate process, that read one view; and checks of their records."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ READ_S = 120.0
 """Generous: a starved machine takes its time, and waiting ends as soon as all is well, or a member has failed."""
 LEAVE_S = 30.0
 TOLD_BYTES = 3000
-"""Of a member's standard error, in a failure."""
+"""Bytes of a member's standard error that a failure shows."""
 OVERLAP_S = 20.0
-"""Two members may seem to read one partition at the same time for so long: what they tell is read with delay, and one
-that a starved machine kept from its heartbeats learns late that it is not a member any longer."""
+"""Seconds for which two members may seem to read one partition: their output is read with delay, and one that a starved
+machine kept from its heartbeats learns late that it is no longer a member.
+"""
 
 
 def command_of(client: str, *arguments: str) -> list[str]:
@@ -53,7 +54,7 @@ class Member:
         """`client`: see `command_of`."""
         self.lines: list[list[Any]] = []
         self.times: list[float] = []
-        """When each line came."""
+        """Arrival time of each line."""
         self.name = f"{Path(client).stem} of {group}"
         arguments = command_of(client, bootstrap, group, topic, *([assignor] if assignor else []))
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `_close`
@@ -61,7 +62,7 @@ class Member:
             arguments, cwd=CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._complaints, text=True
         )
         self.complaints = ""
-        """What it said on its standard error, the end of it; known once it has ended."""
+        """End of its standard error; known once it has ended."""
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
 
@@ -75,12 +76,12 @@ class Member:
 
     @property
     def assigned(self) -> list[int]:
-        """What it was assigned last."""
+        """Return its last assignment."""
         return next((line[1] for line in reversed(self.lines) if line[0] == "assigned"), [])
 
     @property
     def records(self) -> list[list[Any]]:
-        """[partition, offset, key, value], in the order they came."""
+        """Return [partition, offset, key, value], in the order of arrival."""
         return [line[1:] for line in list(self.lines) if line[0] == "record"]
 
     @property
@@ -88,7 +89,7 @@ class Member:
         return [line[1] for line in list(self.lines) if line[0] == "error"]
 
     def readings(self) -> list[tuple[int, float, float]]:
-        """(partition, when the first record came, when the last came) of each time that it had a partition."""
+        """Return (partition, arrival of the first record, arrival of the last) of each time that it had a partition."""
         found: list[tuple[int, float, float]] = []
         reading: dict[int, tuple[float, float]] = {}
         for line, at in zip(list(self.lines), list(self.times), strict=False):
@@ -208,7 +209,7 @@ class Group:
         return f"the first are {sorted(map(int, wanted - self.values))[:5]}"
 
     def _wait(self, condition: Callable[[], bool], failure: Callable[[], str], limit_s: float) -> None:
-        """Raises AssertionError, which says how each member stands; at once where one ended by itself."""
+        """Raises AssertionError with the state of each member; immediately if one ended by itself."""
         end = time.monotonic() + limit_s
         while not condition():
             ended = [member for member in self.members if member.ended is not None]
@@ -265,7 +266,7 @@ def produce(raw: Raw, topic: Topic, first: int, last: int, keys: int = 97) -> li
 
 
 def committed(raw: Raw, group: str, topic: str, partitions: Sequence[int]) -> list[int]:
-    """Return what a group has committed, asked of its coordinator; nothing while that loads."""
+    """Return a group's committed offsets, from its coordinator; nothing while that loads."""
     response = raw.send_request(
         "OffsetFetch", 8, on=raw.on_coordinator(group), require_stable=False,
         groups=[{"group_id": group, "topics": [{"name": topic, "partition_indexes": list(partitions)}]}],

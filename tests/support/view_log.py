@@ -32,7 +32,7 @@ class ViewsBroker(Broker):
         """API key -> error code of its responses about the topic."""
         self.created: Any = None
         self.settings: dict[str, str | None] = dict(COMPACTED)
-        """Of the topic."""
+        """Settings of the topic."""
         self.fetches = 0
 
     async def _response(self, stream: trio.abc.Stream, frame: bytes) -> bool:

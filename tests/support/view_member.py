@@ -1,13 +1,12 @@
-"""One member of a group that reads a view, as a process of its own, which tells what it gets.
+"""One member of a group that reads a view, in a separate process, which prints its records.
 
     python -m tests.support.view_member CLIENT BOOTSTRAP GROUP TOPIC [ASSIGNOR]
 
 CLIENT: confluent-classic, confluent-consumer, kafka-python, aiokafka; trio-classic, trio-consumer: our own. Every line
-of its output is a JSON list:
-["assigned", [partition...]], all it has from now on; ["revoked", [partition...]], what it gives up, or has lost;
-["record", partition, offset, key, value]; ["error", text]. All in the order in which the client learnt of them: what
-comes again between "revoked" and "record" comes by right. Records are told before they are committed. It ends, leaving
-its group, when its input ends; an error that ends it sooner is in its standard error.
+of its output is a JSON list: ["assigned", [partition...]], all it has from now on; ["revoked", [partition...]], what it
+gives up, or has lost; ["record", partition, offset, key, value]; ["error", text]. All in the order in which the client
+learnt of them: records delivered again between "revoked" and "record" are correct. Records are printed before they are
+committed. It ends, leaving its group, when its input ends; an error that ends it sooner is in its standard error.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 BATCH, WAIT_S = 200, 0.2
-"""It commits after so many records, or when none came for so long."""
+"""It commits after this many records, or when none arrived for this long."""
 SESSION_MS, BEAT_MS = 10_000, 500
-"""Members beside a whole test run get little of the processor: one that lives must not be missed."""
+"""Next to a whole test run members get little CPU time: a live one must not be missed."""
 REFRESH_MS = 1000
 
 
@@ -47,7 +46,7 @@ def report_record(partition: int, offset: int, key: bytes, value: bytes) -> None
 
 
 def stopped() -> threading.Event:
-    """Set when nobody holds the other end of the input any longer."""
+    """Set when the other end of the input is closed."""
     event = threading.Event()
 
     def wait() -> None:
@@ -152,8 +151,9 @@ def remind_of_joining(consumer: Any) -> None:
     """kafka-python 3.0.12 forgets that it is joining, of plain topics as of views.
 
     A leader that joins anew because its topic grew takes the new partitions for known as soon as it has divided them.
-    If a poll ends just then, before SyncGroup is answered, no later poll waits for that response: it beats no more, is
-    put out of its group, and never learns of it. Short polls make that likely, and a starved processor more so.
+    If a poll ends just before the SyncGroup response, no later poll waits for that response: the member sends no more
+    heartbeats, is removed from its group, and never notices. Short polls make that likely, and a starved processor more
+    so.
     """
     coordinator = consumer._coordinator
     if getattr(coordinator, "rejoining", False) and not coordinator.need_rejoin():

@@ -61,7 +61,7 @@ class HeldWorkers:
     def __init__(self) -> None:
         self.jobs: list[Callable[[], None]] = []
         self.large: list[bool] = []
-        """Of each that was ever asked for."""
+        """Size class of each request."""
         self.is_full = False
 
     def run(self, work: Callable[[], Any], owner: Any = None, *, is_large: bool = False) -> Promise[Any]:
@@ -206,7 +206,7 @@ class ViewWorld(World):
 
 
 def partitions_of(response: Any) -> dict[tuple[bytes | str, int], Any]:
-    """(topic, partition) -> entry of a Fetch answer."""
+    """Return (topic, partition) -> entry of a Fetch response."""
     return {
         (bytes(topic.topic_id) if any(topic.topic_id) else topic.topic, entry.partition_index): entry
         for topic in response.responses

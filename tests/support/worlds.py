@@ -1,6 +1,6 @@
-"""Two worlds: one script of raw share requests against a native broker and against the proxy, answers compared.
+"""Two worlds: one script of raw share requests against a native broker and against the proxy, with compared responses.
 
-`World` is what a script sees: it makes topics, groups and members of its own and writes every response down with ids
+`World` is a script's environment: it creates topics, groups and members and writes every response down with ids
 replaced by names, so that the transcripts of two worlds can be compared field by field.
 """
 
@@ -20,7 +20,7 @@ from tests.support.raw import LIMIT_S, Raw, Topic, until
 ACCEPT, RELEASE, REJECT, RENEW, GAP = 1, 2, 3, 4, 0
 BATCH_OPTIMIZED, RECORD_LIMIT = 0, 1
 BEFORE_LOCK_S = 25.0
-"""What comes within this time came before Kafka's default lock of 30 s ended."""
+"""Seconds within which an arrival is before the end of Kafka's default lock of 30 s."""
 
 Ack = tuple[Topic, int, int, int, Sequence[int] | int]
 """Topic, partition, first offset, last offset, one type or several."""
@@ -28,7 +28,7 @@ Place = tuple[Topic, int]
 
 
 class World:
-    """One side of a comparison: a bootstrap address and names of its own."""
+    """One side of a comparison: a bootstrap address and separate names."""
 
     def __init__(self, name: str, bootstrap: str, prefix: str, sasl: tuple[str, str] | None = None) -> None:
         self.name = name
@@ -71,7 +71,7 @@ class World:
         return group
 
     def member(self, group: str, name: str = "A", topics: Sequence[Topic] = (), node: int | None = None) -> Member:
-        """A share consumer on connections of its own; with topics it joins and waits for all their partitions."""
+        """Return a share consumer on new connections; with topics it joins and waits for all their partitions."""
         member = Member(self, group, str(self.label(f"{name}-{self._prefix}"[-36:], name)), node)
         if topics:
             member.join(topics)
@@ -142,7 +142,7 @@ def _place(entry: Any) -> Any:
 
 @dataclass
 class Response:
-    """A response to ShareFetch or ShareAcknowledge, as it came and as it was written down."""
+    """A response to ShareFetch or ShareAcknowledge, as received and as written down."""
 
     plain: dict[str, Any]
     message: Any
@@ -193,7 +193,7 @@ class Member:
     node: int | None = None
     """The broker of its session; None: the one with the lowest id."""
     epoch: int = 0
-    """The next session epoch it sends unless told otherwise."""
+    """Next session epoch, by default."""
     member_epoch: int = 0
     assigned: set[tuple[bytes, int]] = field(default_factory=set)
     _connection: Connection | None = None
@@ -257,7 +257,7 @@ class Member:
 
     def fetch(self, *places: Topic | Place, silent: bool = False, **options: Any) -> Response:
         """Send ShareFetch. Options: epoch, acks, forget, version, mode, renew, wait_ms, min_bytes, max_bytes, records,
-        batch; a renewing one asks for nothing unless told otherwise.
+        batch; a renewing one requests nothing by default.
         """
         renew = options.get("renew", False)
         values: dict[str, Any] = {
@@ -330,7 +330,7 @@ class Member:
     def take_all(
         self, count: int, *places: Topic | Place, limit_s: float = BEFORE_LOCK_S
     ) -> dict[tuple[str, int], Any]:
-        """Fetch until so many records are acquired; write down all of them together, by partition.
+        """Fetch until this many records are acquired; write down all of them together, by partition.
 
         What adjoins is one span: a record that was produced just now may come with the others or after them.
         """
@@ -350,7 +350,7 @@ class Member:
 
 
 def _joined(spans: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """(first, last, delivery count), those that adjoin and came as often put together."""
+    """Return (first, last, delivery count), with adjacent ranges of the same count merged."""
     found: list[tuple[int, int, int]] = []
     for first, last, count in spans:
         if found and (found[-1][1] + 1, found[-1][2]) == (first, count):

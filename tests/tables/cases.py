@@ -18,14 +18,14 @@ CORRELATION_ID = 0x01020304
 
 @dataclass(frozen=True)
 class Case:
-    """What a broker answers in one version, and what the client must get."""
+    """A broker's response in one version, and the client's."""
 
     name: str
     key: int
     version: int
     response: dict[str, Any]
     told: dict[str, Any] | None
-    """What differs; None where the response cannot be used."""
+    """Differing fields; None where the response cannot be used."""
     unbound: frozenset[int]
     known: dict[int, tuple[str, int]]
     all_topics: bool

@@ -1,4 +1,4 @@
-"""Answers recorded from real brokers (tests/golden), and what rewriting must make of them."""
+"""Responses recorded from real brokers (tests/golden), and the expected results of rewriting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What readers of views and filters were given, and plans that became known, as audit events."""
+"""Records given to readers of views and filters, and new plans, as audit events."""
 
 from __future__ import annotations
 

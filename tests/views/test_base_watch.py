@@ -68,7 +68,7 @@ async def test_partitions_are_added_within_the_interval(autojump_clock: Any) -> 
 
 
 async def test_a_base_made_anew_begins_a_new_view(autojump_clock: Any) -> None:
-    """Also where no client asks for Metadata."""
+    """Also without Metadata requests of clients."""
     world = World()
     before = world.cluster.topics[V].topic_id
     world.cluster.make("orders", 1)
@@ -92,7 +92,7 @@ async def test_a_view_somebody_deleted_is_forgotten_and_not_made(autojump_clock:
 
 
 async def test_a_view_whose_base_is_gone_stays_bound(autojump_clock: Any) -> None:
-    """It is told from a base created again when there is one again."""
+    """It is distinguished from a recreated base once that exists."""
     world = World()
     del world.cluster.topics["orders"]
     await watch(world, 31)

@@ -1,4 +1,4 @@
-"""What is asked of brokers about views."""
+"""Requests to brokers about views."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_asking_about_topics_makes_none(world: World) -> None:
 
 
 def test_a_topic_is_found_by_its_id(world: World) -> None:
-    """And an id nobody has is told so."""
+    """An unknown id gets an error."""
     topic_id = world.cluster.topics["orders"].topic_id
     entries = world.run(broker_requests.request_ids(world.client, [topic_id, b"?" * 16]))
     assert [(entry.name, entry.error_code) for entry in entries] == [("orders", 0), (None, 100)]
@@ -53,7 +53,7 @@ def test_what_is_refused_comes_with_the_brokers_words(world: World) -> None:
 
 
 def test_an_answer_about_something_else_is_none(world: World) -> None:
-    """One topic was asked about."""
+    """One topic was requested."""
     world.cluster._CreatePartitions = lambda version, request: (  # type: ignore[method-assign]
         broker_requests.messages.CreatePartitionsResponse(results=[])
     )
@@ -62,7 +62,7 @@ def test_an_answer_about_something_else_is_none(world: World) -> None:
 
 
 def test_a_topic_nobody_told_of_counts_as_missing() -> None:
-    """Metadata leaves nothing out that was asked for, but a client's request may."""
+    """Metadata omits no requested topic, but a client's request may."""
     assert broker_requests.seen(None) == Seen(3)
 
 

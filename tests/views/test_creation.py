@@ -131,7 +131,7 @@ def test_a_view_grows_with_its_base(world: World) -> None:
 
 
 def test_a_view_that_may_not_grow_is_shown_as_far_as_it_goes(world: World) -> None:
-    """And somebody should look at it."""
+    """The log reports that it needs attention."""
     world.ensure(V)
     world.cluster.topics["orders"].partitions = 3
     world.cluster.codes[GROW] = 29
@@ -143,7 +143,7 @@ def test_a_view_that_may_not_grow_is_shown_as_far_as_it_goes(world: World) -> No
 
 
 def test_a_view_with_too_many_partitions_is_refused(world: World) -> None:
-    """Partitions are never taken away; it is somebody else's topic, or was made wrong."""
+    """Partitions are never removed; it is a foreign topic, or was created in a wrong way."""
     world.cluster.make(V, 9)
     assert world.ensure(V) == {V: 17}
 
@@ -172,7 +172,7 @@ def test_until_the_old_view_can_be_deleted_it_is_not_shown(world: World) -> None
 
 
 class Slow(Client):
-    """Answers when the test says so."""
+    """Client that responds on demand."""
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
@@ -194,7 +194,7 @@ def test_of_two_who_name_a_view_at_once_one_makes_it(world: World) -> None:
     tasks: list[Task[Any]] = [Task(world.keeper.ensure(client, [V]), lambda _: None) for client in (first, second)]
     for task in tasks:
         task.start()
-    first.go_on()  # it saw that there is none, and asks for it
+    first.go_on()  # it saw that there is none, and requests it
     second.go_on()  # so did this one, and looks again
     world.timers.ring()
     assert [key for _, key, _, _ in first.held + second.held] == [CREATE, 3]
@@ -299,7 +299,7 @@ def test_ids_are_found_to_be_views_or_plain(world: World) -> None:
 
 
 def test_without_create_a_missing_view_stays_missing(world: World) -> None:
-    """The watch makes nothing that nobody asks for."""
+    """The watch creates only requested views."""
     names, _ = world.run(world.keeper.read([V]))
     sights = world.run(world.keeper.look(world.client, names, missing=Missing.LEAVE))
     assert sights[V].code == 3

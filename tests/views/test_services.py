@@ -1,4 +1,4 @@
-"""What handlers are given about views."""
+"""Services for handlers of views."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.ports import World
 
 
 class Keeper:
-    """Notes what it is asked."""
+    """Keeper that records its calls."""
 
     def __init__(self) -> None:
         self.asked: list[Any] = []

@@ -41,7 +41,7 @@ async def test_it_is_made_compacted_and_led(nursery: trio.Nursery) -> None:
 
 
 async def test_what_is_appended_is_read(nursery: trio.Nursery) -> None:
-    """In order, each record once, deletions included."""
+    """Records keep their order, each once, deletions included."""
     topic = ViewTopic(client(nursery, there()))
     await topic.append(LEADER, [(b"a", b"1"), (b"b", b"2")])
     await topic.append(LEADER, [(b"a", None)])
@@ -61,7 +61,7 @@ async def test_reading_goes_on_where_it_was_and_waits(nursery: trio.Nursery, aut
 
 
 async def test_records_that_are_gone_are_left_out(nursery: trio.Nursery) -> None:
-    """Somebody deleted records: what is left counts."""
+    """After records were deleted, the remaining ones count."""
     broker = there()
     broker.log, broker.first = [(b"c", b"3")], 7
     topic = ViewTopic(client(nursery, broker))

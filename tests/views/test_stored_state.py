@@ -1,4 +1,4 @@
-"""What views belong to is followed, written, and done without where it must be."""
+"""The stored bindings of views are followed, written, and replaced by memory if necessary."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def test_facts_of_others_come_by_themselves(nursery: trio.Nursery, autojum
 
 
 async def test_a_topic_that_another_proxy_made_is_found(nursery: trio.Nursery, autojump_clock: Any) -> None:
-    """At the next question, or after a while."""
+    """It is found at the next request, or after a while."""
     world = World(nursery, ViewsBroker())
     await trio.sleep(1)
     world.broker.topics = {TOPIC: 1}
@@ -94,7 +94,7 @@ async def test_a_topic_that_another_proxy_made_is_found(nursery: trio.Nursery, a
 
 
 async def test_where_the_identity_does_not_suffice_the_store_is_off(nursery: trio.Nursery, autojump_clock: Any) -> None:
-    """Nobody waits for it, facts are refused but known; it is tried again now and then."""
+    """No request waits for it, facts are refused but known; it is tried again at intervals."""
     broker = there()
     broker.codes = {3: 29}
     world = World(nursery, broker)
@@ -115,7 +115,7 @@ async def test_where_the_identity_does_not_suffice_the_store_is_off(nursery: tri
 async def test_without_an_identity_where_one_is_demanded_it_is_off_too(
     nursery: trio.Nursery, autojump_clock: Any
 ) -> None:
-    """The broker ends the connection at the first question."""
+    """The broker ends the connection at the first request."""
     world = World(nursery, ViewsBroker(mechanism="PLAIN"))
     await settled(world.state.synced())
     assert "not stored" in world.state.off
@@ -134,7 +134,7 @@ async def test_a_leader_that_changes_is_looked_for(nursery: trio.Nursery, autoju
 
 
 async def test_who_asks_while_brokers_are_away_waits(nursery: trio.Nursery, autojump_clock: Any) -> None:
-    """What others have stored is not guessed."""
+    """Facts stored by other proxies are not guessed."""
     world = World(nursery, there())
     world.broker.codes = {2: 6}
     promise = world.state.synced()

@@ -1,4 +1,4 @@
-"""What is declared of the APIs that views change."""
+"""Declarations of the APIs that views change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_an_api_is_declared_once() -> None:
 
 
 def test_what_names_no_view_passes() -> None:
-    """No API is answered in any case: each is looked for in the bytes first."""
+    """No API is always served: each is matched in the bytes first."""
     served = view_apis.served(World().views)
     assert served.keys() == {api.key for api in APIS}
     assert all(entry.wants is not None for entry in served.values())

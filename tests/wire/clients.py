@@ -22,7 +22,7 @@ MEMORY_RECORDS: dict[str, Any] = {
     "aiokafka": aiokafka_memory_records.MemoryRecords,
     "kafka-python": kafka_python_memory_records.MemoryRecords,
 }
-"""What finds the batches of a response, by client."""
+"""Functions that find the batches of a response, by client."""
 
 CLIENT_CODECS = [
     (c, codec) for c in DEFAULT for codec in range(5) if (c, codec) != ("kafka-python", compression.SNAPPY)

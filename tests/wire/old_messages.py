@@ -13,7 +13,7 @@ TIMESTAMP = 1_500_000_000_000
 def message(
     offset: int, key: bytes | None, value: bytes | None, magic: int = 1, attributes: int = 0, timestamp: int = TIMESTAMP
 ) -> bytes:
-    """As a broker of that time would keep it."""
+    """Build a message as an old broker keeps it."""
     body = bytes((magic, attributes)) + (struct.pack(">q", timestamp) if magic else b"")
     for part in (key, value):
         body += struct.pack(">i", -1) if part is None else struct.pack(">i", len(part)) + part

@@ -17,7 +17,7 @@ needs_c = pytest.mark.skipif(batches.KERNEL != "c", reason="the extension was no
 
 
 class Aborted(NamedTuple):
-    """As a response names it."""
+    """Aborted transaction as a response lists it."""
 
     producer_id: int
     first_offset: int
@@ -38,7 +38,7 @@ def marker(offset: int, producer_id: int, *, emptied: bool = False) -> bytes:
 
 
 def old(offset: int, magic: int, codec: int) -> bytes:
-    """One message of magic 0 or 1, of which nobody looks beyond the header."""
+    """Build one message of magic 0 or 1, of which only the header is read."""
     body = bytes((magic, codec)) + (struct.pack(">q", 77) if magic else b"") + struct.pack(">ii", -1, 5) + b"hello"
     return struct.pack(">qiI", offset, len(body) + 4, 0) + body
 
@@ -147,7 +147,7 @@ def test_a_slice_is_a_table_of_the_same_batches() -> None:
 
 @pytest.mark.parametrize("is_far", [True, False])
 def test_old_wrappers_are_no_holes(is_far: bool) -> None:
-    """A compressed wrapper tells only its last offset; what it holds in front must not be skipped."""
+    """A compressed wrapper has only its last offset; its earlier records must not be skipped."""
     log = data(0, 2, -1) + old(9, 1, compression.GZIP) + old(10, 1, compression.NONE)
     found = split_complete(log)[0].widened(0) if is_far else split_complete(log, 0)[0]
     assert [(batch.base_offset, batch.last_offset) for batch in found] == [(0, 2), (3, 9), (10, 10)]

@@ -151,7 +151,7 @@ def test_extension_never_writes_bytes_that_are_not_the_frames() -> None:
 
 @pytest.mark.parametrize("read", KERNELS)
 def test_what_is_out_of_the_common_is_left_to_the_codec(read: Any) -> None:
-    """More partitions than are read at once, none at all, tags, other versions, bytes behind the end."""
+    """More partitions than are read together, none at all, tags, other versions, bytes after the end."""
     assert read(request(9, 1, PARTITIONS_MAX)[0], 9) is not None
     assert read(request(9, 1, PARTITIONS_MAX + 1)[0], 9) is None
     assert read(request(9, 2, PARTITIONS_MAX // 2 + 1)[0], 9) is None

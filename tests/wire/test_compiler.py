@@ -16,7 +16,7 @@ CODECS = list(every_codec())
 
 @pytest.mark.parametrize("tags", [False, True], ids=["plain", "unknown tags"])
 def test_every_message_survives_a_round_trip(tags: bool) -> None:
-    """All messages, versions and directions, also with tagged fields nobody knows; a second time byte for byte."""
+    """All messages, versions and directions, also with unknown tagged fields; a second time byte for byte."""
     for name, version in CODECS:
         codec = registry.codec(name, version)
         samples = Samples(f"{name}-{version}-{tags}", tags=tags)
@@ -43,7 +43,7 @@ GOLDEN_TAGS = [
 
 @pytest.mark.parametrize(("key", "version", "text", "tags"), GOLDEN_TAGS)
 def test_unknown_tags_are_kept_in_place(key: int, version: int, text: str, tags: tuple[tuple[int, bytes], ...]) -> None:
-    """Known and unknown tagged fields come out as they came in, in the order of their tags."""
+    """Known and unknown tagged fields are unchanged, in the order of their tags."""
     data = bytes.fromhex(text.replace(" ", ""))
     codec = registry.response(key, version)
     message = codec.decode(data)
@@ -52,7 +52,7 @@ def test_unknown_tags_are_kept_in_place(key: int, version: int, text: str, tags:
 
 
 def test_nested_unknown_tags_are_kept() -> None:
-    """MetadataResponse v12: tags of a broker, of a topic, of a partition and of the message are told apart."""
+    """MetadataResponse v12: tags of a broker, of a topic, of a partition and of the message are distinguished."""
     response = registry.message("MetadataResponse")
     message = response(
         brokers=[response.MetadataResponseBroker(host="a", unknown_tags=((5, b"broker"),))],
@@ -113,7 +113,7 @@ def test_decoding_starts_at_the_offset() -> None:
 
 
 def test_records_are_neither_copied_in_nor_out() -> None:
-    """A fetch of many megabytes passes as a view of the buffer it came in."""
+    """A fetch of many megabytes is returned as a view of its buffer."""
     response = registry.message("FetchResponse")
     codec = registry.response(1, 12)
     records = memoryview(b"r" * 1000)
@@ -199,7 +199,7 @@ def test_nullable_structures() -> None:
 
 
 def test_generated_sources_can_be_read() -> None:
-    """Whoever doubts a codec can look at it."""
+    """The source helps to debug a codec."""
     codec = registry.response(3, 12)
     assert codec.decoder_source().startswith("def decode(")
     assert codec.encoder_source().startswith("def encode(")

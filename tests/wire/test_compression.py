@@ -17,7 +17,7 @@ DATA = b"some records " * 5_000
 
 @pytest.mark.parametrize("codec", range(5))
 def test_there_and_back(codec: int) -> None:
-    """What is closed opens as the same bytes, empty ones too; compression makes it smaller."""
+    """Compressed bytes open to the same bytes, empty ones too; compression makes them smaller."""
     for data in (b"", b"x", DATA):
         assert compression.decompress(codec, compression.compress(codec, data), len(DATA)) == data
     assert (len(compression.compress(codec, DATA)) < len(DATA) // 5) == (codec != compression.NONE)

@@ -1,4 +1,4 @@
-"""What the generated decoders do with bytes that are no message: refuse, quickly and in little memory."""
+"""Generated decoders refuse bytes that are no message, quickly and in little memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.wire.samples import Samples, every_codec
 HUGE = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\xff\x07", b"\x80\x80\x80\x80\x08")
 NEGATIVE = (b"\xff\xff\xff\xff", b"\xff\xff\xff\xfe", b"\x80\x00\x00\x00", b"\xff\xfe")
 POSITIONS = 50
-"""Places at which a lie is told, spread over the message."""
+"""Positions of wrong values, spread over the message."""
 AMPLIFICATION_MAX = 400
 """Bytes of objects per byte read: one structure of the fewest bytes, with all its attributes and empty lists."""
 

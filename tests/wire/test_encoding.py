@@ -14,7 +14,7 @@ FETCH = registry.message("FetchRequest")
 
 @pytest.mark.parametrize("length", [0, 1, 126, 127, 128, 16_382, 16_383, 32_767])
 def test_lengths_of_one_and_more_bytes(length: int) -> None:
-    """A compact length of 127 is the last that is fused with what stands before it."""
+    """A compact length of 127 is the last that is fused with the fields before it."""
     codec = registry.codec(GROUPS, 2)
     message = registry.message(GROUPS)(groups_names=["g" * length])
     assert codec.decode(codec.encode(message)) == message
@@ -23,7 +23,7 @@ def test_lengths_of_one_and_more_bytes(length: int) -> None:
 @pytest.mark.parametrize("count", [0, 1, 126, 127, 128, 256, 257, 1000])
 @pytest.mark.parametrize("version", [0, 12])
 def test_arrays_of_numbers(count: int, version: int) -> None:
-    """Numbers are packed with their count and what stands before it."""
+    """Numbers are packed with their count and the fields before it."""
     response = registry.message("MetadataResponse")
     partition = response.MetadataResponsePartition(replica_nodes=list(range(count)), isr_nodes=[1] * count)
     message = response(topics=[response.MetadataResponseTopic(name="t", partitions=[partition])])
@@ -64,7 +64,7 @@ NOT_IN_VERSION: list[tuple[str, int, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("name", "version", "values"), NOT_IN_VERSION)
 def test_values_without_a_place(name: str, version: int, values: dict[str, Any]) -> None:
-    """Whatever its type, a value that is set needs a field, unless the definition lets it be dropped."""
+    """With any type, a value that is set needs a field, unless the definition allows dropping it."""
     codec = registry.codec(name, version)
     field = next(field for field in codec.spec.root.fields if field.attribute in values)
     message = registry.message(name)(**values)

@@ -32,13 +32,13 @@ VERSIONS = [
 
 
 def test_every_carrier_is_rewritten_or_waived() -> None:
-    """A release with a new response that carries addresses fails here, until somebody has decided about it."""
+    """A release with a new response that contains addresses fails here, until it is handled."""
     reachable = {key for key in endpoints.carriers() if "broker" in registry.listeners(key)}
     assert reachable == REWRITTEN | set(OFFERED_UP_TO) | set(WAIVED)
 
 
 def test_capped_apis_carry_no_address() -> None:
-    """What is offered of Fetch and DescribeQuorum has none; the next version would."""
+    """The offered versions of Fetch and DescribeQuorum have none; the next version would."""
     for key, highest in OFFERED_UP_TO.items():
         assert all(endpoints.locator(key, v) is None for v in range(registry.versions(key)[0], highest + 1))
         assert endpoints.locator(key, highest + 1) is not None
@@ -73,7 +73,7 @@ def modest(field: FieldSpec, _hint: Any, value: Any) -> Any:
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS)
 def test_the_locator_sees_what_a_full_decode_sees(key: int, version: int) -> None:
-    """In every response that carries addresses, with anything around them, unknown tags included."""
+    """In every response that contains addresses, with any other fields, unknown tags included."""
     codec, locate = registry.response(key, version), endpoints.locator(key, version)
     samples = Samples(f"{key}-{version}", modest, tags=True)
     seen = 0
@@ -128,7 +128,7 @@ def test_sizes_around_sizes_grow_too() -> None:
 
 
 def test_the_walk_stops_behind_the_last_address() -> None:
-    """Metadata lists brokers first: thousands of topics behind them are not even looked at."""
+    """Metadata lists brokers first: thousands of later topics are not even read."""
     response = registry.message("MetadataResponse")
     message = response(brokers=[response.MetadataResponseBroker(node_id=4, host="h", port=1)])
     data = registry.response(3, 12).encode(message)

@@ -27,7 +27,7 @@ def test_a_code_that_is_listed_is_itself() -> None:
 
 
 def test_it_is_not_kept() -> None:
-    """Answers cannot make the class grow."""
+    """Responses cannot make the class grow."""
     before = len(ErrorCode._value2member_map_)
     assert ErrorCode.of(NEWER) == NEWER
     assert len(ErrorCode._value2member_map_) == before == len(ErrorCode)

@@ -50,7 +50,7 @@ def test_facts_stay_and_prose_goes(jar: Path, tmp_path: Path) -> None:
 
 
 def test_provenance_names_the_artifact(jar: Path, tmp_path: Path) -> None:
-    """Whoever doubts a layout can repeat the extraction from the same bytes."""
+    """The extraction can be repeated from the same bytes, to check a layout."""
     extract.main([str(jar), str(tmp_path / "schemas")])
     text = (tmp_path / "schemas" / "PROVENANCE").read_text()
     assert hashlib.sha256(jar.read_bytes()).hexdigest() in text
@@ -68,7 +68,7 @@ def test_extraction_reproduces_the_definitions(tmp_path: Path) -> None:
 
 
 def test_old_definitions_go_and_sub_folders_stay(jar: Path, tmp_path: Path) -> None:
-    """What Kafka dropped disappears; our own definitions in internal/ are not touched."""
+    """Definitions removed by Kafka disappear; our own definitions in internal/ are not touched."""
     target = tmp_path / "schemas"
     (target / "internal").mkdir(parents=True)
     (target / "internal" / "Own.json").write_text("{}")

@@ -1,4 +1,4 @@
-"""What a consumer gets of one partition of a Fetch answer, and where it stands afterwards."""
+"""A consumer's records from one partition of a Fetch response, and its position afterwards."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def marker(offset: int, producer_id: int, kind: int = 0) -> bytes:
 
 
 def read(response: bytes, position: int = 0, aborted: Iterable[Aborted] | None = None, **options: Any) -> Any:
-    """All offsets, and the position behind them."""
+    """All offsets, and the position after them."""
     found = []
     for part in fetched_records(response, position, aborted, **options):
         found += [record.offset for record in part.records]
@@ -58,7 +58,7 @@ def test_batches_come_one_after_the_other() -> None:
 
 
 def test_small_neighbours_come_together() -> None:
-    """Where they are of one leader and one timestamp type, as they are, and no more than RUN_BYTES of them."""
+    """If they have one leader and one timestamp type, and no more than RUN_BYTES of them."""
     plain = b"".join(data(n, n) for n in range(5))
     assert [part.next_offset for part in fetched_records(plain, 0)] == [5]
     by_broker = with_fields(data(5, 6), [(21, ">h", records.TIMESTAMP_TYPE_MASK), (35, ">q", 77)])
@@ -92,7 +92,7 @@ def test_no_records_are_no_batch() -> None:
 
 
 def test_bytes_without_a_whole_batch_are_refused() -> None:
-    """A broker sends one whole batch whatever its size (KIP-74): who waited for more would wait for ever."""
+    """A broker sends one whole batch of any size (KIP-74): a client that waits for more would wait for ever."""
     with pytest.raises(RemoteProtocolError, match="offset 7 without one whole batch"):
         read(data(7, 8)[:-1], 7)
 
@@ -106,7 +106,7 @@ def test_what_lies_below_the_position_is_left_out() -> None:
 
 
 def test_what_compaction_took_away_moves_the_position() -> None:
-    """Gaps in front, between and behind records, and batches that it emptied."""
+    """Gaps before, between and after records, and batches that it emptied."""
     kept = [Record(offset=12), Record(offset=15)]
     response = records.build_batch(10, kept, last_offset=19) + records.build_batch(20, [], last_offset=29)
     assert read(response, 10) == ([12, 15], 30)
@@ -121,7 +121,7 @@ def test_markers_are_no_records_but_move_the_position() -> None:
 
 
 def test_aborted_records_are_left_out_and_move_the_position() -> None:
-    """From the first offset of the entry on up to the marker of that producer; others are not concerned."""
+    """From the first offset of the entry on up to the marker of that producer; others are not affected."""
     response = data(0, 1, 7) + data(2, 3, 8) + marker(4, 7) + data(5, 6, 7) + marker(7, 8, 1) + marker(8, 7, 1)
     listed = [Aborted(7, 0)]
     assert read(response, 0, listed) == ([2, 3, 5, 6], 9)
@@ -144,14 +144,14 @@ def test_a_wrong_batch_raises_when_its_turn_comes() -> None:
 
 
 def test_offsets_that_go_back_are_left_out() -> None:
-    """Within neighbours that come together, and behind them: the position never goes back."""
+    """Within adjacent batches, and after them: the position never goes back."""
     response = data(5, 7) + data(6, 8) + data(6, 9, codec=compression.GZIP) + data(0, 3)
     assert read(response, 5) == ([5, 6, 7, 8, 9], 10)
 
 
 @pytest.mark.parametrize("position", [8, 16, 23])
 def test_a_wrong_header_raises_when_its_turn_comes(position: int) -> None:
-    """Where no batch can be, no batch after it can be found."""
+    """After bytes that are no batch, no later batch can be found."""
     spoilt = bytearray(data(2, 3))
     spoilt[position] = 0xFF
     coming = fetched_records(data(0, 1) + bytes(spoilt), 0)
@@ -162,7 +162,7 @@ def test_a_wrong_header_raises_when_its_turn_comes(position: int) -> None:
 
 @pytest.mark.parametrize("kind", ["aborted", "marker", "below"])
 def test_batches_of_which_nothing_is_used_are_checked_too(kind: str) -> None:
-    """What says that nothing of them is used is covered by the checksum."""
+    """The checksum covers the fields that mark them as unused."""
     spoilt = bytearray(marker(0, 7) if kind == "marker" else data(0, 1, 7))
     spoilt[-1] ^= 1
     with pytest.raises(RemoteProtocolError, match="checksum"):
@@ -228,8 +228,9 @@ def test_any_bytes_are_records_or_refused() -> None:
 
 
 GOLDEN = bytes.fromhex(Path(__file__).with_name("fetched_records.hex").read_text())
-"""What librdkafka wrote and a broker of 3.9.1 kept: records of no transaction, one that was aborted (snappy), one that
-was committed (zstd), and records by lz4 and gzip."""
+"""Batches that librdkafka wrote and a broker of 3.9.1 kept: records without transaction, an aborted one (snappy), a
+committed one (zstd), and records by lz4 and gzip.
+"""
 FULL, TIME, NAMED = b"value " * 6, 1_700_000_000_000, (("header", b"\x00\xff"), ("null", None))
 
 
@@ -319,7 +320,7 @@ def consumed(raw: Raw, topic: str, end: int, *, is_committed: bool) -> list[Reco
 
 @pytest.mark.broker
 def test_records_of_a_real_broker(kafka_39: Any, fresh: Any) -> None:
-    """Every codec, transactions committed and aborted and records of none, in answers that are cut within batches."""
+    """Every codec, transactions committed and aborted and records of none, in responses that are cut within batches."""
     with Raw(kafka_39.bootstrap) as raw:
         topic = raw.create_topic(fresh("topic"))
         sent = []

@@ -1,4 +1,4 @@
-"""What the size of a frame may be, and what else four bytes in its place are."""
+"""Valid sizes of a frame, and the meaning of four other bytes at their position."""
 
 from __future__ import annotations
 

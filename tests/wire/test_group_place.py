@@ -1,4 +1,4 @@
-"""Where requests name their group."""
+"""Positions of the group id in requests."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ LINES = [line.split("\t") for line in java.GOLDEN.read_text().splitlines()]
 
 @pytest.mark.parametrize(("name", "version", "data", "text"), LINES, ids=[f"{one[0]}-{one[1]}" for one in LINES])
 def test_golden_bytes_of_kafka(name: str, version: str, data: str, text: str) -> None:
-    """What Kafka's classes wrote is read as the values they were given, and written as the same bytes."""
+    """Bytes written by Kafka's classes are read as the original values, and written as the same bytes."""
     codec = registry.codec(name, int(version))
     message = codec.decode(bytes.fromhex(data))
     assert java.to_json(codec.spec, int(version), message) == json.loads(text)

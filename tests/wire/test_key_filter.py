@@ -1,4 +1,4 @@
-"""What clients and the proxy agree on about KeyFilter."""
+"""Agreement of clients and proxy about KeyFilter."""
 
 from __future__ import annotations
 

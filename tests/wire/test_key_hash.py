@@ -24,7 +24,7 @@ def test_the_values_of_kafkas_own_test_are_among_the_vectors() -> None:
 
 
 def test_a_record_without_a_key_lies_where_its_offset_does() -> None:
-    """It is spread, and the same record lies in the same place for ever; an empty key is a key."""
+    """It is spread, and the same record always has the same hash; an empty key is a key."""
     assert hash_of_record(None, 42) == murmur2((42).to_bytes(8, "big"))
     assert hash_of_record(b"", 42) == hash_of_record(b"", 43) == murmur2(b"")
     assert hash_of_record(b"foobar", 42) == murmur2(b"foobar")

@@ -1,4 +1,4 @@
-"""The codec against kio, an implementation of its own from the same definitions: byte for byte, value for value."""
+"""The codec against kio, an independent implementation from the same definitions: byte for byte, value for value."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KNOWN_ERRORS = frozenset(int(code) for code in ErrorCode)
 
 
 class Hint(NamedTuple):
-    """What kio knows of one field."""
+    """Kio's knowledge of one field."""
 
     kafka_type: str
     optional: bool
@@ -70,7 +70,7 @@ PAIRS = list(pairs())
 
 
 def same(ours: Any, theirs: Any) -> bool:
-    """True if a value of ours is kio's, whatever type kio gives it."""
+    """Return True if a value of ours is kio's, whatever type kio gives it."""
     if isinstance(theirs, uuid.UUID):
         return bool(ours == theirs.bytes)
     if isinstance(theirs, datetime.timedelta):
@@ -107,7 +107,7 @@ def assert_value(field: FieldSpec, version: int, mine: Any, its: Any, where: str
 
 @pytest.mark.parametrize(("name", "version", "kio_name"), PAIRS, ids=[f"{name}-{v}" for name, v, _ in PAIRS])
 def test_same_bytes_and_values_as_kio(name: str, version: int, kio_name: str) -> None:
-    """What we write kio reads as the same values and writes as the same bytes, and we read it back."""
+    """Kio reads our bytes as the same values and writes the same bytes, and we read them back."""
     spec, codec = specs.load(name), registry.codec(name, version)
     entity: type[Any] = load_entity_schema(kio_name, version, EntityType[spec.type])
     samples = Samples(f"{name}-{version}", restrict)
@@ -125,7 +125,7 @@ def test_same_bytes_and_values_as_kio(name: str, version: int, kio_name: str) ->
 
 
 class Sink:
-    """What kio writes to."""
+    """Buffer to which kio writes."""
 
     def __init__(self, into: bytearray) -> None:
         self.write = into.extend

@@ -51,7 +51,7 @@ def test_nullable_lengths() -> None:
 
 
 def test_frames_by_hand() -> None:
-    """A size of four bytes, and so many bytes."""
+    """A size of four bytes, and this many bytes."""
     assert layouts.FRAME.parse(b"\0\0\0\3abcd") == b"abc"
     assert layouts.FRAME.build(b"") == bytes(4)
     with pytest.raises(ConstructError):

@@ -51,7 +51,7 @@ def test_there_is_one_class_per_message() -> None:
 
 
 def test_display_names_what_is_set() -> None:
-    """Long bytes are not printed: they may be somebody's records."""
+    """Long bytes are not printed: they may be records of users."""
     shown = repr(registry.message("FetchResponse").PartitionData(records=b"x" * 100))
     assert "<100 bytes>" in shown
     assert "xxx" not in shown

@@ -21,7 +21,7 @@ def test_every_room_is_packaged() -> None:
 
 
 def test_the_definitions_are_package_data() -> None:
-    """setuptools leaves out JSON unless told."""
+    """setuptools omits JSON by default."""
     data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
     assert "*.json" in data["kafka_share_proxy.schemas"]
     assert "*.json" in data["kafka_share_proxy.schemas.internal"]

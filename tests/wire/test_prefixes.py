@@ -143,7 +143,7 @@ def read_or_none(read: PrefixReader, data: bytearray) -> Any:
 
 @EVERY_VERSION
 def test_work_is_bounded_by_the_bytes_that_have_come(key: int, version: int) -> None:
-    """Whatever counts and lengths say: lines of generated code that ran, told by a trace."""
+    """For any counts and lengths: lines of generated code that ran, counted by a trace."""
     random_ = random.Random(f"{key} {version}")
     for wish, read, _ in readers(key, version):
         for filler in (b"\x7f", b"\xff\xff\xff\x07", b"\x00", b"\x00\x0f\x42\x40", b"\x01"):
@@ -174,7 +174,7 @@ def lines_run(function: Callable[[], Any]) -> int:
 
 @pytest.mark.parametrize("key", [ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.TXN_OFFSET_COMMIT])
 def test_group_ids_of_requests_about_offsets(key: ApiKey) -> None:
-    """In every version: one id, or a list from OffsetFetch v8 on."""
+    """Every version is covered: one id, or a list from OffsetFetch v8 on."""
     message = registry.message(f"{registry.API_KEYS[key]}Request")
     for version in range(registry.versions(key)[0], registry.versions(key)[1] + 1):
         if key == ApiKey.OFFSET_FETCH and version >= 8:
@@ -197,7 +197,7 @@ def produce(version: int, *names: str, partitions: int = 1) -> memoryview:
 
 
 def test_the_last_value_does_not_wait_for_what_stands_behind_it() -> None:
-    """A Produce of megabytes is told by its first bytes."""
+    """A Produce of megabytes is recognised by its first bytes."""
     frame = produce(9, "orders")
     assert prefixes.topic_named(0, 9, "ord")(frame[: bytes(frame).index(b"orders") + 6], len(frame)) is True
     assert prefixes.topic_named(0, 9, "x")(frame[: bytes(frame).index(b"orders") + 6], len(frame)) is False
@@ -224,7 +224,7 @@ def fetch(*, tags: Any = (), topic_tags: Any = (), partitions: int = 3) -> memor
 
 
 def test_tagged_fields_are_told_where_they_matter() -> None:
-    """In the header, in a topic, in a partition; elsewhere they are passed over."""
+    """They matter in the header, in a topic, in a partition; elsewhere they are skipped."""
     untagged, any_ = prefixes.topic_ids(1, 13, untagged=True), prefixes.topic_ids(1, 13)
     ids, tags = [b"\1" * 16, b"\2" * 16], ((9_000, b"x"),)
     for frame in (fetch(), fetch(partitions=0)):
@@ -258,7 +258,7 @@ def test_a_place_is_where_the_field_begins() -> None:
 
 
 def test_elements_of_an_answer_are_read_one_by_one() -> None:
-    """As a list of topics is gone through in a response about all of them."""
+    """As a list of topics is read in a response about all of them."""
     message = registry.message("MetadataResponse")
     topics = [message.MetadataResponseTopic(name=name, partitions=[]) for name in ("a", "bc")]
     for version in range(registry.versions(3)[0], registry.versions(3)[1] + 1):

@@ -25,7 +25,7 @@ def test_a_uvarint_has_32_bits_at_most(data: str) -> None:
 
 
 def test_tag_sections_survive() -> None:
-    """What is read is written again, in the order of the tags."""
+    """The tags are written again unchanged, in the order of the tags."""
     parts: list[bytes] = []
     primitives.write_tags(parts.append, [(1, b"known")], ((0, b""), (7, b"x" * 200)))
     data = b"".join(parts)

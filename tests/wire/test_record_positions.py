@@ -1,4 +1,4 @@
-"""Where records stand: what the extension finds is what its twin finds, and what the declared layout reads."""
+"""Positions of records: the extension, its Python fallback and the declared layout agree."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def one(
 
 
 def found(kernel: str, area: bytes, count: int = 1, *, last: int = 109, base_time: int = 0) -> RecordPositions:
-    """In the records of a batch at offset 100."""
+    """Find positions in the records of a batch at offset 100."""
     return RecordPositions(KERNELS[kernel][0](area, count, 100, last, base_time, None))
 
 
@@ -64,7 +64,7 @@ def found(kernel: str, area: bytes, count: int = 1, *, last: int = 109, base_tim
 @settings(deadline=None)
 @given(made=batches_of_records())
 def test_records_are_those_of_the_declared_layout(kernel: str, made: tuple[int, list[Record], int]) -> None:
-    """Offset, timestamp, key, value and headers of every record, whatever is null, empty or long."""
+    """Offset, timestamp, key, value and headers of every record, with any field null, empty or long."""
     base, expected, last = made
     batch = records.build_batch(base, expected, last_offset=last)
     assert built(kernel, batch) == as_construct_reads_them(batch) == expected
@@ -178,7 +178,7 @@ def test_offsets_and_counts_that_no_batch_has(kernel: str, numbers: tuple[int, i
 
 @every_kernel
 def test_a_record_that_does_not_stand_behind_the_others_is_left_out(kernel: str) -> None:
-    """Java's consumer skips what lies below its position, which the record in front has moved (CompletedFetch)."""
+    """Java's consumer skips records below its position, which the previous record has moved (CompletedFetch)."""
     area = b"".join(one(b"\x02%d" % number, delta=delta) for number, delta in enumerate((3, 3, 1, 4, 0, 9)))
     positions = found(kernel, area, 6)
     assert list(positions.offsets) == [103, 104, 109]
@@ -188,7 +188,7 @@ def test_a_record_that_does_not_stand_behind_the_others_is_left_out(kernel: str)
 
 @every_kernel
 def test_an_empty_batch_has_no_rows(kernel: str) -> None:
-    """What compaction leaves."""
+    """Gaps left by compaction."""
     positions = found(kernel, b"", 0)
     assert (len(positions), list(positions.offsets), list(positions.headers_counts)) == (0, [], [])
 
@@ -220,7 +220,7 @@ def test_headers_have_names_of_any_bytes_and_values_that_are_null(kernel: str, n
 
 
 def test_columns_are_views_of_one_memory() -> None:
-    """Python, array and whoever knows the buffer protocol see numbers without a copy."""
+    """Python, array and every user of the buffer protocol see numbers without a copy."""
     batch = some_batch(random.Random(5))
     whole = columns(record_positions.KERNEL, batch)
     positions = RecordPositions(whole)
@@ -261,7 +261,7 @@ def test_records_come_for_a_range_of_rows(kernel: str) -> None:
 @pytest.mark.parametrize("column", range(2, 8))
 @pytest.mark.parametrize("number", [-(1 << 31), 1 << 20, (1 << 31) - 1])
 def test_positions_of_other_bytes_are_refused(kernel: str, column: int, number: int) -> None:
-    """Nobody reads outside, whatever the columns say; a negative size is null."""
+    """Nothing outside is read, whatever the columns contain; a negative size is null."""
     area = one(headers=b"\x02\x02a\x02b")
     held = bytearray(KERNELS[kernel][0](area, 1, 0, 0, 0, None))
     at = 16 + 4 * (column - 2)
@@ -304,7 +304,7 @@ def test_no_key_is_hashed_that_is_not_of_these_bytes(kernel: str, column: int, n
 
 @needs_c
 def test_records_are_tuples_and_die_with_their_last_user() -> None:
-    """What the extension makes is what the class makes: compared, hashed, and given back."""
+    """Objects made by the extension equal those of the class: compared, hashed, and returned."""
     area = one(headers=b"\x02\x02a\x02b")
     held = record_positions._record_positions.find(area, 1, 0, 0, 5, None)
     (record,) = record_positions._record_positions.build(area, held, 0, 1, Record, 0, RecordHeaders, ())

@@ -114,7 +114,7 @@ def test_ranges_that_are_not_there(kernel: str, start: int, end: int) -> None:
 
 @every_kernel
 def test_offsets_ascend_over_all_batches(kernel: str) -> None:
-    """What lies below a record in front is left out, as from one batch."""
+    """Records below the previous one are omitted, as from one batch."""
     found = [records.build_batch(base, [Record(b"%d" % base), Record(b"more")]) for base in (5, 6, 0, 9)]
     assert [record.offset for record in built(kernel, b"".join(found))] == [5, 6, 7, 9, 10]
 

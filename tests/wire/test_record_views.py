@@ -1,4 +1,4 @@
-"""Records of a batch, made when asked for: the same as if all had been made at once."""
+"""Records of a batch, built on access: the same as if all had been built together."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def offsets(found: LazyRecords) -> list[int]:
 
 @pytest.mark.parametrize("codec", range(5))
 def test_they_are_what_the_decoder_gives(codec: int) -> None:
-    """By index from either end, in a row, all at once, and in slices."""
+    """Access is by index from either end, in a row, all together, and in slices."""
     batch = some_batch(random.Random(5), codec)
     found, expected = lazily(batch), records.decode_records(batch)
     assert len(found) == len(expected) > 5
@@ -79,7 +79,7 @@ def test_a_control_batch_tells_of_its_transaction() -> None:
 
 
 def test_they_begin_at_an_offset() -> None:
-    """At the first after it where compaction took it away."""
+    """At the first later one if compaction removed it."""
     found = at(10, 12, 13, 20)
     assert [offsets(found.from_offset(n)) for n in (0, 10)] == [[10, 12, 13, 20]] * 2
     assert [offsets(found.from_offset(n)) for n in (11, 12, 14, 20, 21)] == [[12, 13, 20], [12, 13, 20], [20], [20], []]

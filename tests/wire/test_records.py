@@ -56,7 +56,7 @@ def test_batches_there_and_back(flags: dict[str, Any], codec: int) -> None:
 
 
 def small_batches() -> Iterator[tuple[list[Record], dict[str, Any]]]:
-    """As state is appended in, and at the edges of that."""
+    """In the form of state appends, and at their limits."""
     chance = random.Random(5)
     numbers = ("producer_id", "producer_epoch", "base_sequence", "leader_epoch")
     for count in (1, 2, 3, 63, 64, 65, 300):
@@ -82,7 +82,7 @@ def test_extension_writes_what_its_twin_writes(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.skipif(records.KERNEL == "python", reason="the extension was not built")
 def test_keys_are_told_without_opening_a_batch() -> None:
-    """As the opened records say; what is compressed, of a transaction, or damaged, is not told."""
+    """As in the opened records; compressed, transactional or damaged batches have no result."""
     chance, told = random.Random(7), 0
     for number in range(300):
         keys = [
@@ -159,7 +159,7 @@ def test_records_as_construct_reads_them() -> None:
 @pytest.mark.parametrize(("client", "codec"), CLIENT_CODECS)
 @pytest.mark.parametrize("transactional", [False, True])
 def test_batches_of_other_clients(client: str, codec: int, transactional: bool) -> None:
-    """What aiokafka and kafka-python write is walked, checked, opened and laid out the same."""
+    """Batches of aiokafka and kafka-python are walked, checked, opened and decoded the same."""
     builder = DEFAULT[client].DefaultRecordBatchBuilder(
         magic=2,
         compression_type=codec,

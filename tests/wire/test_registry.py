@@ -22,7 +22,7 @@ def test_apis_with_a_version() -> None:
 
 
 def test_versions_and_listeners() -> None:
-    """As the definitions say."""
+    """As in the definitions."""
     assert registry.versions(78) == (1, 2)
     assert registry.versions(0) == (3, 13)
     assert "broker" in registry.listeners(78)
@@ -38,7 +38,7 @@ def test_codecs_are_made_once(codec_of: Callable[[int, int], Codec]) -> None:
 
 @pytest.mark.parametrize(("key", "version"), [(78, 0), (78, 3), (7, 0), (4711, 0), (-1, 0), (18, -1)])
 def test_unknown_versions(key: int, version: int) -> None:
-    """An unknown API or version is told by name, and is a KeyError for those who look it up."""
+    """The error for an unknown API or version names it, and is a KeyError."""
     for codec_of in (registry.request, registry.response):
         with pytest.raises(UnknownVersion) as caught:
             codec_of(key, version)
@@ -58,7 +58,7 @@ def test_messages_that_belong_to_no_api() -> None:
 
 
 def test_unknown_versions_are_not_remembered() -> None:
-    """A peer that asks for version after version must not fill the memory."""
+    """A peer that requests version after version must not fill the memory."""
     before = registry.codec.cache_info().currsize
     for version in range(100, 200):
         with pytest.raises(UnknownVersion):

@@ -1,4 +1,4 @@
-"""Messages read and written in slices: the same as at once, with pauses, and with a limit on what is made."""
+"""Messages read and written in slices: the same result, with pauses, and with a limit on the number of elements."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ def source(name: str, version: int) -> Source:
 
 
 def test_blocks_are_indented_and_never_empty() -> None:
-    """What is written in a block stands below its head."""
+    """Lines in a block are indented below its head."""
     text = source("HeartbeatRequest", 0)
     with text.block("def f(x):"):
         with text.block("if x:"):

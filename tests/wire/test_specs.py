@@ -109,7 +109,7 @@ def test_defaults(field: dict[str, Any], expected: object) -> None:
 
 
 def test_comments_are_stripped_outside_strings_only() -> None:
-    """`//` begins a comment, unless it stands in a string."""
+    """`//` begins a comment, except in a string."""
     assert specs.strip_comments('{"a": "x//y", // gone\n "b": "\\"//"}') == '{"a": "x//y", \n "b": "\\"//"}'
 
 

@@ -1,4 +1,4 @@
-"""What mypy is told of the messages is what the codecs make and take."""
+"""The types of messages for mypy match the codecs."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def test_requests_name_themselves() -> None:
 
 
 def test_responses_are_read_as_asked() -> None:
-    """The caller says what they answer; errors are shown by name."""
+    """The caller names the requests; errors are shown by name."""
     text = shown(frames.response(12, 4, 5, registry.message("HeartbeatResponse")(error_code=27)), response_to=(12, 4))
     assert "ResponseHeader v1" in text
     assert "ErrorCode: 27 (REBALANCE_IN_PROGRESS)" in text
@@ -87,7 +87,7 @@ def test_spoilt_batches_are_said_to_be() -> None:
 
 
 def test_compressed_batches_are_opened() -> None:
-    """As far as the library is there."""
+    """If the library is installed."""
     batch = records.build_batch(0, [Record(b"k", b"v")] * 3, codec=compression.GZIP)
     text = shown(fetch_response(batch), response_to=(78, 2))
     assert "compression: gzip" in text
@@ -103,7 +103,7 @@ def test_passwords_are_not_printed() -> None:
 
 
 def test_unknown_tags_are_shown() -> None:
-    """Of headers and structures."""
+    """Tags of headers and structures."""
     request = registry.message("HeartbeatRequest")(unknown_tags=((77, b"\xff"),))
     assert "unknown tag 77: 0xff" in shown(frames.request(12, 4, 1, None, request))
 
@@ -123,7 +123,7 @@ def test_unknown_tags_are_shown() -> None:
     ],
 )
 def test_what_is_no_frame_is_said(data: bytes, said: str) -> None:
-    """In place, without an exception, with the first bytes."""
+    """At its place, without an exception, with the first bytes."""
     assert said in shown(data)
 
 

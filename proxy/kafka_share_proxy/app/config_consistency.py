@@ -1,4 +1,4 @@
-"""What must hold between settings that are right by themselves. Reads the named files, changes nothing."""
+"""Checks between settings that are each valid alone. Reads the named files, changes nothing."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _secret(peer: PeerLinks) -> Found:
     try:
         key = peer.key() or b""
     except OSError:
-        return  # told already
+        return  # reported already
     if len(key) < SECRET_BYTES_MIN:
         name = "secret" if peer.secret is not None else "secret_file"
         yield ("cluster", "peer", name), f"too short; a secret has at least {SECRET_BYTES_MIN} characters"

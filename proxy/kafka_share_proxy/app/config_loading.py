@@ -1,8 +1,8 @@
 """Settings as they are read: flags, environment and a YAML file set the same keys; the first that names a key wins.
 
-Every mistake is reported at once, each with its path, where it was written, and what to do (`ConfigError`). How: what
-was written is merged and validated; what is wrong is noted and taken out, so that the checks between settings see the
-rest as well. Nothing secret is ever part of a message.
+All mistakes are reported together, each with its path, its origin, and what to do (`ConfigError`). How: what was
+written is merged and validated; what is wrong is noted and taken out, so that the checks between settings see the rest
+as well. Nothing secret is ever part of a message.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ def load(
     *,
     listens: bool = True,
 ) -> Config:
-    """Read all sources; ConfigError names every mistake at once.
+    """Read all sources; ConfigError names all mistakes.
 
     `flags` has dotted keys (`upstream.bootstrap`), None means not given. `path` is the YAML file; unset: KSP_CONFIG.
-    Without `listens` nobody bootstraps from here, and the address to do so may be missing.
+    Without `listens` no client bootstraps from here, and the address to do so may be missing.
     """
     sources = Sources(f.name.replace("_", ".") for f in fields(BrokerShareLimits))
     sources.add_file(path or environment.get(CONFIG_VARIABLE))
     sources.add_environment(environment)
     sources.add_flags(flags)
     config = _validated(sources)
-    # Of a file that cannot be read nobody knows what it says: what is missing may be in it.
+    # The content of an unreadable file is unknown: missing settings may be in it.
     for key, text in () if sources.unread else config_consistency.mistakes(config):
         if listens or config.listen is not None or key != ("listen",):
             sources.mistake(key, text)
@@ -73,7 +73,7 @@ def _advice(key: Key, details: ErrorDetails) -> str:
 
 def _suggestion(key: Key) -> str:
     """The setting that was probably meant, or else what the section is for and which settings it has."""
-    import difflib  # needed after a mistake only, and an idle proxy is to be small
+    import difflib  # needed after a mistake only, and an idle proxy should be small
 
     section = _section(key[:-1])
     near = difflib.get_close_matches(key[-1], section.model_fields, n=1)

@@ -1,8 +1,8 @@
-"""Where settings are written: a YAML file, the environment, flags. Merged key by key, each value with its origin.
+"""Sources of settings: a YAML file, the environment, flags. Merged key by key, each value with its origin.
 
 Theory of operation. Sources are added from the weakest to the strongest; a later value replaces an earlier one of the
-same path, maps are merged. Nothing is checked here but that a source can be read at all; mistakes are collected, never
-raised, so that all of them are told at once.
+same path, maps are merged. Only the readability of a source is checked here; mistakes are collected, never raised, so
+that all of them are reported together.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Sources:
         self.unread = False
         """There is a file, and what it says is not known."""
         self._origins: dict[Key, str] = {}
-        # A shell variable cannot have dots in its name: GROUP_SHARE_MAX_SIZE stands for group.share.max.size.
+        # A shell variable cannot have dots in its name: GROUP_SHARE_MAX_SIZE means group.share.max.size.
         self._broker_variables = {name.replace(".", "_"): name for name in broker_keys}
 
     def add_file(self, path: str | None) -> None:
@@ -101,7 +101,7 @@ class Sources:
         return removable is not None
 
     def origin(self, path: Key) -> str | None:
-        """Where the value at `path`, or what holds it, was written."""
+        """Return the origin of the value at `path`, or of its parent."""
         for end in range(len(path), 0, -1):
             if path[:end] in self._origins:
                 return self._origins[path[:end]]
@@ -152,7 +152,7 @@ def _parse(text: str) -> Any:
     import yaml
 
     class UniqueKeys(yaml.SafeLoader):
-        """Two values for one key in one file: nobody can know which was meant."""
+        """Two values for one key in one file: it is unclear which one applies."""
 
     def mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
         keys = [loader.construct_object(key, deep=True) for key, _ in node.value]

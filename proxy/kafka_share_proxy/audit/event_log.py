@@ -42,7 +42,7 @@ class EventLog(Protocol):
     def offer(self, kind: str, place: Place, group: str | None, member: str | None, values: tuple[Any, ...], /) -> None:
         """Add an event with the current time.
 
-        `values`: by `events.FIELDS` of the kind; JSON types or `Told`.
+        `values`: by `events.FIELDS` of the kind; values are JSON types or `Told`.
 
         Raises KeyError for an unknown kind, and TypeError for a wrong number of values.
         """

@@ -70,7 +70,7 @@ _encode = json.JSONEncoder(separators=(",", ":"), default=_told).encode
 
 
 def as_json(value: Any) -> str:
-    """Return a value of an event as ASCII JSON. Other types than those of JSON must implement `Told`."""
+    """Return a value of an event as ASCII JSON. Types other than JSON's must implement `Told`."""
     if value is None:
         return "null"
     return encode_basestring_ascii(value) if type(value) is str else _encode(value)

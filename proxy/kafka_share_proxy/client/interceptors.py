@@ -24,7 +24,7 @@ class ConsumerInterceptor:
     def on_consume(self, records: Sequence[ConsumerRecord]) -> Sequence[ConsumerRecord]:
         """See the records of one poll, and return those that the application is to get: fewer, others, or the same.
 
-        The position moves on behind all of them; with individual commits those that are left out count as done.
+        The position advances past all of them; with individual commits the omitted ones count as done.
         """
         return records
 

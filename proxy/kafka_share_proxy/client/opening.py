@@ -67,17 +67,18 @@ def open_consumer(
         pattern: a regular expression over whole topic names, to subscribe to all that match.
         partitions: to read without sharing them.
         listener: callbacks of rebalances; the lists that poll returns do as well.
-        revoke_in_same_poll: give up what is to be revoked within the poll that hears of it, as Kafka's own clients do.
+        revoke_in_same_poll: release partitions within the poll that reports their revocation, as Kafka's own clients
+            do.
         check_crcs: compare checksums of record batches.
         key_deserializer: makes objects of the bytes of keys; not called for null.
         value_deserializer: the same for values. Errors are raised as RecordDeserializationError.
         individual_commits: `done` and `work` note records in any order, and `commit` commits them.
-        max_poll_records: that one poll returns at most, of each flow where a second one catches up.
-        client_id: what requests say of the program; quotas and logs of brokers name it.
+        max_poll_records: maximum number of records that one poll returns, per flow where a second one catches up.
+        client_id: name of the program in requests, in quotas and in the logs of brokers.
         tls: True: certificates that the system trusts; or a context of your own.
         sasl: mechanism, user name, password; the password may be what reads it. Or OAuthBearer(token callback).
         connect: dials (host, port).
-        observe: is told of what happens (notes.py), for logs and metrics; must not raise.
+        observe: receives notes (notes.py), for logs and metrics; must not raise.
         interceptors: see records as poll returns them, and offsets as they are committed (KIP-42).
         options: fields of ConsumerOptions by name, `auto_offset_reset="earliest"` for one.
 

@@ -65,7 +65,7 @@ def open_share_consumer(
         tls: True: certificates that the system trusts; or a context of your own.
         sasl: mechanism, user name, password; the password may be what reads it. Or OAuthBearer(token callback).
         connect: dials (host, port).
-        observe: is told of transitions, acknowledgements and renewals, for logs and metrics; must not raise.
+        observe: receives transitions, acknowledgements and renewals, for logs and metrics; must not raise.
         options: fields of ShareConsumerOptions by name, `acknowledgement_mode="explicit"` for one.
 
     Raises:

@@ -22,7 +22,7 @@ RESPONSE_ELEMENTS_MAX = 5_000_000
 
 
 def send_request(connection: Connection, key: int, version: int, request: RequestMessage[R]) -> Promise[memoryview]:
-    """Send a request of the proxy on the client's upstream connection. Decode the response with the `told` function."""
+    """Send a request of the proxy on the client's upstream connection. Decode the response with `decode_response`."""
     return connection.send_request(key, version, registry.request(key, version).encode(request))
 
 
@@ -43,7 +43,7 @@ async def send_request_in_slices(
 
 
 async def decode_response_in_slices(work: Work, response: type[R], version: int, body: memoryview) -> R:
-    """Decode a response like `told`, in slices if it is large."""
+    """Decode a response like `decode_response`, in slices if it is large."""
     codec = registry.codec_of(response, version)
     if len(body) <= AT_ONCE_BYTES:
         return codec.decode(body)

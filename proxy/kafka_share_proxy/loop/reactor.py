@@ -199,8 +199,8 @@ class Reactor:
     def share_ends(self) -> float:
         """Return the time (as `now`) at which a connection that just received bytes has to yield; see `SHARE_S`.
 
-        While calls wait in `call_in_turn` it is now. This connection then gets no more time in this iteration than its
-        first frame needs, so that many connections cannot make one iteration long.
+        While calls wait in `call_in_turn` it is now. This connection then gets only the time of its first frame in this
+        iteration, so that a large number of connections cannot make one iteration long.
         """
         now = monotonic()
         return now if self._spread else now + SHARE_S

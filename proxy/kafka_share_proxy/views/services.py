@@ -28,7 +28,7 @@ T = TypeVar("T")
 class Inline:
     """Implementation of interfaces.Workers without threads."""
 
-    def run(self, work: Callable[[], T], owner: Hashable = None, *, is_large: bool = False) -> Promise[T]:  # noqa: ARG002 - nobody waits
+    def run(self, work: Callable[[], T], owner: Hashable = None, *, is_large: bool = False) -> Promise[T]:  # noqa: ARG002 - no waiting
         return settled(work())
 
 

@@ -33,7 +33,7 @@ PIECE_BYTES = 256 << 10
 
 
 class OpenedTooLarge(RemoteProtocolError):
-    """The data decompresses to more than the limit. No more than the limit was decompressed."""
+    """The data decompresses to more than the limit. Decompression stopped at the limit."""
 
 
 class CodecMissing(ProxyError):

@@ -1,4 +1,4 @@
-"""What commits in and outside of transactions go through alike."""
+"""Common behaviour of commits in and outside of transactions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.commit_world import OFFSET_COMMIT, TXN_OFFSET_COMMIT, CommitW
 
 @pytest.mark.parametrize("in_transaction", [False, True])
 def test_request_of_which_nothing_can_be_taken_asks_the_broker_nothing(in_transaction: bool) -> None:
-    """Nobody hears of the group, and the log says why."""
+    """The group is not marked, and the log gives the reason."""
     world = CommitWorld()
     commit = world.commit_in_transaction if in_transaction else world.commit
     assert commit(43, "ic/1;9-7").codes == [ErrorCode.INVALID_REQUEST]

@@ -1,4 +1,4 @@
-"""Requests that continue altered, and answers in the order of the request."""
+"""Altered requests, and responses in the order of the request."""
 
 from __future__ import annotations
 

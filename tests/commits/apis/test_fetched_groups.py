@@ -1,4 +1,4 @@
-"""Groups of OffsetFetch, in requests and answers of every version."""
+"""Groups of OffsetFetch, in requests and responses of every version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""OffsetCommit at the owner of a group: what the broker is asked to commit, what is stored, what the member hears."""
+"""OffsetCommit at the owner of a group: the offset committed at the broker, the stored ranges, the member's
+response.
+"""
 
 from __future__ import annotations
 
@@ -331,7 +333,9 @@ async def test_rewind_past_the_proxy_is_noticed_after_a_restart(world: CommitWor
 async def test_mark_does_not_pass_ranges_that_a_rewind_dropped_and_the_topic_still_has(
     world: CommitWorld, is_noticed_by_fetch: bool
 ) -> None:
-    """Another owner would find them behind a mark that has come so far again, and take them for done."""
+    """Another owner would find them below a committed offset that has advanced that far again, and take them for
+    done.
+    """
     world.begin(15, "20-20")
     world.coordinator.committed["g", "t", 0] = Committed(7)
     world.services.held.group("g").of(TopicPartition("t", 0)).forget_committed()

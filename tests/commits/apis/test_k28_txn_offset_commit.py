@@ -65,7 +65,7 @@ def test_second_commit_of_the_same_transaction_keeps_what_the_first_said(world: 
 
 
 def test_next_transaction_of_the_producer_says_nothing_of_the_one_before(world: CommitWorld) -> None:
-    """The first was aborted; with transactions of version 2 the epoch is another one, otherwise the broker is asked."""
+    """The first was aborted; with transactions of version 2 the epoch differs, otherwise the broker is queried."""
     world.commit_in_transaction(43, "ic/1;50-51")
     world.coordinator.end_transaction(PRODUCER[0], commit=False)
     assert world.commit_in_transaction(43, "ic/1;60-61").codes == [0]
@@ -125,7 +125,7 @@ def test_a004_15_text_that_cannot_be_read_is_refused(world: CommitWorld) -> None
 
 
 async def test_after_a_takeover_the_transaction_is_aborted_and_nothing_of_it_is_lost(world: CommitWorld) -> None:
-    """Whoever owns the group now cannot say again what the first text said."""
+    """The new owner of the group does not know the content of the first text."""
     world.commit_in_transaction(43, "ic/1;50-51")
     await world.restart()
     assert world.commit_in_transaction(43, "ic/1;60-61").codes == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]

@@ -1,4 +1,4 @@
-"""One partition of one group against a set of offsets, with lost answers, failed appends, restarts and rewinds."""
+"""One partition of one group against a set of offsets, with lost responses, failed appends, restarts and rewinds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ SPANS = st.lists(st.tuples(OFFSETS, st.integers(1, 6)).map(lambda s: (s[0], s[0]
 
 
 class Compared(RuleBasedStateMachine):
-    """`done` is what members were told is done since the last rewind; `topic` are the records, `mark` the broker's."""
+    """`done` is the set that members saw as done since the last rewind; `topic` are the records, `mark` the
+    broker's.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,7 +50,7 @@ class Compared(RuleBasedStateMachine):
             assert plan.ranges <= len(self.commits.ranges) + len(commit.done or ())
         self.mark = plan.offset
         self.done |= set(range(offset))
-        if is_lost:  # the broker has committed the offset, and nobody knows
+        if is_lost:  # the broker has committed the offset, and no proxy knows
             self.commits.forget_committed()
             return
         self._store(self.commits.accepted(commit, plan.offset, -1), fails=fails)

@@ -1,4 +1,4 @@
-"""Who had what before."""
+"""Previous owners of partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where members and replicas stand."""
+"""Racks of members and replicas."""
 
 from __future__ import annotations
 

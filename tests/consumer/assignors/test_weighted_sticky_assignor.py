@@ -73,7 +73,7 @@ def test_the_weights_hold_for_the_slots_of_each_base_partition() -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_the_heaviest_member_is_close_to_the_optimum(seed: int) -> None:
-    """At most 7/6 of it, which is also what heaviest-first alone proves for two members."""
+    """At most 7/6 of it, which is also the proven bound of heaviest-first for two members."""
     draw = random.Random(seed)
     weights = tuple(draw.paretovariate(1.1) for _ in range(8))
     names = [f"m{n}" for n in range(draw.choice((2, 3)))]
@@ -228,7 +228,7 @@ def test_a_slot_without_load_is_assigned() -> None:
 
 
 def test_the_user_data_are_empty() -> None:
-    """What a member has is in the subscription."""
+    """The subscription contains the member's partitions."""
     assert ASSIGNOR.user_data(frozenset({TopicPartition("a", 0)}), 3) is None
 
 

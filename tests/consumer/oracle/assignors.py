@@ -58,7 +58,7 @@ class Case:
     """Topic -> of each partition the racks of its replicas, a letter each; "-": of a replica in none."""
 
     def line(self) -> str:
-        """As Assign.java reads it."""
+        """Format a case for Assign.java."""
         members = [
             f"{member_id};{each.instance_id or ''};{write_subscription(each).hex()}"
             for member_id, each in self.members.items()
@@ -70,7 +70,7 @@ class Case:
         return f"{topic}:{count}:{'/'.join(self.racks[topic])}" if topic in self.racks else f"{topic}:{count}"
 
     def ours(self) -> Assigned:
-        """Of the members as a leader reads them."""
+        """Return our result for the members as a leader reads them."""
         read = {
             member_id: read_subscription(member_id, write_subscription(each), each.instance_id)
             for member_id, each in self.members.items()
@@ -152,7 +152,7 @@ def read_response(response: str) -> Assigned | None:
 
 
 def is_valid(case: Case, assigned: Assigned) -> bool:
-    """Everybody has only what exists and was subscribed to, and nobody has what another has."""
+    """Return True if every member has only existing, subscribed partitions, and no partition has two owners."""
     every = [partition for partitions in assigned.values() for partition in partitions]
     wanted = all(
         each.topic in case.members[member_id].topics and each.partition < case.counts.get(each.topic, 0)
@@ -181,7 +181,7 @@ def has_compiler() -> bool:
 
 
 def judge(asked: list[Case], release: str) -> list[str]:
-    """Return what the Java classes of one release answer, one line each."""
+    """Return the results of the Java classes of one release, one line each."""
     done = subprocess.run(
         [find_java(), "-XX:TieredStopAtLevel=1", "-cp", class_path(release), str(HERE / "Assign.java")],
         input="".join(case.line() + "\n" for case in asked).encode(),
@@ -195,7 +195,7 @@ def judge(asked: list[Case], release: str) -> list[str]:
 
 
 def some_cases(stories: int, first: int = 0) -> list[Case]:
-    """The cases of so many stories, and then the same in racks."""
+    """Return the cases of this many stories, and then the same in racks."""
     found = [case for seed in range(first, first + stories) for case in cases(seed)]
     return found + [in_racks(random.Random(f"{first}-{number}"), case) for number, case in enumerate(found)]
 

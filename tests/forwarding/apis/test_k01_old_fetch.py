@@ -32,7 +32,7 @@ def response(version: int, frame: bytes) -> Task:
 
 @pytest.mark.parametrize("version", k01_old_fetch.VERSIONS)
 def test_every_partition_is_told(version):
-    """By name and number, in the layout of its version."""
+    """The response has its name and number, in the layout of its version."""
     data = response(version, request(version, {b"__view.r2.t": [0, 3], b"u": [1]})).value
     assert struct.unpack_from(">ii", data) == (len(data) - 4, 7)
     at = 12 if version else 8
@@ -45,7 +45,7 @@ def test_every_partition_is_told(version):
 
 @pytest.mark.parametrize("cut", [4, 30, 45, 60])
 def test_bytes_that_are_no_request_are_refused(cut):
-    """Whatever is missing, and however many entries are promised."""
+    """Whichever part is missing, and however many entries are announced."""
     assert isinstance(response(3, request(3, {b"topic": [0, 1, 2]})[:cut]).error, RemoteProtocolError)
     promised = request(3, {})[:-4] + struct.pack(">i", 1 << 30)
     assert isinstance(response(3, promised).error, RemoteProtocolError)

@@ -20,7 +20,7 @@ def test_in_a_real_answer_only_the_address_changes(release, version, frame):
 
 
 def test_a_coordinator_that_cannot_be_dialled_keeps_its_key():
-    """The client has asked for several at once and matches answers by key."""
+    """The client has requested several together and matches responses by key."""
     coordinator = RESPONSE.Coordinator(key="group", node_id=4, host="kafka-4", port=9092, error_message=None)
     response = RESPONSE(coordinators=[coordinator])
     k10_find_coordinator.repair(response, AddressBook(20000, "h", lambda *_: False))
@@ -30,7 +30,7 @@ def test_a_coordinator_that_cannot_be_dialled_keeps_its_key():
 
 
 def test_a_long_request_is_asked_in_parts_and_answered_as_one():
-    """In the order of its keys; a coordinator without a place here keeps its key, and one refused its code."""
+    """Keys keep their order; a coordinator without a listener here keeps its key, and a refused one its code."""
     world = World()
     keys = [f"group-{number}" for number in range(2 * k10_find_coordinator.KEYS_AT_ONCE + 1)]
     world.cluster.group_errors[keys[7]] = ErrorCode.GROUP_AUTHORIZATION_FAILED

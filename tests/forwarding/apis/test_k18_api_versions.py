@@ -51,7 +51,7 @@ def test_a_client_gets_the_effective_table_with_its_own_correlation_id(routes, v
 
 
 def test_error_35_of_an_older_broker_is_understood_in_any_version(routes):
-    """Body v0 whatever was asked; the client is led to the highest version both have."""
+    """Body v0 in every version; the client is led to the highest version that both have."""
     frame = bytes.fromhex("0000000900230000000100120000 0003")
     for version in range(5):
         told = routes[header(18, version)].rewrite(memoryview(frame), Context(node_id=1))

@@ -1,4 +1,4 @@
-"""What a client is shown of the listeners of brokers and of the controllers: DescribeConfigs."""
+"""Listeners of brokers and of controllers as a client sees them: DescribeConfigs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def rewritten(book: AddressBook, told: Any, version: int = 4) -> list[Any] | Non
 
 @pytest.mark.parametrize("version", range(1, 5))
 def test_the_listeners_of_a_broker_are_the_proxys(book: AddressBook, version: int) -> None:
-    """By name as the broker has them, in the entry and its synonyms; the rest is as it was."""
+    """The entry and its synonyms have the broker's listener names; the rest is unchanged."""
     others = (("log.dirs", "/var/kafka"), ("listener.security.protocol.map", "CLIENT:SSL,INTERNAL:PLAINTEXT"))
     told = response(("advertised.listeners", NAMED), ("listeners", NAMED), *others)
     entries = rewritten(book, told, version)
@@ -69,7 +69,7 @@ def test_the_listeners_of_a_broker_are_the_proxys(book: AddressBook, version: in
 @pytest.mark.parametrize("version", range(1, 5))
 @pytest.mark.parametrize("name", sorted(k32_broker_addresses.WITHHELD))
 def test_machines_without_an_address_here_are_withheld(book: AddressBook, name: str, version: int) -> None:
-    """As a broker withholds a password."""
+    """They are treated like a password."""
     entries = rewritten(book, response((name, VOTERS), ("node.id", "3")), version)
     assert entries is not None
     assert [(e.value, e.is_sensitive, e.synonyms[0].value) for e in entries] == [(None, True, None), ("3", False, "3")]
@@ -107,7 +107,7 @@ def test_other_resources_pass_as_they_are(book: AddressBook) -> None:
     ],
 )
 def test_lists_of_listeners(value: str, shown: str | None) -> None:
-    """What cannot be read is not shown."""
+    """Unparsable ones are not shown."""
     assert listeners(value, OURS) == shown
 
 
@@ -116,7 +116,7 @@ def test_an_address_of_ipv6_stands_in_brackets() -> None:
 
 
 def test_an_answer_too_large_to_be_rewritten_ends_the_connection(book: AddressBook) -> None:
-    """It would hold up everybody; without an address in it, it passes whatever its size."""
+    """It would delay all clients; without an address in it, it is forwarded whatever its size."""
     large = ("log.dirs", "x" * 30_000)
     many = [large] * (REWRITTEN_BYTES_MAX // 60_000 + 1)
     assert rewritten(book, response(*many)) is None

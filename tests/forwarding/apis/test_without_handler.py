@@ -22,7 +22,7 @@ def test_each_says_one_thing_about_an_api_of_clients() -> None:
 
 @pytest.mark.parametrize(("version", "carries"), [(3, False), (9, False), (10, True), (13, True)])
 def test_produce_is_rewritten_from_the_version_on_that_names_leaders(version: int, carries: bool) -> None:
-    """By the class that the walk in C knows."""
+    """The walk in C recognises the class."""
     produce = next(api for api in APIS if api.key == 0)
     rewrite = produce.rewriter(version, PARTS)
     assert isinstance(rewrite, ProduceRewriter) is carries

@@ -30,7 +30,7 @@ def test_what_the_owner_holds_is_told():
 
 
 def test_without_one_of_the_owners_there_is_no_list():
-    """What one proxy holds would seem not to exist."""
+    """Groups of the missing proxy would seem not to exist."""
     world = FarWorld()
     world.wire.cut()
     world.others.peer = None

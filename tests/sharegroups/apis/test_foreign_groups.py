@@ -28,7 +28,7 @@ def commit_fields(group_id: str, *codes_of: str, key: int = COMMIT, **more):
 
 
 def committed(codes: dict[str, int], key: int = COMMIT):
-    """An upstream that answers these codes by topic name."""
+    """Return an upstream that returns these codes by topic name."""
     name = f"{registry.API_KEYS[key]}Response"
 
     def response(version, request):
@@ -59,7 +59,7 @@ def test_a_classic_member_cannot_join(world, version):
 @pytest.mark.parametrize(("key", "kind"), [(CONSUMER_BEAT, "consumer"), (STREAMS_BEAT, "streams")])
 @pytest.mark.parametrize("epoch", [0, 5, -1])
 def test_consumer_and_streams_members_cannot_join(world, key, kind, epoch):
-    """69 with the words of Kafka, whatever the epoch."""
+    """69 with Kafka's text, whatever the epoch."""
     world.group("shared", "member")
     response = world.call(key, 0, group_id="shared", member_id="m", member_epoch=epoch)
     assert response.error_code == ErrorCode.GROUP_ID_NOT_FOUND
@@ -78,7 +78,7 @@ def test_without_read_on_the_group_nothing_is_told(world, key):
 
 @pytest.mark.parametrize("version", range(2, 10))
 def test_offsets_cannot_be_committed(world, version):
-    """69 per partition, but what the broker says of topics stands; it is asked as a member that cannot exist."""
+    """69 per partition, but the broker's topic errors remain; the request upstream is of a member that cannot exist."""
     world.group("shared")
     world.broker.responses[COMMIT] = committed({"good": 22, "also": 25, "gone": 3, "secret": 29})
     fields = commit_fields("shared", "good", "also", "gone", "secret", generation_id_or_member_epoch=-1, member_id="")
@@ -102,7 +102,7 @@ def test_a_broker_that_is_not_the_coordinator_says_so(world, code):
 
 @pytest.mark.parametrize("version", range(6))
 def test_offsets_cannot_be_committed_in_a_transaction(world, version):
-    """69 per partition; below v3 nobody is asked to commit, since without a member that would write."""
+    """69 per partition; below v3 no request goes upstream, since without a member it would write."""
     world.group("shared")
     world.broker.responses[TXN_COMMIT] = committed({"good": 25, "gone": 3}, TXN_COMMIT)
     fields = commit_fields(
@@ -116,7 +116,7 @@ def test_offsets_cannot_be_committed_in_a_transaction(world, version):
 
 @pytest.mark.parametrize(("key", "version"), [(COMMIT, 8), (TXN_COMMIT, 4), (TXN_COMMIT, 2)])
 def test_ranges_of_individual_commits_are_refused_with_42_and_a_reason(world, key, version):
-    """Where individual commits are served; what the broker says of topics stands."""
+    """If individual commits are served; the broker's topic errors remain."""
     world.services.has_ranges = lambda group_id, metadata: (metadata or "").startswith("ic/1;")
     world.group("shared")
     world.broker.responses[key] = committed({"ranges": 25, "plain": 25, "gone": 3}, key)

@@ -1,4 +1,4 @@
-"""What of a request about configurations is ours, and what is stored of a group's settings."""
+"""Resources of the proxy in requests about configurations, and stored settings of a group."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def entry(kind: int, name: str):
 
 @given(st.dictionaries(st.text(min_size=1), st.text(), min_size=1))
 def test_settings_are_read_back_as_they_were_stored(settings):
-    """In the form of our own definition, behind its version."""
+    """They have the form of our own definition, after its version."""
     value = stored_value(settings)
     assert value is not None
     assert value[:2] == b"\x00\x00"
@@ -40,7 +40,7 @@ def test_no_settings_need_no_record():
 
 @given(st.binary(max_size=60))
 def test_any_bytes_are_settings_or_refused(noise):
-    """What another release or a stranger wrote never breaks the proxy in another way."""
+    """Bytes of another release or a foreign writer never break the proxy in another way."""
     for value in (noise, b"\x00\x00" + noise):
         try:
             assert isinstance(settings_of(value), dict)
@@ -69,7 +69,7 @@ def test_only_group_resources_concern_us():
 
 
 def test_results_come_in_the_order_asked():
-    """By type and name; what nobody asked about comes last."""
+    """Their order is that of types and names; unrequested entries are last."""
     asked = [entry(32, "g"), entry(2, "t"), entry(32, "h")]
     results = [entry(2, "t"), entry(9, "?"), entry(32, "g"), entry(32, "h")]
     ordered: list[SimpleNamespace] = []

@@ -30,7 +30,7 @@ def test_a_request_is_picked_for_a_group_among_its_resources(resources: Any, is_
 
 
 def test_only_groups_have_owners() -> None:
-    """A topic's settings stand beside those of a group, and are nobody's here."""
+    """A topic's settings may be next to those of a group, and have no owner here."""
     splits, asked = by_group_resource("results"), request((2, "t"), (32, "g"), (32, "h"))
     assert splits.groups(asked) == ["g", "h"]
     assert [splits.asked(entry) for entry in asked.resources] == [(2, "t"), (32, "g"), (32, "h")]

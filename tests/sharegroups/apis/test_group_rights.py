@@ -149,7 +149,7 @@ def test_listing_takes_describe_on_the_group(place, fresh):
 
 
 def test_who_may_describe_the_cluster_sees_every_group(place, fresh):
-    """As on a broker: monitoring tools have that right, and none on the groups."""
+    """Brokers do the same: monitoring tools have that right, and none on the groups."""
     group = held(place, fresh("group"))
     assert group not in listed(place.again("bob"))
     place.allow("bob", CLUSTER, "kafka-cluster", DESCRIBE)
@@ -170,7 +170,9 @@ def test_deleting_takes_delete_on_the_group(place, fresh):
 
 
 def test_settings_take_their_own_rights(place, fresh):
-    """On the group where the cluster knows settings of groups, on the cluster elsewhere; other rights do not help."""
+    """The right is on the group if the cluster knows settings of groups, on the cluster otherwise; other rights do not
+    help.
+    """
     group = fresh("group")
     place.allow("bob", GROUP, group, READ, DESCRIBE, DELETE)
     until(
@@ -192,7 +194,7 @@ def test_settings_take_their_own_rights(place, fresh):
 
 
 def test_other_group_types_learn_nothing_without_read(place, fresh):
-    """A classic member is refused for lack of READ before it is told what the group is."""
+    """A classic member without READ is refused before the type of the group is revealed."""
     group = held(place, fresh("group"))
     place.allow("alice", GROUP, group, DESCRIBE)
     until(lambda: listed(place.again("alice")) & {group}, "DESCRIBE, which finding a coordinator takes")

@@ -43,7 +43,7 @@ def shares() -> Shares:
 
 @pytest.mark.parametrize("or_loading", [False, True])
 def test_a_group_that_is_held_is_wanted_and_no_other(shares: Shares, or_loading: bool) -> None:
-    """Told from the bytes, and from the names in a decoded list."""
+    """The bytes decide, and the names in a decoded list."""
     look = named_group_is_held(or_loading=or_loading)(shares.services).look(47, 0)
     assert (look(request("held")), look(request("other"))) == (True, False)
     picks = names_held(list, or_loading=or_loading)(shares.services)
@@ -73,7 +73,7 @@ def test_while_groups_are_loaded_nobody_knows_which_are_held(shares: Shares) -> 
 
 @given(st.lists(st.integers(0, 3), max_size=50), st.integers(0, 3))
 def test_one_entry_of_ours_is_enough(entries: list[int], ours: int) -> None:
-    """Told from the decoded request."""
+    """The decoded request has others too."""
     connection: Any = None
     call = Call(42, 2, 1, None, entries, connection)
     task: Task[bool] = Task(any_entry(lambda message: message, ours.__eq__)(call), lambda _: None)

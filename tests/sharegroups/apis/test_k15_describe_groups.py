@@ -9,7 +9,7 @@ DESCRIBE = 15
 
 
 def upstream(codes: dict[str, int]):
-    """A broker that answers these codes, in another order than asked."""
+    """Return a broker with these codes, in another order than requested."""
 
     def response(version, request):
         message = registry.message("DescribeGroupsResponse")

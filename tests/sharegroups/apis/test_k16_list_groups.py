@@ -37,7 +37,7 @@ def rows(response):
 
 
 def test_more_groups_than_rights_are_remembered_for_are_listed_all_the_same(world, monkeypatch):
-    """What the broker has just said of each group counts, remembered or not."""
+    """The broker's current response for each group counts, cached or not."""
     monkeypatch.setattr(rights, "VERDICTS_BYTES_MAX", 10 * rights.VERDICT_BYTES)
     for number in range(600):
         world.group(f"g{number:03}")
@@ -87,7 +87,7 @@ def test_filters_are_compared_without_case(world, states, types, ids):
 
 
 def test_groups_one_may_not_describe_are_left_out(world):
-    """The broker is asked about all of them at once, and not again within a while."""
+    """The broker is queried for all of them together, and not again within a while."""
     for name in ("a", "b", "c"):
         world.group(name)
     world.broker.denied |= {("DESCRIBE", "b"), ("DESCRIBE", "cluster")}
@@ -98,7 +98,7 @@ def test_groups_one_may_not_describe_are_left_out(world):
 
 
 def test_who_may_describe_the_cluster_sees_every_group(world):
-    """As on a broker; that right is only asked about when a group is refused."""
+    """Brokers do the same; that right is only queried when a group is refused."""
     world.group("a")
     world.broker.responses[LIST] = upstream()
     world.call(LIST, 5)
@@ -125,7 +125,7 @@ def test_the_group_of_the_proxies_is_hidden(world):
 
 
 def test_an_error_of_the_broker_is_passed_on(world):
-    """The client asks again; half a list would be taken for the whole."""
+    """The client retries; half a list would be taken for the whole."""
     world.group("a")
     world.broker.responses[LIST] = upstream(error_code=15)
     response = world.call(LIST, 5)
@@ -133,7 +133,7 @@ def test_an_error_of_the_broker_is_passed_on(world):
 
 
 def test_each_group_is_listed_at_one_broker_and_at_the_bootstrap_listener(world):
-    """What a client gets together from all brokers has every group once."""
+    """The union of a client's responses from all brokers has every group once."""
     brokers = [SimpleNamespace(node_id=n, host="h", port=9000 + n, rack=None) for n in (1, 2, 3)]
     world.services.topology.fold(SimpleNamespace(cluster_id="c", brokers=brokers, topics=[]), 100.0)
     names = sorted(f"group-{number}" for number in range(20))

@@ -70,7 +70,9 @@ def test_every_setting_of_a_group_nobody_named_before_is_described(world, knows_
 
 
 def test_what_a_group_sets_has_source_group(world):
-    """Source 8, with the broker's settings behind it as synonyms: 4 where the proxy is configured so, 5 by default."""
+    """Source 8, with the broker's settings as synonyms after it: 4 if the proxy is configured that way, 5 by
+    default.
+    """
     world.broker.responses[DESCRIBE] = upstream()
     world.limit(group_share_record_lock_duration_ms=20_000)
     world.services.coordinator.store_settings("shared", {"share.record.lock.duration.ms": "25000"})
@@ -113,20 +115,20 @@ def test_synonyms_and_documentation_come_only_when_asked_for(world, knows_groups
     ],
 )
 def test_keys_choose(world, keys, names):
-    """Unknown ones are left out, and nothing is answered that was not asked for."""
+    """Unknown ones are omitted, and so are all unrequested ones."""
     world.broker.responses[DESCRIBE] = upstream()
     (result,) = world.call(DESCRIBE, 4, resources=[resource("g", keys=keys)]).results
     assert set(values(result)) == names
 
 
 def test_no_keys_are_all_keys(world, knows_groups):
-    """As on a broker, an empty list means the same as null."""
+    """Brokers also treat an empty list like null."""
     (result,) = world.call(DESCRIBE, 4, resources=[resource("g", keys=[])]).results
     assert len([name for name in values(result) if name.startswith("share.")]) == len(GROUP_CONFIGS)
 
 
 def test_other_resources_are_the_brokers(world, knows_groups):
-    """They are asked in a request of their own, since 3.9 fails a whole request that names a group."""
+    """They are requested separately, since 3.9 fails a whole request that names a group."""
     response = world.call(DESCRIBE, 4, resources=[resource("t", TOPIC), resource("g"), resource("1", BROKER)])
     assert [(r.resource_type, r.resource_name, r.error_code) for r in response.results] == [
         (TOPIC, "t", 0),
@@ -138,7 +140,7 @@ def test_other_resources_are_the_brokers(world, knows_groups):
 
 
 def test_a_group_without_name_is_refused(world, knows_groups):
-    """42, and the others of the request are answered."""
+    """42, and the others of the request are served."""
     response = world.call(DESCRIBE, 4, resources=[resource(""), resource("g")])
     assert [(r.resource_name, r.error_code) for r in response.results] == [("", 42), ("g", 0)]
 
@@ -154,7 +156,7 @@ def test_without_the_right_nothing_is_shown(world):
 
 
 def test_the_same_group_twice_is_answered_twice(world, knows_groups):
-    """As a broker does, with the keys of each."""
+    """Brokers do the same, with the keys of each."""
     asked = [resource("g", keys=["share.isolation.level"]), resource("g", keys=["share.auto.offset.reset"])]
     response = world.call(DESCRIBE, 4, resources=asked)
     assert [list(values(result)) for result in response.results] == [
@@ -164,7 +166,7 @@ def test_the_same_group_twice_is_answered_twice(world, knows_groups):
 
 
 def test_requests_without_a_group_are_forwarded(world):
-    """Whether or not any group is held here."""
+    """Any group may be held here or not."""
     world.group("g")
     assert not world.serves(DESCRIBE, 4, resources=[resource("g", TOPIC), resource("1", BROKER)])
     assert world.serves(DESCRIBE, 4, resources=[resource("t", TOPIC), resource("never heard of")])
@@ -173,7 +175,7 @@ def test_requests_without_a_group_are_forwarded(world):
 @pytest.mark.parametrize("code", [-1, 7, 30_137])
 @pytest.mark.parametrize("knows", [True, False])
 def test_a_code_of_the_broker_is_passed_on(world, code, knows):
-    """Where it has settings of groups: what it says of the group; elsewhere what it says of the cluster."""
+    """If it has settings of groups: its code for the group; otherwise its code for the cluster."""
     message = registry.message("DescribeConfigsResponse")
 
     def response(version, request):

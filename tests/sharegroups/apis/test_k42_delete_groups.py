@@ -48,7 +48,7 @@ def test_a_mixed_request_is_split(world, version):
 
 
 def test_only_ours_asks_for_no_deletion_upstream(world):
-    """The broker hears of the group only as a question about the right."""
+    """The broker gets only the query of the right."""
     world.group("empty")
     assert codes(world.call(DELETE, 2, groups_names=["empty"])) == {"empty": 0}
     assert world.broker.requests(DELETE) == []
@@ -82,7 +82,7 @@ def test_everything_but_the_settings_is_gone(world):
 
 
 def test_a_deletion_that_cannot_be_stored_is_no_success(world):
-    """The client is told to try again, and the group is still there to be deleted."""
+    """The client gets a retriable error, and the group still exists."""
     world.group("shared")
 
     world.refuse_writes()
@@ -105,7 +105,7 @@ def slow_world(world, *groups):
 
 
 def test_a_deletion_nobody_knows_the_outcome_of_goes_on(world):
-    """15 in time; whoever asks again waits for the same, and once it is stored the group is gone."""
+    """15 in time; a repeated request waits for the same deletion, and once it is stored the group is gone."""
     journal = slow_world(world, "one", "two")
     reply = world.send(DELETE, 2, groups_names=["one", "two"])
     world.timers.advance(RESPONSE_MAX_S - 0.1)

@@ -70,7 +70,7 @@ def stored(world, group_id: str = "g"):
 
 @pytest.mark.parametrize("version", range(2))
 def test_a_setting_is_stored_before_the_group_exists(world, knows_groups, version):
-    """Item 108: it holds at once, is durable, and the journal has it in a form that can be read back."""
+    """Item 108: it holds immediately, is durable, and can be read back from the journal."""
     assert alter(world, resource("g", (TIMEOUT, SET, "50000")), version=version) == [("g", 0)]
     assert world.services.coordinator.settings("g").session_timeout_s == 50.0
     assert settings_of(world.journal.values[StateKey("settings", "g")]) == {TIMEOUT: "50000"}
@@ -107,7 +107,7 @@ def test_what_native_kafka_refuses_is_refused_whole(world, knows_groups, changes
 
 
 def test_changes_are_judged_together(world, knows_groups):
-    """A session timeout below the old heartbeat interval stands with the new one; alone it does not."""
+    """A session timeout below the old heartbeat interval is valid with the new one; alone it is not."""
     world.limit(group_share_min_session_timeout_ms=6000)
     both = resource("g", ("share.heartbeat.interval.ms", SET, "14000"), (TIMEOUT, SET, "15000"))
     assert alter(world, both) == [("g", 0)]
@@ -119,7 +119,7 @@ def test_changes_are_judged_together(world, knows_groups):
 
 
 def test_validate_only_changes_nothing(world, knows_groups):
-    """The verdict is the same, the settings stay; the broker is told as well."""
+    """The verdict is the same, the settings stay; the broker gets the flag as well."""
     assert alter(world, resource("g", (TIMEOUT, SET, "50000")), validate_only=True) == [("g", 0)]
     assert alter(world, resource("g", (TIMEOUT, SET, "1")), validate_only=True) == [("g", 40)]
     assert stored(world) == {}
@@ -127,7 +127,7 @@ def test_validate_only_changes_nothing(world, knows_groups):
 
 
 def test_only_ours_changes_nothing_upstream(world, knows_groups):
-    """The broker is asked about the right alone: no settings of ours, nothing carried out."""
+    """The broker gets only the query of the right: no settings of ours, nothing carried out."""
     alter(world, resource("g", (TIMEOUT, SET, "50000")))
     for request in world.broker.requests(INCREMENTAL):
         assert request.validate_only
@@ -161,7 +161,7 @@ def test_an_unknown_setting_of_a_group_is_40_with_its_name_where_upstream_has_no
 
 
 def test_an_unknown_setting_is_judged_by_its_operation_where_upstream_has_none(world):
-    """As natively: there is nothing to delete, lists cannot be appended to, a value must be given."""
+    """Native Kafka does the same: there is nothing to delete, lists cannot be appended to, a value must be given."""
     world.broker.responses[INCREMENTAL] = upstream(INCREMENTAL, knows_groups=False)
     assert alter(world, resource("g", (TIMEOUT, SET, "50000"), ("consumer.x", DELETE, None))) == [("g", 0)]
     assert stored(world) == {TIMEOUT: "50000"}
@@ -201,7 +201,7 @@ def test_without_the_right_nothing_is_changed(world):
 
 
 def test_other_resources_of_the_request_are_the_brokers(world, knows_groups):
-    """In a request of their own; each resource has its own outcome."""
+    """In a separate request; each resource has its own outcome."""
     topic = resource("t", ("retention.ms", SET, "1"), kind=TOPIC)
     assert alter(world, topic, resource("g", (TIMEOUT, SET, "1")), resource("h", (TIMEOUT, SET, "50000"))) == [
         ("t", 0),
@@ -212,7 +212,7 @@ def test_other_resources_of_the_request_are_the_brokers(world, knows_groups):
 
 
 def test_a_group_without_name_or_named_twice_is_refused(world, knows_groups):
-    """42 for each; the broker is not asked about them."""
+    """42 for each; they are not sent to the broker."""
     change = (TIMEOUT, SET, "50000")
     assert alter(world, resource("", change)) == [("", 42)]
     assert alter(world, resource("g", change), resource("g", change)) == [("g", 42), ("g", 42)]
@@ -233,7 +233,7 @@ def test_alter_configs_replaces_everything(world, knows_groups, version):
 
 
 def test_what_cannot_be_stored_does_not_hold(world, knows_groups):
-    """The client is told, and the old settings stay in force."""
+    """The client gets the error, and the old settings stay in force."""
 
     world.refuse_writes()
     assert alter(world, resource("g", (TIMEOUT, SET, "50000"))) == [("g", 15)]
@@ -263,7 +263,7 @@ def journal(world):
 
 
 def test_a_change_nobody_knows_the_outcome_of_is_7_and_holds_when_it_is_stored(world, journal):
-    """Not before; and though nobody waits for it any longer."""
+    """Not before; and although the client no longer waits for it."""
     reply = begin(world, resource("g", (TIMEOUT, SET, "50000")))
     world.timers.advance(RESPONSE_MAX_S - 0.1)
     assert not reply.done
@@ -306,7 +306,7 @@ def test_a_change_behind_one_that_is_not_known_is_7_and_does_nothing(world, jour
 @pytest.mark.parametrize("code", [-1, 7, 30_137])
 @pytest.mark.parametrize("knows", [True, False])
 def test_a_code_of_the_broker_is_passed_on(world, code, knows):
-    """Where it has settings of groups: what it says of the group; elsewhere what it says of the cluster."""
+    """If it has settings of groups: its code for the group; otherwise its code for the cluster."""
     message = registry.message("IncrementalAlterConfigsResponse")
 
     def response(version, request):

@@ -28,7 +28,7 @@ def newer(world):
 
 @pytest.mark.parametrize("types", [[], [GROUP], [TOPIC, GROUP]])
 def test_groups_with_settings_here_are_listed_once(world, types):
-    """In front of what the broker lists; whether the groups exist does not matter."""
+    """Before the broker's entries; whether the groups exist does not matter."""
     world.group("without settings")
     for group_id in ("b", "a", "both"):
         world.services.coordinator.store_settings(group_id, {"share.isolation.level": "read_committed"})

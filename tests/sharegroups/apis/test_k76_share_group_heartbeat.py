@@ -160,7 +160,7 @@ def test_topic_right(world):
 
 
 def test_group_epoch_is_stored_before_a_member_hears_of_it():
-    """It never goes back, not even after a crash; what cannot be stored is not told."""
+    """It never goes back, not even after a crash; an epoch that cannot be stored is not returned."""
     journal = SlowJournal()
     world = World(journal=journal)
     world.cluster.create("t")
@@ -178,7 +178,7 @@ def test_group_epoch_is_stored_before_a_member_hears_of_it():
 
 
 def test_nobody_joins_while_the_deletion_of_the_group_is_being_stored(world):
-    """15: the client asks again, and finds the group or makes it anew."""
+    """15: the client retries, and finds the group or creates it again."""
     world.cluster.create("t")
     group = world.services.coordinator.add_group("g")
     group.deleting = True

@@ -71,7 +71,7 @@ def test_what_a_fetch_releases_comes_after_others(world, where):
 
 
 def test_halves_of_a_throttled_batch_released_by_fetches_come_in_turn(world, where):
-    """A limit of 5: the fourth delivery of 4 records comes in halves, 0-1 and 2-3, before any has its fifth."""
+    """A limit of 5: the fourth delivery of 4 records is split in halves, 0-1 and 2-3, before any has its fifth."""
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 4)
     member = world.member()
@@ -103,14 +103,14 @@ def accepting(count_more=10, **settings):
 
 
 def locked(world, topic):
-    """What members hold, or have accepted without its being stored."""
+    """Return the offsets that members hold, or have accepted before it is stored."""
     return [
         (lock.first, lock.last) for lock in world.services.coordinator.share(("g", topic.topic_id, 0)).partition.locks()
     ]
 
 
 def test_fetch_does_not_wait_until_accepted_records_are_stored_and_the_answer_does(where):
-    """As on a broker. What is acquired meanwhile counts as a response that is not sent.
+    """Brokers do the same. What is acquired meanwhile counts as a response that is not sent.
 
     Records that another proxy keeps are acquired when the response can go out: that proxy lets go of them soon.
     """
@@ -180,7 +180,7 @@ def test_what_is_released_is_written_also_when_the_client_leaves_while_others_ar
 
 
 def test_a_wait_that_is_over_before_the_release_is_stored_ends_without_records(where):
-    """As on a broker, with MaxWaitMs 0 or a journal that is slow; the records come with the next fetch.
+    """Brokers do the same, with MaxWaitMs 0 or a slow journal; the records are in the next fetch.
 
     Where another proxy keeps the records, they come with the response.
     """
@@ -201,7 +201,7 @@ def test_a_wait_that_is_over_before_the_release_is_stored_ends_without_records(w
 
 
 def test_fetch_waits_where_accepted_records_take_up_the_room_in_the_window():
-    """One response with all that was asked for instead of two small ones."""
+    """One complete response instead of two small ones."""
     world, journal, topic, member = accepting(100, share_partition_max_record_locks="100")
     reply = member.send_fetch(acks={(topic.topic_id, 0): [(0, 9, [ACCEPT])]}, max_records=95, share_acquire_mode=1)
     assert locked(world, topic) == [(0, 9)]
@@ -234,7 +234,7 @@ def test_two_members_share_and_two_groups_do_not(world):
 
 
 def test_final_epoch_settles_releases_and_ends(world):
-    """[14] Only the acknowledged partition in the response; the rest is free at once."""
+    """[14] Only the acknowledged partition in the response; the rest is free immediately."""
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 5)
     world.cluster.produce(topic, 5)

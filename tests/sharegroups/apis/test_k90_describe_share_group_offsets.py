@@ -37,7 +37,7 @@ def describe(world, topics=None, group_id="g", version=1, connection=None):
 
 
 def begun(member, *places):
-    """Fetch from these partitions, and give back what came: a delivery has ended in each that has records."""
+    """Fetch from these partitions, and release the records: a delivery has ended in each that has records."""
     response = member.fetch(*places)
     acks = {
         place: [(a.first_offset, a.last_offset, [RELEASE]) for a in entry.acquired_records]
@@ -70,7 +70,7 @@ def test_lag_counts_what_is_not_settled(world, kind, lag):
 
 
 def test_without_state_there_is_nothing_and_no_error(world):
-    """[123] A partition nobody has fetched from, one beyond the topic, an unknown topic, an unknown group."""
+    """[123] A partition that was never fetched, one beyond the topic, an unknown topic, an unknown group."""
     topic = world.cluster.create("t", leaders=(1, 1))
     responded = describe(world, {"t": [1, 7], "absent": [0]})
     assert told(responded) == dict.fromkeys([("t", 1), ("t", 7), ("absent", 0)], (-1, 0, -1, 0))
@@ -188,7 +188,7 @@ def restart(world):
 @pytest.mark.parametrize("filled", [0, 5])
 @pytest.mark.parametrize("reset", ["latest", "earliest", "by_duration:PT1H"])
 def test_nothing_is_told_before_the_first_delivery_has_ended(world, reset, filled, ending):
-    """A broker stores no start offset before, and tells -1: whatever the reset, the log, and a restart."""
+    """A broker stores no start offset before, and returns -1: whatever the reset, the log, and a restart."""
     world.configure("g", share_auto_offset_reset=reset)
     topic = world.cluster.create("t")
     if filled:

@@ -49,7 +49,7 @@ def codes(response):
 
 
 def test_the_group_begins_at_the_offset_with_everything_forgotten(world):
-    """[126] Delivery counts start anew, nothing is settled behind the offset."""
+    """[126] Delivery counts start again, nothing is settled above the offset."""
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 3)
     world.cluster.produce(topic, 3)
@@ -140,7 +140,7 @@ def test_what_was_decided_on_the_old_state_does_not_touch_the_new(world):
     world.services.coordinator.add_group("g")
     world.journal.slow = True
     reply = world.send(world.connect(), 91, 0, request({"t": {0: 1}}))
-    member.connection.close()  # releases 0-5: waits behind the append
+    member.connection.close()  # releases 0-5: waits for the earlier append
     for _ in range(3):
         if world.journal.appends:
             world.journal.confirm()
@@ -157,7 +157,7 @@ def test_what_was_decided_on_the_old_state_does_not_touch_the_new(world):
 
 
 def test_it_waits_for_a_member_that_begins_the_partition(world):
-    """The offset given stands, not the one the member found."""
+    """The requested offset holds, not the one that the member found."""
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 6)
     world.services.coordinator.add_group("g")
@@ -182,7 +182,7 @@ def test_it_does_not_wait_for_ever(world):
 
 
 def test_a_change_nobody_knows_the_outcome_of_is_15_and_holds_when_it_is_stored(world):
-    """Each share partition for itself; a client that asks again before that is told the same, and changes nothing."""
+    """Each share partition separately; a repeated request before that gets the same response, and changes nothing."""
     topic = world.cluster.create("t", leaders=(1, 1))
     world.services.coordinator.add_group("g")
     world.journal.slow = True
@@ -201,7 +201,7 @@ def test_a_change_nobody_knows_the_outcome_of_is_15_and_holds_when_it_is_stored(
 
 
 def test_a_group_that_is_being_deleted_is_left_alone(world):
-    """15: it may be gone when the client asks again, or not."""
+    """15: it may be gone at the next request, or not."""
     world.cluster.create("t")
     world.services.coordinator.add_group("g").deleting = True
     assert alter(world, {"t": {0: 1}}).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE

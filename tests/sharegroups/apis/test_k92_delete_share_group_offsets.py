@@ -108,7 +108,7 @@ def test_a_deletion_nobody_knows_the_outcome_of_is_15_and_holds_when_it_is_store
 
 
 def test_a_group_that_is_being_deleted_is_left_alone(world):
-    """15: it may be gone when the client asks again, or not."""
+    """15: it may be gone at the next request, or not."""
     consumed(world)
     world.services.coordinator.group("g").deleting = True
     assert delete(world, "t").error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE

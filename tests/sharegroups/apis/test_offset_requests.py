@@ -1,4 +1,4 @@
-"""Where logs end, by their leaders; waiting for a share partition that is being begun."""
+"""Ends of logs, from their leaders; waiting for a share partition that is being started."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def run(coroutine):
 
 
 def test_all_leaders_are_asked_at_once():
-    """One question each, sent before the first is answered; a partition without leader is not asked about."""
+    """One request each, sent before the first response; a partition without leader is not in any."""
     world = World()
     topic = world.cluster.create("t", leaders=(1, 2, 2, UNKNOWN_NODE))
     for node in (1, 2):

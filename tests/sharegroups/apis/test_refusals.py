@@ -1,4 +1,4 @@
-"""What several APIs say while the state they need is away."""
+"""Responses of several APIs while their state is not available."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def said(refusal: Any, key: int, code: ErrorCode, reason: str) -> tuple[str, int
 
 @pytest.mark.parametrize(("key", "name"), [(76, "ShareGroupHeartbeat"), (92, "DeleteShareGroupOffsets")])
 def test_one_code_stands_for_the_whole_request(key: int, name: str) -> None:
-    """In the response of the API that was asked; no words are null, not empty."""
+    """The requested API has it; a missing message is null, not empty."""
     assert said(refusals.whole, key, ErrorCode.NOT_COORDINATOR, "moved") == (f"{name}Response", 16, "moved")
     assert said(refusals.whole, key, ErrorCode.NOT_COORDINATOR, "") == (f"{name}Response", 16, None)
 

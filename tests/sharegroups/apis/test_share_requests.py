@@ -1,4 +1,4 @@
-"""What ShareFetch and ShareAcknowledge have in common: names, hints, sessions that end."""
+"""Common parts of ShareFetch and ShareAcknowledge: names, hints, sessions that end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def world() -> World:
 
 
 def test_not_leader_is_told_at_once_with_a_hint(world):
-    """[2] Partition 6 with CurrentLeader and the proxy's own endpoint; the lock duration is still told."""
+    """[2] Partition 6 with CurrentLeader and the proxy's own endpoint; the lock duration is still returned."""
     topic = world.cluster.create("t", leaders=(2,))
     reply = world.member(node_id=1).send_fetch(topic)
     response = reply.message
@@ -37,7 +37,7 @@ def test_no_hint_is_minus_one(world):
 
 
 def test_session_ends_with_its_connection(world):
-    """[20] The same epoch on a new connection is 122, records are free at once, epoch 0 works."""
+    """[20] The same epoch on a new connection is 122, records are free immediately, epoch 0 works."""
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 10)
     member = world.member()

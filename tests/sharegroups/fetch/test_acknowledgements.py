@@ -93,7 +93,7 @@ def test_bad_batches_fail_their_partition_only(world, batches):
 
 
 def test_bad_shape_is_judged_before_the_topic(world, topic):
-    """6.1: 42 comes before 100."""
+    """6.1: 42 has priority over 100."""
     member = held(world, topic)
     unknown = b"\xee" * 16
     response = member.acknowledge({(unknown, 0): [(5, 3, [1])], (unknown, 1): [(3, 5, [1])]})
@@ -222,7 +222,7 @@ def test_a_bound_on_renewals_names_the_member(world, topic):
 
 
 def test_client_is_told_to_come_again_while_nobody_knows_what_became_of_the_append(world, journal, topic):
-    """It continues: once it is known to be stored the records are settled, and nobody gets them again."""
+    """It continues: once it is known to be stored the records are settled, and no member gets them again."""
     member = held(world, topic)
     journal.slow = True
     reply = member.send_acknowledge({(topic.topic_id, 0): [(0, 9, [ACCEPT])]})

@@ -27,7 +27,7 @@ def test_max_bytes_is_split_and_one_batch_always_comes(world):
 
 
 def test_local_answers_are_bounded():
-    """[27 of the decisions] A client that asks for 50 MiB gets `limits.local_answer_bytes` at most."""
+    """[27 of the decisions] A client that requests 50 MiB gets `limits.local_answer_bytes` at most."""
 
     world = World(limits=Limits(local_answer_bytes=3000))
     world.configure("g", **EARLIEST)
@@ -39,7 +39,7 @@ def test_local_answers_are_bounded():
 
 
 def test_no_room_for_another_answer_is_waited_out(world):
-    """[27 of the decisions] With all answers together at their limit, a fetch comes without records after its wait."""
+    """[27 of the decisions] With all responses together at their limit, a fetch gets no records after its wait."""
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 5)
     member = world.member()
@@ -80,7 +80,7 @@ def test_compaction_holes_are_not_waited_for(world):
 
 
 def test_redelivered_records_behind_a_long_held_run_are_reached(world):
-    """What is offered reaches as far as MaxRecords could behind everything that is tracked."""
+    """The offered range is as long as MaxRecords could need after everything that is tracked."""
     topic = world.cluster.create("t")
     for _ in range(60):
         world.cluster.produce(topic, 10)

@@ -20,7 +20,7 @@ def world() -> World:
 
 
 def test_nothing_to_read_is_answered_after_the_wait(world):
-    """[35] and new records at once."""
+    """[35] and new records immediately."""
     topic = world.cluster.create("t")
     member = world.member()
     member.fetch(topic, wait_ms=0)
@@ -108,7 +108,7 @@ def test_min_bytes_are_waited_for(world):
 
 
 def reading(world, count, size):
-    """A topic of so many batches of one record, and a member that has taken the first."""
+    """Create a topic with this many batches of one record, and a member that has taken the first."""
     topic = world.cluster.create("t")
     for _ in range(count):
         world.cluster.produce(topic, 1, value=bytes(size))
@@ -118,7 +118,7 @@ def reading(world, count, size):
 
 
 def test_reading_ahead_follows_the_members(world):
-    """What is used up in time is doubled up to the limit; what is read for nothing is halved."""
+    """A size used up in time is doubled up to the limit; a size read for nothing is halved."""
     topic, member = reading(world, 400, 100_000)
     asked = []
     for _ in range(300):
@@ -134,7 +134,7 @@ def test_reading_ahead_follows_the_members(world):
 
 
 def test_next_chunk_is_read_while_the_client_works(world):
-    """The Fetch behind a chunk that is half used up goes out with the response, and only where more is known to be."""
+    """The Fetch after a half-used chunk is sent with the response, and only if more records are known to exist."""
     _, member = reading(world, 6, 60_000)
     assert world.cluster.count(1) == 1
     member.fetch(max_records=1)
@@ -297,7 +297,7 @@ def through_all_waits(world, topic, hold):
 
 @pytest.mark.parametrize("hold", [12, 3, 2, 1])
 def test_client_that_leaves_at_any_wait_leaves_nothing_behind(world, hold):
-    """Heartbeat, Metadata, ListOffsets, Fetch: whatever was waited for, another member gets everything afterwards."""
+    """Heartbeat, Metadata, ListOffsets, Fetch: at every wait, another member gets everything afterwards."""
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 10)
     leaver, reply = through_all_waits(world, topic, hold)
@@ -315,7 +315,7 @@ def test_late_answers_for_a_client_that_left_do_no_harm(world, hold):
     world.cluster.produce(topic, 10)
     leaver, _ = through_all_waits(world, topic, hold)
     for task in leaver.connection.tasks:
-        task.cancel()  # the client's request is over, its upstream connection still answers
+        task.cancel()  # the client's request is over, its upstream connection still gets the response
     world.cluster.release()
     assert acquired(world.member(member_id="next").fetch(topic)) == [(0, 9, 1)]
     world.timers.advance(10)
@@ -349,7 +349,7 @@ def test_client_that_leaves_while_parked(world):
 
 
 def test_head_is_taken_over_when_its_reader_leaves(world):
-    """The one who waits behind the reader reads at once, not when its own wait is over."""
+    """The next waiter reads immediately, not when its own wait is over."""
     topic = world.cluster.create("t")
     reader, waiter = world.member(member_id="a"), world.member(member_id="b")
     reader.send_fetch(topic, wait_ms=5000)
@@ -362,7 +362,7 @@ def test_head_is_taken_over_when_its_reader_leaves(world):
 
 
 def test_records_of_one_group_wake_the_other(world):
-    """What one group's member reads is there for the members of all groups that wait for it."""
+    """Records read by one group's member are available to the waiting members of all groups."""
     world.configure("h", **EARLIEST)
     topic = world.cluster.create("t")
     first = world.member().send_fetch(topic, wait_ms=5000)
@@ -372,7 +372,7 @@ def test_records_of_one_group_wake_the_other(world):
 
 
 def test_four_members_and_four_thousand_records(world):
-    """Every record is delivered exactly once, and nothing is left behind."""
+    """Every record is delivered exactly once, and nothing is left over."""
     topic = world.cluster.create("t", leaders=(1, 1))
     members = [world.member(member_id=f"m{i}") for i in range(4)]
     seen: list[tuple[int, int]] = []
@@ -453,7 +453,7 @@ def test_a_fetch_under_way_brings_nothing_of_a_partition_that_was_given_up(world
 
 
 def test_a_log_batch_wider_than_the_window_may_become_is_given_out_in_parts(world):
-    """What is stored of a window is bounded; the same batch is read again for each part, and all of it is settled."""
+    """The stored window is bounded; the same batch is read again for each part, and all of it is settled."""
     world.configure("g", share_auto_offset_reset="earliest")
     world.services.coordinator.bound_records(5000)
     topic = world.cluster.create("wide")

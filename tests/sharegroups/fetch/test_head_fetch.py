@@ -54,7 +54,7 @@ def test_reader_that_never_answers_loses_the_head(world):
 
 
 def test_late_answer_only_feeds_the_cache(world):
-    """A member answered from the cache meanwhile: what its Fetch brings later goes to whoever asks."""
+    """Another member was served from the cache in the meantime: the records of the late Fetch go to later requests."""
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 5)
     holder = world.member(member_id="a")

@@ -77,7 +77,7 @@ class Party:
 
 
 def parked(reads, key, count, soon):
-    """So many waiters of as many owners; the numbers of those that were woken."""
+    """Park this many waiters of as many owners. Return the numbers of the woken ones."""
     woken = []
 
     def park(number):

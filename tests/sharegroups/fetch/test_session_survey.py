@@ -1,4 +1,4 @@
-"""Where the partitions of a session stand."""
+"""States of the partitions of a session."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def world() -> World:
 
 
 def surveyed(*arguments: Any) -> Survey:
-    """In one go."""
+    """Survey in one go."""
     task: Task[Survey] = Task(survey(*arguments), lambda _: None)
     task.start()
     assert task.finished

@@ -1,4 +1,4 @@
-"""A chunk of a share group's cache: bytes here, or at another proxy that is told when it may let go of them."""
+"""A chunk of a share group's cache: bytes here, or at another proxy that is notified when it may release them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Storms over the share requests: members, brokers and the journal do what they like, in an order given by a seed.
 
-What must hold: a record whose acceptance was confirmed never comes again; a record is held by one member at a time;
-and when the storm is over, everything that was not confirmed can be had, with nothing left behind.
+Invariants: a record whose acceptance was confirmed is never delivered again; a record is held by one member at a time;
+and when the storm is over, every unconfirmed record is available, with nothing left over.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Storm:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.responds_late = False
-        """Clients may be told that nobody knows what became of what they said."""
+        """True if clients may get the error for an unknown outcome."""
         self.journal = SlowJournal()
         self.world = World(journal=self.journal)
         self.world.configure("g", share_auto_offset_reset="earliest", share_delivery_count_limit=str(DELIVERIES_MAX))
@@ -39,9 +39,9 @@ class Storm:
         self.held: dict[Member, dict[tuple[bytes, int], list[tuple[int, int]]]] = {m: {} for m in self.members}
         self.settled: set[tuple[bytes, int, int]] = set()
         self.unconfirmed: set[tuple[bytes, int, int]] = set()
-        """Accepted by a member that left before it was told."""
+        """Accepted by a member that left before its response."""
         self.holders: dict[tuple[bytes, int, int], tuple[Member, float]] = {}
-        """Who must have a record to itself, and until when."""
+        """Exclusive holder of each record, and the end of its lock."""
         self.deliveries: Counter[tuple[bytes, int, int]] = Counter()
 
     def _member(self, index: int) -> Member:
@@ -145,7 +145,7 @@ class Storm:
                 for first, last, types in batches:
                     if types == [1]:
                         self.settled.update((*place, offset) for offset in range(first, last + 1))
-            elif self.responds_late:  # nobody could say in time whether it was stored
+            elif self.responds_late:  # it was unknown in time whether it was stored
                 for first, last, _ in batches:
                     self.unconfirmed.update((*place, offset) for offset in range(first, last + 1))
         for place, entry in found.items():
@@ -159,9 +159,9 @@ class Storm:
                 self.held[member].setdefault(place, []).append((span.first_offset, span.last_offset))
 
     def hold(self, member: Member, record: tuple[bytes, int, int], until: float) -> None:
-        """The member has a record to itself at least until then; that may be over when its response comes.
+        """The member exclusively holds a record at least until then; that may be over when its response arrives.
 
-        Not what it was given at a node that leads no more: that is free as soon as the move is noticed.
+        Not records from a node that is no longer the leader: they are free as soon as the move is noticed.
         """
         now = self.world.timers.now()
         topic_id, partition, _ = record
@@ -207,7 +207,7 @@ class Storm:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_storm(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is lost and nothing confirmed comes again, whatever happens in between.
+    """No record is lost and no confirmed one is delivered again, whatever happens in between.
 
     In half of them clients wait for the journal as long as it takes: there every refusal is a definite one. In the last
     third every request is worked on in slices as small as can be, with the others in between.

@@ -1,4 +1,4 @@
-"""Where a share partition begins, and what follows when the log's own bounds move (sharegroups/README.md rules 50, 51).
+"""Start of a share partition, and changes of the log's own bounds (sharegroups/README.md rules 50, 51).
 
 Numbers in brackets are items of tests/oracle.
 """
@@ -138,7 +138,7 @@ def test_failing_start_is_told(world):
 
 
 def delete_group(world):
-    """Somebody deletes group g; the reply, which may take its time."""
+    """Delete group g. Return the reply, which may arrive later."""
     request = registry.message("DeleteGroupsRequest")(groups_names=["g"])
     call = Call(42, 2, 1, "admin", request, world.connect())
     task = Task(k42_delete_groups.handle(call, world.services), lambda _: None)
@@ -151,7 +151,7 @@ def code_of(reply):
 
 
 def test_share_fetch_that_waits_does_not_begin_a_deleted_group_anew(world):
-    """It is told that its session is gone, and nothing is stored of the group from then on."""
+    """Its session is gone, and nothing is stored of the group from then on."""
     topic = world.cluster.create("t")
     world.services.coordinator.add_group("g")
     member = world.member()
@@ -168,7 +168,7 @@ def test_share_fetch_that_waits_does_not_begin_a_deleted_group_anew(world):
 
 
 def test_deletion_waits_for_whoever_looks_up_where_a_share_partition_begins(world):
-    """What the look-up finds is no longer stored: the session of whoever asked has ended."""
+    """The result of the look-up is no longer stored: the session of the requester has ended."""
     topic = world.cluster.create("t")
     world.services.coordinator.add_group("g")
     world.cluster.held.add(2)
@@ -184,7 +184,7 @@ def test_deletion_waits_for_whoever_looks_up_where_a_share_partition_begins(worl
 
 
 def test_first_snapshot_that_is_on_its_way_is_deleted_with_its_group():
-    """The deletion comes after it in the journal, not before."""
+    """The deletion follows it in the journal."""
     world = World(journal=SlowJournal())
     topic = world.cluster.create("t")
     world.services.coordinator.add_group("g")
@@ -215,14 +215,14 @@ def test_member_that_joins_while_its_group_is_being_deleted_keeps_it(world):
 
 @pytest.fixture
 def slow(world) -> SlowJournal:
-    """A journal that answers when it is told to, under the same settings."""
+    """Return a journal that responds on demand, under the same settings."""
     journal = world.services.writes._journal = SlowJournal()
     journal.slow = True
     return journal
 
 
 def test_fetch_does_not_wait_longer_than_it_says_for_a_first_offset_to_be_stored(world, slow):
-    """It is answered without that share partition; the next one waits too, and nobody looks it up again."""
+    """The response omits that share partition; the next request waits too, and the offset is not looked up again."""
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 2)
     member = world.member()
@@ -256,7 +256,7 @@ def test_first_offset_on_its_way_into_the_journal_is_not_begun_again_when_its_st
 
 
 def test_nothing_begins_in_a_group_that_is_being_deleted(world, slow):
-    """What was begun would be left behind; the client comes again."""
+    """A new share partition would be left over; the client retries."""
     topic = world.cluster.create("t")
     world.services.coordinator.add_group("g").deleting = True
     response = world.member().fetch(topic)

@@ -16,7 +16,7 @@ FREE, HELD, ACCEPTED, ARCHIVED = 0, 1, 2, 4
 
 @dataclass(eq=False)
 class Delivery:
-    """What one first delivery brought: Kafka's in-flight batch."""
+    """Result of one first delivery: Kafka's in-flight batch."""
 
     first: int
     last: int
@@ -117,7 +117,7 @@ class Naive:
         throttled = max(self.records[offset].count for offset in free) >= throttle
         if throttled and self.acquired > 0:
             raise Stop
-        # A delivery that is free as a whole needs no case of its own: one by one gives the same.
+        # A wholly free delivery needs no separate case: one by one gives the same.
         size = delivery.last - delivery.first + 1
         self._singly(free, size, throttle)
         if throttled:

@@ -1,4 +1,4 @@
-"""What an acknowledgement may change (sharegroups/README.md rules 39-43 and 46-49)."""
+"""Permitted changes of an acknowledgement (sharegroups/README.md rules 39-43 and 46-49)."""
 
 from __future__ import annotations
 
@@ -283,7 +283,7 @@ class TestTransitions:
 
     @pytest.mark.parametrize(("now", "state"), [(29.9, ACQUIRED), (30.0, AVAILABLE)])
     def test_a_revert_looks_at_the_lock_itself(self, now: float, state: int) -> None:
-        """Also when nobody has looked for ended locks yet."""
+        """Also if ended locks were not collected yet."""
         play = Play((0, 9))
         play.poll()
         transition = play.decide((0, 9, ACCEPT))

@@ -19,7 +19,7 @@ INVALID_RECORD_STATE = 121
 
 class TestFreshOffsets:
     def test_a_small_batch_size_makes_no_more_in_flight_batches_than_may_be(self, monkeypatch) -> None:
-        """Each is work: a client that asks for batches of one record gets larger ones where there are very many."""
+        """Each is work: a client that requests batches of one record gets larger ones if there are very many."""
         monkeypatch.setattr("kafka_share_proxy.sharegroups.model.acquiring.CUTS_MAX", 10)
         singles = [(offset, offset) for offset in range(100)]
         taken = Play(*singles).poll(100, size=1)
@@ -135,7 +135,7 @@ class TestWindow:
 
 
 class TestStorable:
-    """No window becomes larger than what can be stored of it, whatever its members do with its records."""
+    """No window becomes larger than can be stored, whatever its members do with its records."""
 
     def test_a_log_batch_that_is_too_wide_is_given_out_in_parts(self) -> None:
         play = Play((0, 59_999), max_record_locks=10**6)
@@ -437,7 +437,7 @@ class TestUnreadHoles:
         assert play.window == (10, 50)
 
     def test_a_hole_that_proves_empty_is_not_read_again(self) -> None:
-        """Kafka would ask for offset 10 again and again when everything behind the hole is held."""
+        """Kafka would fetch offset 10 repeatedly when everything after the hole is held."""
         play = Play.reloaded(10, [(20, 24, 0, 1)], (20, 24))
         assert play.poll() == [(20, 24, 2)]
         assert play.window == (20, 24)

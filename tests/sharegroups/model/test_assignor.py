@@ -1,4 +1,4 @@
-"""Assignor "simple": what every assignment guarantees, and what exactly comes out of small ones."""
+"""Assignor "simple": guarantees of every assignment, and the exact result of small ones."""
 
 from __future__ import annotations
 
@@ -111,13 +111,13 @@ def test_a_new_member_takes_only_its_quota():
 
 
 def test_partitions_no_longer_subscribed_or_gone_are_dropped():
-    """A topic nobody subscribes to, a partition beyond the topic's size and an unknown topic are taken away."""
+    """A topic without subscribers, a partition beyond the topic's size and an unknown topic are removed."""
     before = {"a": {A: (0, 7), B: (0,), C: (0,)}}
     assert assign({"a": frozenset({A, C})}, {A: 1, B: 1}, before) == {"a": {A: (0,)}}
 
 
 def test_an_exchange_fills_a_partition_that_every_free_member_holds_already():
-    """Where only holders of a partition have room, another member takes it and gives one away instead."""
+    """If only holders of a partition have room, another member takes it and releases one instead."""
     before = {"a": {A: (0,)}, "b": {A: (0, 1)}, "c": {A: (0,)}}
     result = assign(dict.fromkeys("abc", frozenset({A})), {A: 2}, before)
     assert counted(result)[0] == {(A, 0): 2, (A, 1): 2}

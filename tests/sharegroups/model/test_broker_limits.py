@@ -1,4 +1,4 @@
-"""The broker's settings of share groups: defaults, bounds, and every mistake at once."""
+"""The broker's settings of share groups: defaults, bounds, and all mistakes together."""
 
 from __future__ import annotations
 

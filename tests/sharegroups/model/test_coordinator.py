@@ -155,7 +155,7 @@ def test_reads_grow_while_they_are_used_up_and_shrink_when_not():
 
 
 def test_idle_share_partition_rests_and_comes_back():
-    """Nobody asked for it between two looks: its snapshot stays, nothing else; a held one stays loaded."""
+    """Unused between two checks: only its snapshot stays; a held one stays loaded."""
     made = ShareCoordinator(BrokerShareLimits())
     idle, held = ShareKey("g", b"t" * 16, 0), ShareKey("g", b"t" * 16, 1)
     for key in (idle, held):
@@ -250,7 +250,7 @@ def test_idle_groups_are_not_looked_at(monkeypatch):
 
 
 def test_idle_share_partitions_come_to_rest_in_small_steps():
-    """One turn marks, the next puts to rest; no step does more than its part, and what is asked for stays."""
+    """One iteration marks, the next puts to rest; no step does more than its part, and a used one stays."""
     made = ShareCoordinator(BrokerShareLimits())
     assert made.rest_some(0.0) == inf, "nothing is loaded"
     keys = [ShareKey("g", TOPIC, number) for number in range(600)]

@@ -24,7 +24,7 @@ def test_the_earliest_deadline_of_a_name_counts():
 
 
 def test_what_is_forgotten_is_not_looked_at():
-    """Not by its old deadline either, when the name comes again."""
+    """Not by its old deadline either, when the name is used again."""
     deadlines = Deadlines()
     deadlines.not_later_than("a", 5.0)
     deadlines.forget("a")

@@ -63,7 +63,7 @@ def test_a_heartbeat_without_news_has_no_assignment():
 
 
 def test_naming_topics_gets_the_assignment_even_if_nothing_changed():
-    """A request with SubscribedTopicNames asks for everything; the epoch stays."""
+    """A request with SubscribedTopicNames gets everything; the epoch stays."""
     play = Play()
     epoch = play.join("m").member_epoch
     reply = play.beat("m", epoch, ("orders",))
@@ -99,7 +99,9 @@ def test_a_large_group_is_assigned_anew_once_an_interval():
 
 
 def test_a_partition_is_kept_until_its_records_are_settled_and_gives_no_more():
-    """A member that holds records of what it loses is told so only once it holds none: else clients drop them."""
+    """A member that holds records of a lost partition is notified only once it holds none: otherwise clients drop
+    them.
+    """
     play = Play()
     play.join("a")
     play.held = {("a", A, number) for number in range(3)}
@@ -196,7 +198,7 @@ def test_a_topic_that_does_not_exist_gives_an_empty_assignment_until_it_does():
 
 
 def test_a_leaving_member_hands_its_partitions_over_and_may_come_back():
-    """Item 56: -1 is answered, the other gets everything; the same id may join again."""
+    """Item 56: the response has -1, the other gets everything; the same id may join again."""
     play = Play(share_assignment_interval_ms="0")
     play.join("a")
     play.join("b")
@@ -275,7 +277,7 @@ def test_an_epoch_ahead_is_fenced_and_epoch_zero_brings_everything_back():
 
 
 def test_the_previous_epoch_is_taken_older_ones_are_not():
-    """A response with a new epoch may have been lost; what came before that is fenced."""
+    """A response with a new epoch may have been lost; older epochs are fenced."""
     play = Play(share_assignment_interval_ms="0")
     play.join("a")
     play.join("b")
@@ -299,7 +301,7 @@ def test_unknown_members_are_told_so():
 
 @pytest.mark.parametrize(("epoch", "lost", "code"), [(5, False, 69), (5, True, 25), (-1, False, 69), (-1, True, 69)])
 def test_an_unknown_group_is_not_found_unless_a_restart_may_have_lost_it(epoch, lost, code):
-    """Item 62, first half; with memory state a member with an epoch is told to join again instead."""
+    """Item 62, first half; with memory state a member with an epoch must join again instead."""
     beat = Heartbeat(member_id="m", member_epoch=epoch)
     assert module.unknown_group("group", beat, lost_state_possible=lost).error == code
 
@@ -405,7 +407,7 @@ def test_a_description_shows_each_member():
 
 
 def test_a_rack_said_once_stays():
-    """RackId comes with the join only."""
+    """Only the join contains RackId."""
     play = Play()
     play.join("m", rack_id="r1")
     play.beat("m", 2)

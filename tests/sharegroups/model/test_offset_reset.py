@@ -1,4 +1,4 @@
-"""Where a share partition begins: latest, earliest, or by duration."""
+"""Start of a share partition: latest, earliest, or by duration."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_durations_are_read_as_java_reads_them(text, ms):
 
 @given(st.text(max_size=30))
 def test_any_text_is_a_reset_or_a_value_error(text):
-    """Nothing else comes out of a value a client may send."""
+    """No other exception for any value a client may send."""
     for candidate in (text, f"by_duration:{text}", f"by_duration:P{text}"):
         try:
             reset = OffsetReset.parse(candidate)
@@ -59,7 +59,7 @@ def test_any_text_is_a_reset_or_a_value_error(text):
 
 
 def test_timestamps_of_resets():
-    """What a ListOffsets request asks for; a duration longer than the time since 1970 asks for everything."""
+    """Timestamps in ListOffsets requests; a duration longer than the time since 1970 requests everything."""
     assert OffsetReset.parse("latest").timestamp_ms(10_000) == -1
     assert OffsetReset.parse("earliest").timestamp_ms(10_000) == -2
     assert OffsetReset.parse("by_duration:PT4S").timestamp_ms(10_000) == 6000

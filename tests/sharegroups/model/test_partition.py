@@ -155,7 +155,7 @@ class TestLogStart:
 
 class TestLogEnd:
     def test_lost_records_are_forgotten_and_read_again(self) -> None:
-        """10.6.140: never loop on offsets the log has no more."""
+        """10.6.140: never loop on offsets that the log no longer has."""
         play = Play((0, 9), (10, 19))
         play.poll(5), play.poll(5)
         play.partition.move_log_end(14)

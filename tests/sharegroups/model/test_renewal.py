@@ -66,7 +66,7 @@ def test_other_acknowledgements_are_not_bounded():
 
 
 def test_refused_with_a_renewal_is_the_whole_partition():
-    """As with every refusal of an acknowledgement."""
+    """Every refusal of an acknowledgement does the same."""
     partition, bound = held(), RenewalBound(held_s=5)
     types = [ACCEPT] * 5 + [RENEW] * 5
     assert acknowledge(partition, 0, 9, types, 120.0, bound).by_bound

@@ -12,11 +12,11 @@ from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
 
 T, U = b"t" * 16, b"u" * 16
 BYTES_EACH_MAX = 110
-"""Of one share partition at rest, its part of a group of ten included: about 95, and some room for other Pythons."""
+"""Bytes of one resting share partition, with its part of a group of ten: about 95, and some room for other Pythons."""
 
 
 def test_what_is_put_is_taken_once():
-    """In place of what was there; nothing is left behind of a group that has nothing."""
+    """It replaces the previous value; nothing is left of a group that has nothing."""
     resting = RestingShares()
     resting.put("g", T, 3, b"old")
     resting.put("g", T, 3, b"new")
@@ -51,7 +51,7 @@ def test_any_mixture_is_held_as_a_table_would():
 
 
 def test_ten_thousand_at_rest_are_small():
-    """A share partition that nobody uses takes about a hundred bytes, the tenth part of its group included."""
+    """An unused share partition takes about a hundred bytes, with its tenth of the group."""
     coordinator = ShareCoordinator(BrokerShareLimits())
     topic_ids = [bytes([n]) * 16 for n in range(10)]
     gc.collect()

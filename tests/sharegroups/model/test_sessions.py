@@ -46,7 +46,7 @@ def test_fetch_and_acknowledge_use_one_sequence(sessions):
 
 @pytest.mark.parametrize("epoch", [0, 1, 3, 2147483647, -2])
 def test_another_epoch_is_refused_and_changes_nothing(sessions, epoch):
-    """Item 18: an epoch ahead or behind gets 123, and the expected one is accepted after it."""
+    """Item 18: an epoch that is too high or too low gets 123, and the expected one is accepted after it."""
     session = opened(sessions)
     sessions.acknowledge(KEY, 1, 7)
     if epoch != 0:
@@ -57,7 +57,7 @@ def test_another_epoch_is_refused_and_changes_nothing(sessions, epoch):
 
 
 def test_without_session_every_epoch_but_zero_is_unknown(sessions):
-    """Items 17 and 19: 122 for a fetch and an acknowledgement of nobody's session, 123 for an acknowledgement at 0."""
+    """Items 17 and 19: 122 for a fetch and an acknowledgement without a session, 123 for an acknowledgement at 0."""
     opened(sessions)
     other = KEY._replace(member_id="other")
     for epoch in (1, 5, -1):
@@ -67,7 +67,7 @@ def test_without_session_every_epoch_but_zero_is_unknown(sessions):
 
 
 def test_a_member_has_one_session_per_node(sessions):
-    """The same member at another broker has a sequence of its own."""
+    """The same member at another broker has a separate sequence."""
     opened(sessions)
     elsewhere = KEY._replace(node_id=2)
     assert sessions.acknowledge(elsewhere, 1, 7) is ErrorCode.SHARE_SESSION_NOT_FOUND
@@ -167,7 +167,7 @@ def test_using_a_session_from_another_connection_does_not_move_it(sessions):
 
 
 def test_group_sessions_are_counted_per_node(sessions):
-    """The last session of a group at a node can be told."""
+    """The last session of a group at a node is recognisable."""
     opened(sessions)
     opened(sessions, KEY._replace(member_id="second"))
     opened(sessions, KEY._replace(node_id=2))
@@ -218,7 +218,7 @@ def test_a_partition_that_gave_records_goes_to_the_end(sessions):
 
 
 def test_a_partition_outside_the_session_is_named_only_with_something_to_say(sessions):
-    """A partition forgotten meanwhile does not come back by being answered."""
+    """A partition forgotten in the meantime is not added again by its response."""
     session = opened(sessions)
     assert not session.include(P2, records=False, error=False)
     assert session.include(P2, records=False, error=True)
@@ -247,7 +247,7 @@ def test_a_session_cannot_grow_without_end(sessions, monkeypatch):
     )
 )
 def test_the_counts_agree_with_the_sessions(steps):
-    """Whatever comes: never more sessions than allowed, and ending all connections leaves nothing behind."""
+    """Under any sequence: never more sessions than allowed, and ending all connections leaves nothing over."""
     sessions = ShareSessions(2)
     for what, member, epoch, connection in steps:
         key = SessionKey("group", str(member), 1)
@@ -271,7 +271,7 @@ def test_the_counts_agree_with_the_sessions(steps):
 
 
 def test_partitions_of_all_sessions_have_one_limit(sessions, monkeypatch):
-    """However many members, brokers and connections: who would pass it is told that there are too many sessions."""
+    """Regardless of the number of members, brokers and connections: beyond it the error is "too many sessions"."""
     monkeypatch.setattr(module, "SESSIONS_PARTITIONS_MAX", 4)
     opened(sessions)
     other = SessionKey("group", "other", 2)

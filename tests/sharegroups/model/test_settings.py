@@ -18,7 +18,7 @@ LIMITS = BrokerShareLimits()
 
 
 def test_a_group_without_settings_has_the_brokers_defaults():
-    """What KIP-932 promises out of the box."""
+    """Defaults of KIP-932."""
     settings = effective({}, LIMITS)
     assert settings.lock_duration_s == 30.0
     assert settings.session_timeout_s == 45.0

@@ -1,4 +1,4 @@
-"""What is stored of a share partition, as bytes."""
+"""Stored bytes of a share partition."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_what_is_laid_out_by_hand_is_what_the_schema_says(snapshot: ShareSnapsho
 
 
 def test_tagged_fields_of_a_newer_proxy_are_passed_over() -> None:
-    """One in a batch, one behind them: what is read quickly has none."""
+    """One in a batch, one after them: the fast reader has none."""
     head = "0000000000000000000700000001000000050200000000000000080000000000000" + "00c020003"
     for tail in ("0107015500", "00010701aa"):
         assert ShareSnapshot.decode(bytes.fromhex(head + tail)) == ShareSnapshot(7, 1, 5, ((8, 12, 2, 3),))
@@ -44,7 +44,7 @@ def test_tagged_fields_of_a_newer_proxy_are_passed_over() -> None:
 
 @pytest.mark.parametrize("size", [30, 50, 1000, SNAPSHOT_BYTES_MAX])
 def test_what_is_allowed_fits_in_the_worst_case(size: int) -> None:
-    """Each offset in a state of its own."""
+    """Each offset in a different state."""
     count = offsets_in(size)
     batches = tuple((offset, offset, 2 * (offset % 2), 1) for offset in range(count))
     assert len(ShareSnapshot(0, 0, 0, batches).encode()) <= max(size, 45)

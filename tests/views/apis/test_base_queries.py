@@ -1,4 +1,4 @@
-"""Questions about views as questions about their bases: which go together, and which cannot."""
+"""Requests about views as requests about their bases: which can be combined, and which cannot."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.view_ports import ViewWorld
 
 
 def test_equal_questions_are_asked_once_and_different_ones_apart():
-    """As few rounds as will do."""
+    """The number of rounds is minimal."""
     one, two, other = Query("t", 0, (1,)), Query("t", 0, (2,)), Query("t", 1, (1,))
     assert in_rounds([one, one, other, two, one]) == [{("t", 0): one, ("t", 1): other}, {("t", 0): two}]
     assert in_rounds([]) == []

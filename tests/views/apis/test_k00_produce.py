@@ -78,7 +78,7 @@ def test_what_has_not_all_come_is_looked_at_later(world: World, version: int) ->
 
 @pytest.mark.parametrize("version", [8, 12, BY_ID])
 def test_a_request_with_very_many_partitions_is_not_walked_in_one_go(world: World, version: int) -> None:
-    """Whether it names a view is told in slices, once it is decoded."""
+    """The names of views are looked for in slices, once it is decoded."""
     most = topic(world, "orders", version, *[b""] * (LOOKED_MAX - 10))
     assert not world.is_served(
         ApiKey.PRODUCE, version, **{**request(world, version), "topic_data": [most, topic(world, "orders", version)]}
@@ -97,7 +97,7 @@ def test_bytes_that_are_no_request_are_looked_at(world: World) -> None:
 
 @pytest.mark.parametrize("version", [3, 8, 9, 12, BY_ID])
 def test_partitions_of_a_view_get_17(world: World, version: int) -> None:
-    """INVALID_TOPIC_EXCEPTION ends a producer's attempts at once; nothing goes to the broker."""
+    """INVALID_TOPIC_EXCEPTION ends a producer's attempts immediately; nothing is forwarded."""
     response = world.call(ApiKey.PRODUCE, version, **request(world, version, V))
     (told,) = response.responses
     assert [(part.index, part.error_code, part.base_offset) for part in told.partition_responses] == [(0, 17, -1)]
@@ -108,7 +108,7 @@ def test_partitions_of_a_view_get_17(world: World, version: int) -> None:
 
 @pytest.mark.parametrize("version", [3, 9, 12, BY_ID])
 def test_the_rest_of_a_mixed_request_is_produced(world: World, version: int) -> None:
-    """And both answers are one."""
+    """And both responses are merged."""
     response = world.call(ApiKey.PRODUCE, version, **request(world, version, "orders", V))
     codes = [part.error_code for told in response.responses for part in told.partition_responses]
     assert sorted(codes) == [0, 17]
@@ -135,7 +135,7 @@ def test_a_request_without_views_goes_on_as_it_is(world: World) -> None:
 @pytest.mark.parametrize("name", ["_", "__", "__view", "__views", "_view.r2.x", "a", "z" * 200])
 @pytest.mark.parametrize("client_id", [None, "", "c" * 300])
 def test_names_that_only_begin_like_a_view_pass(world: World, version: int, name: str, client_id: str | None) -> None:
-    """Short ones, long ones, whatever the client calls itself."""
+    """Short ones, long ones, with any client id."""
     if name not in world.cluster.topics:
         world.cluster.make(name, 1)
     message = build("ProduceRequest", request(world, version, name))

@@ -1,4 +1,4 @@
-"""Fetch: which requests are served here, and what their answers are."""
+"""Fetch: which requests are served here, and their responses."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_request_of_known_topics_passes_by_its_bytes(world, version):
 
 @pytest.mark.parametrize("version", [13, 14, 15])
 def test_unknown_id_and_tags_are_looked_at(world, version):
-    """A view, an id nobody knows, and a field with a tag anywhere among the topics."""
+    """A view, an unknown id, and a field with a tag anywhere among the topics."""
     known = world.topic("t").topic_id
     message = registry.message("FetchRequest")
     tagged = message.FetchPartition(partition=1, unknown_tags=((27501, b"x"),))
@@ -56,7 +56,7 @@ def test_unknown_id_and_tags_are_looked_at(world, version):
 
 @pytest.mark.parametrize("version", [4, 7, 11, 12])
 def test_names_of_views_are_found_in_older_versions(world, version):
-    """By the prefix of their names, wherever they stand."""
+    """The prefix of their names is found at any position."""
     message = registry.message("FetchRequest")
     partition = [message.FetchPartition(partition=0)]
     plain, view = (message.FetchTopic(topic=name, partitions=partition) for name in ("t", "__view.r2.t"))
@@ -84,7 +84,7 @@ def test_slots_have_everything_once(world, version):
 
 
 def test_upstream_is_asked_once_without_session(world):
-    """One entry for a base partition, by the base's id, whatever number of slots."""
+    """One entry for a base partition, by the base's id, for any number of slots."""
     base = world.topic("t")
     view = world.view("__view.r4.t")
     world.produce(base, KEYS)
@@ -96,7 +96,7 @@ def test_upstream_is_asked_once_without_session(world):
 
 
 def test_incremental_request_naming_a_view_starts_anew(world):
-    """70, without a question to the broker; a session given up by a full request is closed upstream."""
+    """70, without a request to the broker; a session given up by a full request is closed upstream."""
     world.topic("t")
     view = world.view("__view.r4.t")
     response = world.fetch(world.connect(), {view: {0: 0}}, session=(77, 3)).message
@@ -107,7 +107,7 @@ def test_incremental_request_naming_a_view_starts_anew(world):
 
 
 def test_unknown_id_is_looked_up_before_anything_goes_upstream(world):
-    """A plain one is then passed on, a view is served, one that nobody knows is served here."""
+    """A plain one is then forwarded, a view is served, an unknown one is served here."""
     plain, base = world.topic("plain", plain=False), world.topic("t")
     client = world.connect()
     assert world.fetch(client, {plain.topic_id: {0: 0}}).task.value is None
@@ -125,7 +125,7 @@ def test_unknown_id_is_looked_up_before_anything_goes_upstream(world):
 
 @pytest.mark.parametrize("version", [12, 15])
 def test_plain_partitions_of_the_same_request_pass_untouched(world, version):
-    """Bytes as the broker gave them, in one question with the base."""
+    """The broker's bytes, in one request with the base."""
     base, other = world.topic("t"), world.topic("other")
     view = world.view("__view.r2.t")
     world.produce(base, KEYS)
@@ -141,7 +141,7 @@ def test_plain_partitions_of_the_same_request_pass_untouched(world, version):
 
 
 def test_base_named_from_elsewhere_is_asked_apart(world):
-    """Never one partition twice in a question; nobody waits for the other."""
+    """Never one partition twice in a request; neither waits for the other."""
     base = world.topic("t")
     view = world.view("__view.r2.t")
     for start in range(0, 200, 50):
@@ -156,7 +156,7 @@ def test_base_named_from_elsewhere_is_asked_apart(world):
 
 
 def test_errors_of_the_base_are_told_of_every_slot(world):
-    """With the leader, at once."""
+    """With the leader, immediately."""
     base = world.topic("t", (1, 2))
     view = world.view("__view.r2.t")
     client = world.connect(1)
@@ -173,7 +173,7 @@ def test_errors_of_the_base_are_told_of_every_slot(world):
 
 @pytest.mark.parametrize("version", [12, 15])
 def test_base_made_anew_is_not_read_for_an_old_view(world, version):
-    """The topic id does not fit; older clients are told the topic is unknown."""
+    """The topic id does not match; older clients get an unknown-topic error."""
     world.topic("t")
     view = world.view("__view.r2.t")
     del world.cluster.topics["t"]
@@ -202,7 +202,7 @@ def test_base_that_grew_is_served_at_once(world):
 
 
 def test_answer_ends_with_a_filler_where_the_last_record_was_dropped(world):
-    """Once, from after the last kept record on, and the batch before it claims no more than it has."""
+    """Once, from after the last kept record on, and the header of the previous batch does not include it."""
     base = world.topic("t")
     view = world.view("__view.r2.t")
     mine = next(key for key in KEYS if EvenCut(2).slot_of(key, 0) == 0)
@@ -242,7 +242,7 @@ def test_markers_pass_to_who_reads_all_and_not_to_who_reads_what_is_committed(wo
 
 
 def test_batch_that_cannot_be_read_is_an_error_of_its_slots_only(world):
-    """What lies before it is delivered first; it is never skipped."""
+    """Earlier batches are delivered first; it is never skipped."""
     base, fine = world.topic("t"), world.topic("fine")
     view, other = world.view("__view.r2.t"), world.view("__view.r2.fine")
     world.produce(base, KEYS[:20])
@@ -275,7 +275,7 @@ def test_answers_are_compressed_where_the_settings_say_so(codec):
 
 
 def test_batch_that_cannot_be_read_is_noted(world):
-    """Where it lies."""
+    """With its position."""
     base = world.topic("t")
     view = world.view("__view.r2.t")
     broken = bytearray(records.build_batch(0, [records.Record(key=b"k", value=b"v")] * 3, leader_epoch=5))

@@ -44,7 +44,7 @@ def asked(world: ViewWorld, topics: dict[str, list[tuple[int, int]]], version: i
 
 @pytest.mark.parametrize("version", [4, 7, 9])
 def test_every_slot_has_the_offsets_of_its_base_partition(world, version):
-    """Equal questions are put once."""
+    """Equal requests are sent once."""
     assert asked(world, {VIEW: [(v, -1) for v in range(4)]}, version) == [[(0, 0, 3), (1, 0, 3), (2, 0, 1), (3, 0, 1)]]
     (request,) = world.cluster.requests(2)
     assert [len(topic.partitions) for topic in request.topics] == [2]
@@ -66,7 +66,7 @@ def test_errors_of_the_base_are_those_of_the_view(world):
 
 
 def test_view_that_cannot_be_had_and_partition_it_lacks_are_unknown(world):
-    """The others are answered all the same."""
+    """The others get their offsets all the same."""
     assert asked(world, {"__view.r2.none": [(0, -1)], VIEW: [(9, -1), (0, -1)]}) == [
         [(0, 3, -1)],
         [(9, 3, -1), (0, 0, 3)],

@@ -22,7 +22,7 @@ def world() -> World:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_only_requests_that_may_name_a_view_are_looked_at(world, version):
-    """By name it is told from the bytes; by id every id must be known to be no view's."""
+    """A name is in the bytes; with ids, every id must be known to be plain."""
     assert world.is_served(3, version, topics=[{"name": "plain"}, {"name": V}])
     assert not world.is_served(3, version, topics=[{"name": "plain"}] * 200)
     assert not world.is_served(3, version, topics=[{"name": "x"}])
@@ -38,7 +38,7 @@ def test_only_requests_that_may_name_a_view_are_looked_at(world, version):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_view_and_other_topics_are_answered_together(world, version):
-    """In the version that was asked for; v0 with views alone must not ask for all topics."""
+    """The version is the requested one; v0 with views alone must not request all topics."""
     found = world.metadata("plain", V, "nothing", version=version)
     assert {name: (entry.error_code, len(entry.partitions)) for name, entry in found.items()} == {
         "plain": (0, 1),
@@ -49,7 +49,7 @@ def test_a_view_and_other_topics_are_answered_together(world, version):
 
 
 def test_what_is_no_view_is_asked_as_the_client_did(world):
-    """Auto-creation of other topics stays the client's wish; of views it is never asked."""
+    """Auto-creation of other topics remains the client's choice; it is never requested for views."""
     world.metadata("plain", V, version=9, allow_auto_topic_creation=True)
     asked = [(request.allow_auto_topic_creation, [t.name for t in request.topics])
              for key, request in world.cluster.asked if key == 3]  # fmt: skip
@@ -132,7 +132,7 @@ def test_one_request_shows_a_bounded_number_of_partitions_that_do_not_exist(worl
 
 
 def test_a_view_named_twice_is_shown_once(world):
-    """By name and by id."""
+    """It is named by name and by id."""
     world.ensure(V)
     view_id = world.cluster.topics[V].topic_id
     response = world.call(3, 12, topics=[{"name": V}, {"name": None, "topic_id": view_id}, {"name": V}])

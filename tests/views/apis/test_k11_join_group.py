@@ -43,7 +43,7 @@ def test_views_are_created_and_the_request_goes_on(world: World) -> None:
 
 
 def test_a_view_that_was_deleted_meanwhile_is_created_again(world: World) -> None:
-    """The catalog may be behind: who joins looks."""
+    """The catalog may be outdated: a joining member causes a check."""
     world.call(KEY, 9, **join(subscription(V)))
     del world.cluster.topics[V]
     world.call(KEY, 9, **join(subscription(V)))
@@ -52,7 +52,7 @@ def test_a_view_that_was_deleted_meanwhile_is_created_again(world: World) -> Non
 
 @pytest.mark.parametrize("version", [0, 3, 99])
 def test_topics_stand_alike_in_every_version(world: World, version: int) -> None:
-    """A later one has more behind them."""
+    """Later ones have more fields after them."""
     world.call(KEY, 9, **join(subscription(V, version=version, behind=b"whatever")))
     assert V in world.cluster.topics
 

@@ -1,4 +1,4 @@
-"""A view's topic has as many partitions as it needs, whoever makes it."""
+"""A view's topic has the required number of partitions, whoever creates it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def create(world: World, *topics: dict[str, Any], version: int = 7, **fields: An
 
 
 def test_what_is_left_open_becomes_what_the_view_needs(world: World) -> None:
-    """Partitions, replication and settings; and it is tied to its base at once."""
+    """Partitions, replication and settings; and it is bound to its base immediately."""
     assert create(world, wanted(V)) == {V: 0}
     made = world.cluster.topics[V]
     assert (made.partitions, made.replicas, made.configs["max.message.bytes"]) == (8, [1, 2], "0")
@@ -61,7 +61,7 @@ def test_settings_the_client_gives_stay(world: World) -> None:
 
 
 def test_what_can_be_no_view_is_refused(world: World) -> None:
-    """17 for names, plans nobody stored and too many partitions; 3 without a base."""
+    """17 for names, unknown plans and too many partitions; 3 without a base."""
     names = ["__view.r0.orders", "__view.pnone.orders", "__view.r2.nothing"]
     assert create(world, *map(wanted, names)) == dict(zip(names, [17, 17, 3], strict=True))
     assert world.cluster.count(19) == 0

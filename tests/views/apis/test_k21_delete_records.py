@@ -1,4 +1,4 @@
-"""A view has no records of its own to be deleted."""
+"""A view has no separate records to be deleted."""
 
 from __future__ import annotations
 

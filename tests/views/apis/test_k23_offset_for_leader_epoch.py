@@ -16,7 +16,7 @@ VIEW = "__view.r2.t"
 
 
 class Client:
-    """Answers end offset 100 * partition + epoch, and error 74 for a current epoch other than 5."""
+    """Client that returns end offset 100 * partition + epoch, and error 74 for a current epoch other than 5."""
 
     id, node_id, client_host = 1, 1, "h"
 
@@ -77,7 +77,7 @@ def asked(world: ViewWorld, client: Client, topics: dict[str, list[tuple[int, in
 
 @pytest.mark.parametrize("version", [2, 3, 4])
 def test_every_slot_has_the_end_of_the_epoch_in_its_base(world, version):
-    """With other epochs in other questions, the base itself too, and the broker's throttle time."""
+    """With other epochs in other requests, the base itself too, and the broker's throttle time."""
     client = Client()
     wanted = {VIEW: [(0, 3, -1), (1, 4, 5), (2, 3, 4), (9, 0, -1)], "t": [(0, 3, -1)], "__view.r2.none": [(0, 0, -1)]}
     response = asked(world, client, wanted, version)

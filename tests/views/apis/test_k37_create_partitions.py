@@ -1,4 +1,4 @@
-"""A view grows with its base, and by nobody's hand."""
+"""A view grows with its base, and in no other way."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def beat(*names: str) -> dict[str, Any]:
 
 
 def test_views_are_made_and_the_heartbeat_goes_on() -> None:
-    """librdkafka asks for no Metadata before it joins."""
+    """librdkafka sends no Metadata before it joins."""
     world = World()
     world.cluster.make("orders", 1)
     assert world.is_served(KEY, 1, **beat("orders", V))
@@ -24,14 +24,14 @@ def test_views_are_made_and_the_heartbeat_goes_on() -> None:
 
 
 def test_what_stands_in_a_views_way_is_no_matter_of_the_heartbeat() -> None:
-    """Metadata tells it."""
+    """Metadata reports it."""
     world = World()
     assert world.call(KEY, 1, **beat("__view.r4.nothing", "__view.junk")) is None
     assert world.call(KEY, 1, **beat(V)) is None
 
 
 def test_a_view_that_may_not_be_created_ends_the_heartbeat_with_the_missing_right() -> None:
-    """Members would else wait for an assignment that never comes: librdkafka requests no Metadata of it."""
+    """Members would otherwise wait for an assignment that never arrives: librdkafka requests no Metadata of it."""
     world = World()
     world.cluster.make("orders", 1)
     world.cluster.codes[19] = 29

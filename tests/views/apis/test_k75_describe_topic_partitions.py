@@ -1,4 +1,4 @@
-"""What administrators see of views, page by page."""
+"""Views as administrators see them, page by page."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_cursor_inside_a_view_goes_on_there(world: World) -> None:
 
 
 def test_what_cannot_be_shown_stands_on_one_page(world: World) -> None:
-    """17 and 3, without partitions; not again behind a cursor."""
+    """17 and 3, without partitions; not again after a cursor."""
     bad = ["__view.junk", "__view.r2.nothing"]
     found = describe(world, V, *bad)
     assert {name: (found[name].error_code, len(found[name].partitions)) for name in bad} == {
@@ -87,13 +87,13 @@ def test_only_bad_names_ask_the_broker_nothing(world: World) -> None:
 
 
 def test_all_topics_are_without_views_and_the_proxys_own(world: World) -> None:
-    """As in Metadata."""
+    """Metadata does the same."""
     world.cluster.make("__proxy_views", 1)
     assert list(describe(world)) == ["orders"]
 
 
 def test_requests_that_name_no_view_pass(world: World) -> None:
-    """Those about all topics do not."""
+    """Those about all topics are not."""
     fields = {"response_partition_limit": 1, "cursor": None}
     assert not world.is_served(KEY, 0, topics=[{"name": "orders"}], **fields)
     assert world.is_served(KEY, 0, topics=[{"name": V}], **fields)

@@ -42,7 +42,7 @@ def test_id_and_operations_are_the_views_own_and_it_is_never_internal(world: Wor
 
 
 def test_addresses_in_the_answer_are_the_proxys(world: World) -> None:
-    """As in every other answer."""
+    """Every other response is rewritten alike."""
     response = world.call(3, 12, topics=[{"name": V}])
     assert {(broker.host, broker.port) for broker in response.brokers} == {
         ("proxy.example", 20001),

@@ -40,7 +40,7 @@ def test_a_subscription_to_a_view_is_refused(world: World) -> None:
 
 
 def test_acquiring_from_a_view_is_refused(world: World) -> None:
-    """By its topic id."""
+    """The topic id identifies it."""
     view, base = (world.cluster.topics[name].topic_id for name in (V, "orders"))
     assert not world.is_served(ApiKey.SHARE_FETCH, 1, **fetch(base))
     assert world.is_served(ApiKey.SHARE_FETCH, 1, **fetch(base, view))

@@ -40,7 +40,7 @@ def test_answer_becomes_a_chunk_that_others_find(world):
 
 
 def test_read_is_known_until_it_is_answered(world):
-    """To its connection and to all who might wait for it."""
+    """Its connection and all potential waiters see it."""
     topic = world.topic("t")
     client, made = read(world, head(topic), wait_s=1.0)
     assert ViewRead.of(client) is made

@@ -111,7 +111,7 @@ def test_request_never_takes_longer_than_its_wait(world):
 
 
 def test_different_waits_do_not_hold_each_other_up(world):
-    """Who waits shorter is answered in time, with what the broker said last."""
+    """The shorter wait ends in time, with the broker's last response."""
     readers = warm(world, 2)
     long = world.fetch(readers[0], {world.v: {0: 0}}, wait_ms=5000)
     short = world.fetch(readers[1], {world.v: {1: 0}}, wait_ms=100)
@@ -121,7 +121,7 @@ def test_different_waits_do_not_hold_each_other_up(world):
 
 
 def test_cache_is_for_those_who_may_read_the_base(world):
-    """Each connection's right is asked on that connection."""
+    """Each connection's right is queried on that connection."""
     reader = world.connect()
     world.produce(world.base, KEYS)
     world.fetch(reader, {world.v: {0: 0}})
@@ -152,7 +152,7 @@ def test_other_leader_epoch_is_judged_by_the_broker(world):
 
 
 def test_leader_that_moved_is_not_asked_and_its_cache_is_not_used(world):
-    """Slots of a base partition are told where the leader is."""
+    """Slots of a base partition get the leader's address."""
     world.produce(world.base, KEYS)
     client = world.connect(1)
     world.fetch(client, {world.v: {0: 0}})
@@ -192,7 +192,7 @@ def test_records_below_the_fetch_offset_are_dropped(world):
 
 
 def test_out_of_range_is_the_brokers_word(world):
-    """Also for one who waits beside a reader at the end."""
+    """Also for a client that waits together with a reader at the end."""
     readers = warm(world, 2)
     world.fetch(readers[0], {world.v: {0: 0}}, wait_ms=5000)
     beyond = world.fetch(readers[1], {world.v: {1: 9}}, wait_ms=500)
@@ -208,7 +208,7 @@ def test_slots_far_apart_each_get_a_look(world):
 
 
 def test_limits_of_the_client_hold_after_filtering(world):
-    """At batch boundaries, and at least one batch."""
+    """Responses end at batch boundaries, with at least one batch."""
     for _ in range(20):
         world.produce(world.base, KEYS)
     reply = world.fetch(world.connect(), {world.v: {0: 0, 1: 0}}, partition_max_bytes=400)
@@ -242,7 +242,7 @@ def test_scanned_cap_ends_an_answer(world):
 
 
 def test_large_batches_are_taken_apart_by_a_thread_once(world):
-    """Whoever needs the same waits for the same; a client that leaves meanwhile takes nothing with it."""
+    """Other requests for the same batches wait for the same work; a client that disconnects does not stop it."""
     workers = HeldWorkers()
     world = ViewWorld(workers=workers)
     base, view = world.topic("t"), world.view(f"__view.r{R}.t")
@@ -301,7 +301,7 @@ def test_a_fetch_ends_where_enough_was_opened():
 
 
 def test_a_reader_in_the_middle_of_a_large_batch_has_a_thread_open_it():
-    """Its part of the batch is nobody else's, and not made in the loop either."""
+    """Its part of the batch is shared with no other, and not made in the loop either."""
     workers = HeldWorkers()
     world, base = ViewWorld(workers=workers), None
     base, view = world.topic("t"), world.view(f"__view.r{R}.t")
@@ -313,7 +313,7 @@ def test_a_reader_in_the_middle_of_a_large_batch_has_a_thread_open_it():
 
 
 def test_while_too_much_waits_for_the_threads_a_fetch_waits_too():
-    """It is answered without records when its time is over, and nothing is opened in the loop."""
+    """Its response has no records when its time is over, and nothing is opened in the loop."""
     workers = HeldWorkers()
     world, view, empty = _with_bombs(workers, 1)
     workers.is_full = True
@@ -326,7 +326,7 @@ def test_while_too_much_waits_for_the_threads_a_fetch_waits_too():
 
 
 def test_records_of_an_answer_count_while_it_waits_for_more(world):
-    """Those of the base that it read itself, and its own; all is given back with the response."""
+    """Records of the base that it read itself, and its own; everything is released with the response."""
     responses = world.services.responses
     world.produce(world.base, KEYS)
     reply = world.fetch(world.connect(), {world.v: {0: 0}}, wait_ms=800, min_bytes=1 << 20)
@@ -366,7 +366,7 @@ def test_readers_that_have_records_do_not_wait_for_more_when_room_is_short(world
 
 
 def test_little_is_asked_for_where_no_more_is_known_to_be_there(world):
-    """At the end of the log, and where there is no room; the whole of a read where more is known to wait."""
+    """The log has ended, or there is no room; the whole of a read is requested if more records are known to exist."""
     for _ in range(4):
         world.produce(world.base, KEYS * 100)
     reader = world.connect()
@@ -403,7 +403,7 @@ def test_upstream_fetch_of_an_earlier_request_is_waited_for(world):
 
 
 def test_out_of_range_is_told_of_the_slots_that_stand_there_only(world):
-    """A slot that was left behind by retention does not send the others back to a reset."""
+    """A slot that lags beyond the retention does not reset the others."""
     world.produce(world.base, KEYS)
     world.produce(world.base, KEYS)
     world.cluster.delete_records(world.base, 64)
@@ -414,7 +414,7 @@ def test_out_of_range_is_told_of_the_slots_that_stand_there_only(world):
 
 
 def test_diverging_epoch_is_told_of_the_slots_that_stand_there_only(world):
-    """As the broker would judge each by itself: who stands before the cut lost nothing, and need not go back."""
+    """As the broker would judge each separately: a reader before the cut lost nothing, and need not go back."""
     log = world.base.logs[0]
     world.produce(world.base, KEYS)
     log.epoch, log.ends = 6, {5: 64}  # what another leader had from 64 on was cut off
@@ -431,7 +431,7 @@ def test_diverging_epoch_is_told_of_the_slots_that_stand_there_only(world):
 
 
 def test_who_read_what_was_cut_off_is_told_though_others_at_its_offset_read_what_came_instead(world):
-    """Else it would continue behind records it never saw."""
+    """Otherwise it would continue after records it never saw."""
     log = world.base.logs[0]
     world.produce(world.base, KEYS)
     log.epoch, log.ends = 6, {5: 64}

@@ -1,4 +1,4 @@
-"""The tagged field KeyFilter: what it asks for, what is wrong with it, and the echo."""
+"""The tagged field KeyFilter: its content, its errors, and the echo."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def read(asked):
     ],
 )
 def test_what_cannot_be_done_is_refused(content):
-    """Nothing asked for, an empty range, unknown words, bytes that are no such field."""
+    """An empty filter, an empty range, unknown words, bytes that are no such field."""
     with pytest.raises(BadFilter):
         read(entry(content))
 
@@ -130,7 +130,7 @@ def test_a_long_filter_is_read_by_a_thread():
 
 
 def test_no_filter_is_read_for_who_may_not_read_the_topic(monkeypatch):
-    """It is told so, and the filter stays bytes."""
+    """The client gets the error, and the filter stays encoded."""
     world = ViewWorld()
     base = world.topic("t")
     base.bits = 0
@@ -162,7 +162,7 @@ def test_while_too_much_waits_for_the_threads_a_client_comes_again():
 
 
 def test_filters_that_are_kept_are_bounded():
-    """What they take in memory is counted; the oldest goes first."""
+    """Their memory is counted; the oldest is evicted first."""
     filters = Filters(limit_bytes=20_000)
     for number in range(10):
         Task(filters.read(field(keys=[b"%d" % number]), Inline(), None), lambda task: None).start()

@@ -1,4 +1,4 @@
-"""What requests for views have in common: reads under way, batches taken apart once, figures."""
+"""Common parts of requests for views: reads in flight, batches split once, figures."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_quick_work_is_done_at_once(reads):
 
 
 def test_slots_that_come_later_are_added(reads):
-    """What was made for others stays."""
+    """Parts of other slots stay."""
     chunk = chunk_of(made(0))
     for slots in ([0], [3]):
         reads.parts(chunk, DIVISION, slots, 0, Inline(), ManualTimers())
@@ -72,7 +72,7 @@ def test_slots_that_come_later_are_added(reads):
 
 
 def test_long_work_is_done_once_for_all_who_wait(reads, monkeypatch):
-    """Also for slots that somebody asked for lately."""
+    """Also for slots that were requested recently."""
     monkeypatch.setattr(shared_reads, "INLINE_S", 0.0)
     workers, timers, chunk = HeldWorkers(), ManualTimers(), chunk_of(made(0))
     reads.cache.want(KEY, DIVISION, [2], timers.now())
@@ -122,7 +122,7 @@ def test_remembered_ends_are_bounded(reads, monkeypatch):
 
 
 def test_what_is_too_old_goes_by_itself(reads):
-    """Nobody has to ask for it."""
+    """Without a request for it."""
     timers = ManualTimers()
     reads.cache.add(chunk_of(made(0), read_at=timers.now()))
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""What the slots of one request get of one batch."""
+"""Parts of one batch for the slots of one request."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def parts_of(chunk, *slots: SlotScan, divisions=()) -> PartsOfBatch | ErrorCode:
 
 
 def test_slots_of_one_place_get_their_parts_in_order():
-    """Also those of several divisions; what was opened is told once."""
+    """Also those of several divisions; the opened bytes are counted once."""
     chunk = chunk_of(made(0, 50, codec=compression.LZ4))
     slots = [SlotScan(slot, 0, 1 << 20) for slot in (3, 0, 0)]
     divisions = [Division("v", EvenCut(4)), Division("v", EvenCut(4)), Division("one", EvenCut(1))]

@@ -76,7 +76,7 @@ def test_other_leader_epoch_and_old_age_do_not_serve():
     ],
 )
 def test_reader_goes_on_only_where_its_history_is_that_of_the_log(offset, epoch, continues):
-    """By the epoch of what lies before it here, or by what the broker was asked."""
+    """The epoch of the batch before it here decides, or of the request to the broker."""
     chunk = chunk_of(made(10, epoch=3), made(14, epoch=4), made(18, epoch=4), requested_epoch=2)
     assert chunk.continues(offset, epoch) is continues
 
@@ -126,7 +126,7 @@ def test_partition_is_dropped_whole():
 
 
 def test_slots_wanted_lately_are_taken_apart_together():
-    """Those of others too, until nobody asks for them any longer."""
+    """Slots of other clients too, until they are no longer requested."""
     cache, division = ViewCache(1 << 20, 10.0), Division("v", EvenCut(8))
     assert cache.want(KEY, division, [3], 0.0) == [3]
     assert cache.want(KEY, division, [1, 5], 20.0) == [1, 3, 5]
@@ -148,7 +148,7 @@ def test_control_batches_pass_and_aborted_ones_are_nothing():
 
 
 def test_broken_batch_ends_what_is_taken_apart():
-    """Nobody gets past it."""
+    """No reader gets past it."""
     broken = bytearray(made(4))
     broken[61] = 0x7F
     rows = take_apart(chunk_of(made(0), bytes(broken), made(8)), CUT, [0], 0).rows
@@ -199,13 +199,13 @@ def test_a_run_ends_after_so_many_batches(monkeypatch):
 
 
 def test_rows_count_what_they_take():
-    """Also where no record lies in them."""
+    """Also rows without a record."""
     run = take_apart(chunk_of(*(made(n, 1) for n in range(100))), EvenCut(64), range(64), 0)
     assert run.bytes >= 100 * (view_chunks.ROW_BYTES + 64 * view_chunks.SLOT_BYTES)
 
 
 def test_divisions_of_a_chunk_and_wishes_are_bounded(monkeypatch):
-    """Whoever invents a new filter for every request gets no memory for it."""
+    """A client that invents a new filter for every request gets no memory for it."""
     monkeypatch.setattr(view_chunks, "TABLES_PER_CHUNK", 3)
     monkeypatch.setattr(view_chunks, "WANTED_MAX", 5)
     cache, chunk = ViewCache(1 << 20, 10.0), chunk_of(made(0))

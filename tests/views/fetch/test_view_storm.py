@@ -1,7 +1,7 @@
-"""Many readers of the slots of one base, seeded disorder: whatever happens, each slot is read once and in order.
+"""Many readers of the slots of one base, seeded disorder: in every case each slot is read once and in order.
 
-Producers write, clients come and go with their requests under way, leaders move, brokers answer late, threads take
-their time, the cache is nearly always too small. Every reader keeps its own position, as consumers do.
+Producers write, clients connect and disconnect with their requests in flight, leaders move, brokers respond late,
+threads take their time, the cache is nearly always too small. Every reader keeps its own position, as consumers do.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Reader:
             self.positions[partition] = next_offset(entry.records, self.asked[partition])
 
     def leave(self) -> None:
-        """In the middle of whatever it does; what was asked is asked again later."""
+        """Disconnect at any point; the same records are requested again later."""
         self.connection.close()
         self.reply = None
         self.reconnect()
@@ -152,7 +152,7 @@ class Storm:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_every_slot_is_read_once_and_in_order(seed):
-    """By readers of one slot and by readers of several, over one cache."""
+    """Readers of one slot and of several share one cache."""
     storm = Storm(seed)
     storm.run()
     cut = EvenCut(SLOTS)

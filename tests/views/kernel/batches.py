@@ -1,4 +1,4 @@
-"""Record batches for the tests of the kernel, and what must come of them, told by a plain reading."""
+"""Record batches for the tests of the kernel, and their expected parts, by a simple implementation."""
 
 from __future__ import annotations
 

@@ -39,13 +39,13 @@ def test_a_filler_is_a_commit_marker_at_the_last_offset(base: int, last: int) ->
 
 
 def test_a_gap_too_wide_for_one_batch_is_covered_to_its_end() -> None:
-    """A consumer goes by the last offset; what it is told of the beginning does not matter to it."""
+    """A consumer uses the last offset; the base offset does not matter to it."""
     (header,) = records.iter_batches(filler(0, 1 << 40, 7, TIMESTAMP))
     assert (header.base_offset, header.last_offset) == ((1 << 40) - DELTA_MAX, 1 << 40)
 
 
 @pytest.mark.parametrize(("base", "last"), [(5, 4), (-1, 4)])
 def test_a_filler_over_nothing_is_a_bug(base: int, last: int) -> None:
-    """Nobody asks for one when the last scanned record was kept."""
+    """No caller needs one when the last scanned record was kept."""
     with pytest.raises(LocalProtocolError):
         filler(base, last, 0, TIMESTAMP)

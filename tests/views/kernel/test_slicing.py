@@ -15,7 +15,7 @@ from tests.wire.old_messages import message, wrapper
 
 @pytest.mark.parametrize("codec", range(5), ids=compression.NAMES)
 def test_compressed_batches_come_open(codec: int) -> None:
-    """Every slot has its records, uncompressed; a batch that is kept whole stays as it came."""
+    """Every slot has its records, uncompressed; a batch that is kept whole is unchanged."""
     batch = sample(1, 100, codec=codec)
     for slot, part in enumerate(slicing.split(memoryview(batch), EvenCut(4))):
         assert part.batch is not None
@@ -29,7 +29,7 @@ def test_compressed_batches_come_open(codec: int) -> None:
 @pytest.mark.parametrize("codec", [compression.LZ4, compression.ZSTD])
 @pytest.mark.parametrize("source", range(5), ids=compression.NAMES)
 def test_answers_may_be_compressed(source: int, codec: int) -> None:
-    """Where the way to the client is narrow."""
+    """For a narrow network to the client."""
     batch = sample(2, 100, codec=source)
     for slot, part in enumerate(slicing.split(memoryview(batch), EvenCut(3), codec=codec)):
         assert part.batch is not None
@@ -66,7 +66,7 @@ def test_a_last_batch_is_shortened() -> None:
 
 
 def test_damage_is_an_error_of_its_own() -> None:
-    """A consumer is told CORRUPT_MESSAGE."""
+    """A consumer gets CORRUPT_MESSAGE."""
     damaged = bytearray(sample(5))
     damaged[80] ^= 1
     with pytest.raises(CorruptBatch) as caught:
@@ -76,7 +76,7 @@ def test_damage_is_an_error_of_its_own() -> None:
 
 @pytest.mark.parametrize("codec", range(1, 5), ids=compression.NAMES[1:])
 def test_a_batch_that_opens_to_too_much_is_refused(codec: int) -> None:
-    """Whatever its codec."""
+    """With any codec."""
     batch = records.build_batch(0, [records.Record(b"k", bytes(1 << 20))], codec=codec)
     with pytest.raises(CorruptBatch, match=r"bytes"):
         slicing.split(memoryview(batch), EvenCut(2), decompressed_max=1 << 19)
@@ -106,13 +106,13 @@ def test_a_codec_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("slots", [[2], [-1], [0, 5]])
 def test_a_slot_that_does_not_exist_is_a_bug(slots: list[int]) -> None:
-    """Of the caller, not of the batch."""
+    """In the caller, not in the batch."""
     with pytest.raises(ValueError, match="slots"):
         slicing.split(memoryview(sample(8)), EvenCut(2), slots)
 
 
 def test_the_cost_of_a_batch_is_predicted() -> None:
-    """What takes long is more bytes, more records, and gzip before all."""
+    """Costs grow with bytes, records, and gzip most of all."""
 
     def cost(count: int, codec: int) -> float:
         (header,) = records.iter_batches(sample(9, count, codec=codec))

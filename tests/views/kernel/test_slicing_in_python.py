@@ -30,7 +30,7 @@ HEADER_FIELDS = (
 def split(
     batch: bytes, cut: Cut, slots: list[int] | range | None = None, from_offset: int = 0
 ) -> list[slicing_in_python.Part]:
-    """Of an uncompressed batch; all slots."""
+    """Split an uncompressed batch; all slots."""
     return slicing_in_python.split(
         memoryview(batch), None, cut, range(cut.slots) if slots is None else slots, from_offset
     )
@@ -77,7 +77,7 @@ def test_an_untouched_batch_is_the_source_itself() -> None:
 
 @pytest.mark.parametrize("from_offset", [0, 1000, 1017, 1049, 1050, 1 << 60])
 def test_records_below_the_fetch_offset_go(from_offset: int) -> None:
-    """Brokers send whole batches; consumers of a view get none of what lies before."""
+    """Brokers send whole batches; consumers of a view get no earlier records."""
     batch = sample(4)
     for slot, (part, _, _) in enumerate(split(batch, EvenCut(3), from_offset=from_offset)):
         found = [] if part is None else records.decode_records(part)
@@ -99,7 +99,7 @@ def test_an_emptied_batch_has_nothing_for_anybody() -> None:
 
 
 def test_the_delete_horizon_stays() -> None:
-    """Where attribute bit 6 is set, the base timestamp is one: nothing is counted anew from it."""
+    """If attribute bit 6 is set, the base timestamp is one: it is not recomputed."""
     batch = bytearray(sample(7))
     batch[22] |= records.DELETE_HORIZON_MASK
     for part, _, _ in split(records.seal(bytes(batch)), EvenCut(2)):
@@ -136,7 +136,7 @@ def broken(change: tuple[int, str, int]) -> bytes:
     ids=str,
 )
 def test_a_header_that_lies_is_refused(change: tuple[int, str, int]) -> None:
-    """Whatever it says of sizes, counts and offsets is compared with what is there."""
+    """Its sizes, counts and offsets are compared with the content."""
     with pytest.raises(ValueError, match=r"record|bytes|batch"):
         split(broken(change), EvenCut(2))
 

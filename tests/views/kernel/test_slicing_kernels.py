@@ -152,7 +152,7 @@ def test_any_byte_of_records_that_are_alike(value_size: int) -> None:
 
 @needs_c
 def test_every_size_of_key() -> None:
-    """Equal neighbours are hashed together, whatever they leave over."""
+    """Equal neighbours are hashed together, with any remainder."""
     for size in range(70):
         found = [Record(bytes([n]) * size, b"v") for n in range(20)]
         assert same(records.build_batch(0, found), EvenCut(1024), range(1024), 0) is not None
@@ -175,7 +175,7 @@ def test_the_kernel_sums_as_others_do(longest: int) -> None:
 
 
 def over_zeros(register: int, bits: int) -> int:
-    """A register of CRC-32C after so many bits of 0, one by one."""
+    """Advance a register of CRC-32C by this many bits of 0, one by one."""
     for _ in range(bits):
         register = register >> 1 ^ (0x82F63B78 if register & 1 else 0)
     return register
@@ -195,7 +195,7 @@ def test_checksums_are_laid_together_over_every_length() -> None:
 @EXAMPLES
 @given(st.binary(max_size=900), st.binary(max_size=900))
 def test_checksums_laid_together_are_that_of_the_whole(first: bytes, second: bytes) -> None:
-    """As an independent implementation has it."""
+    """Compared with an independent implementation."""
     sums = [records.checksum(bytes(21) + piece) for piece in (first, second, first + second)]
     assert slicing._slicing.crc32c_combine(sums[0], sums[1], len(second)) == sums[2]
 

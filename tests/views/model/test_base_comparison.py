@@ -1,4 +1,4 @@
-"""What has to be done about a view follows from what Metadata says of it and of its base."""
+"""Required action for a view, derived from its Metadata and its base's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BASE = Seen(0, B, 3)
     ],
 )
 def test_what_comes_next(view: Seen, base: Seen, binding: Binding | None, expected: Standing) -> None:
-    """A binding of another topic id says nothing of this one; a base created again comes before any count."""
+    """A binding of another topic id does not apply to this one; a recreated base has priority over any count."""
     assert judge(4, view, base, binding, 100) == expected
 
 

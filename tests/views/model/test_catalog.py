@@ -1,4 +1,4 @@
-"""What is known of views, by id and by name."""
+"""Known views, by id and by name."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_forgotten_view_is_known_by_nothing() -> None:
 
 
 def test_the_first_view_is_told_at_once() -> None:
-    """Whether it is read in the proxies' notes or made here, and again after the last one has gone; others are not."""
+    """It is read from the topic or made here; it is called again after the last one was removed."""
     told: list[int] = []
     catalog = ViewCatalog()
     catalog.on_first(lambda: told.append(len(catalog) + len(catalog.bound)))
@@ -68,7 +68,7 @@ def test_the_first_view_is_told_at_once() -> None:
 
 
 def test_an_id_is_plain_only_when_somebody_said_so() -> None:
-    """What nobody has asked about is neither."""
+    """An id without information is neither."""
     catalog = ViewCatalog()
     assert not catalog.is_plain(BASE)
     catalog.learn_plain(BASE)
@@ -79,7 +79,7 @@ def test_an_id_is_plain_only_when_somebody_said_so() -> None:
 
 
 def test_plain_ids_are_bounded_and_the_oldest_go_first() -> None:
-    """An id that went is asked for again, which is harmless."""
+    """An evicted id is looked up again, which is harmless."""
     catalog = ViewCatalog(plain_max=2)
     for topic_id in (b"1" * 16, b"2" * 16, b"3" * 16):
         catalog.learn_plain(topic_id)

@@ -1,4 +1,4 @@
-"""What a view is called, and what no view can be called."""
+"""Names of views, and impossible names."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_any_other_topic_is_no_view(topic: str) -> None:
     ],
 )
 def test_what_begins_like_a_view_and_is_none_is_refused(topic: str) -> None:
-    """Whoever names it hears so; it never becomes an ordinary topic."""
+    """The client gets an error; it never becomes an ordinary topic."""
     assert is_view(topic)
     with pytest.raises(BadViewName):
         parse(topic)
@@ -84,6 +84,6 @@ def test_only_a_plan_has_a_plans_id() -> None:
 
 @pytest.mark.parametrize("plan", ["", "a.b", "a b", "x" * 65])
 def test_a_plans_id_is_part_of_a_topics_name(plan: str) -> None:
-    """And has no dot, or nobody could tell where the base begins."""
+    """And has no dot, otherwise the start of the base would be ambiguous."""
     with pytest.raises(BadViewName):
         check_plan_id(plan)

@@ -63,7 +63,7 @@ def test_ranges_that_are_not_the_hash_space_exactly_once_are_refused(ranges: obj
     ],
 )
 def test_what_is_no_plan_is_refused(text: str | bytes, what: str) -> None:
-    """Whatever the bytes are."""
+    """Any bytes."""
     with pytest.raises(BadPlan, match=what):
         read("hot", text)
 
@@ -76,7 +76,7 @@ def test_a_plan_that_nobody_could_name_in_a_topic_is_refused() -> None:
 
 @pytest.mark.parametrize("starts", [(1, 2), (0, 0), (0, 2, 1), (0, HASH_SPACE), (0,)])
 def test_no_plan_exists_that_does_not_cover_the_hash_space(starts: tuple[int, ...]) -> None:
-    """Also those that were stored by somebody else."""
+    """Also those stored by foreign writers."""
     with pytest.raises(BadPlan):
         Plan("hot", starts)
 

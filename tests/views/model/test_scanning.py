@@ -64,7 +64,7 @@ def log_of(batches: list[list[int | None]]) -> list[Batch]:
 
 
 class Broker:
-    """Plays the rounds the machine asks for, each with as many batches as the test likes."""
+    """Plays the rounds that the machine requests, each with an arbitrary number of batches."""
 
     def __init__(self, log: list[Batch], per_read: int = 2) -> None:
         self.log, self.per_read = log, per_read
@@ -115,7 +115,7 @@ LOGS = st.lists(st.lists(st.none() | SLOTS, min_size=1, max_size=6), max_size=12
 @settings(max_examples=300, deadline=None)
 @given(LOGS, st.integers(1, 4), st.integers(0, 60), st.integers(10, 200), st.integers(100, 500), st.integers(0, 5))
 def test_all_slots_together_get_everything_once(batches, per_read, min_bytes, max_bytes, scanned_max, turn):
-    """In order, however little a response may hold; each response moves a slot on, or it is at the end."""
+    """In order, however little a response may hold; each response advances a slot, or it is at the end."""
     log = log_of(batches)
     end = sum(map(len, batches))
     offsets = dict.fromkeys(range(4), 0)
@@ -175,7 +175,7 @@ def test_gap_begins_at_the_fetch_offset_where_nothing_was_kept():
 
 
 def test_first_round_waits_for_the_whole_wait():
-    """One question at the broker where there is nothing to read (T4)."""
+    """One request at the broker if there is nothing to read (T4)."""
     broker = Broker([])
     broker.run(scan_of(BaseScan([SlotScan(0, 0, 100), SlotScan(1, 0, 100)])))
     assert broker.rounds == [(0, 1.0)]
@@ -189,7 +189,7 @@ def test_request_that_does_not_wait_is_told_where_the_end_is():
 
 
 def test_slots_that_stand_apart_do_not_wait_and_each_has_its_look():
-    """The one behind is not starved by the one in front, nor the other way round."""
+    """Neither the slot at the lower offset nor the one at the higher is starved by the other."""
     log = log_of([[0], [0], [0], [0], [0], [1], [1], [1]])
     slots = [SlotScan(0, 0, 100), SlotScan(1, 6, 100)]
     broker = Broker(log, per_read=1)
@@ -214,7 +214,7 @@ def test_answer_is_due_when_enough_was_scanned():
 
 
 def test_answer_is_due_when_enough_was_opened():
-    """What counts of a compressed batch is what was opened for it, however small it is."""
+    """The opened bytes of a compressed batch count, however small it is."""
     slot, batch = SlotScan(0, 0, 100), Batch(0, [1])
     scan = scan_of(BaseScan([slot]), scanned_max=1 << 20)
     scan.take([slot], batch, [batch.part(0)], opened=(1 << 20) - 1)
@@ -225,7 +225,7 @@ def test_answer_is_due_when_enough_was_opened():
 
 
 def test_client_limit_cuts_between_batches_and_lets_one_through():
-    """At least one part goes into a response, however large."""
+    """At least one part is in a response, however large."""
     slots = [SlotScan(0, 0, 5), SlotScan(1, 0, 5)]
     broker = Broker(log_of([[0], [1], [0]]), per_read=3)
     broker.run(scan_of(BaseScan(slots)))
@@ -235,7 +235,7 @@ def test_client_limit_cuts_between_batches_and_lets_one_through():
 
 
 def test_refusal_ends_the_waiting():
-    """What was told nothing about is asked once more, without waiting."""
+    """Partitions without a result are requested once more, without waiting."""
     refused, other = BaseScan([SlotScan(0, 0, 100)]), BaseScan([SlotScan(0, 0, 100)])
     scan = scan_of(refused, other)
     refused.is_refused = True
@@ -247,7 +247,9 @@ def test_refusal_ends_the_waiting():
 
 
 def test_who_read_other_leaders_stands_elsewhere():
-    """At one offset the broker judges each epoch by itself; who said none goes with any, and nobody asks in vain."""
+    """At one offset the broker judges each epoch separately; a request without one goes with any, and no request is in
+    vain.
+    """
     slots = [SlotScan(slot, 8, 100, epoch) for slot, epoch in enumerate((5, 7, -1, 5))]
     base = BaseScan(slots)
     five, seven = base.places()
@@ -255,7 +257,7 @@ def test_who_read_other_leaders_stands_elsewhere():
     assert [slot.slot for slot in base.at(five)] == [0, 2, 3]
     assert [slot.slot for slot in base.at(seven)] == [1, 2]
     assert {base.next_place(turn) for turn in range(2)} == {five, seven}
-    assert scan_of(base).step(0.0).wait_s == 1.0  # what comes is for those who were judged, the others come next
+    assert scan_of(base).step(0.0).wait_s == 1.0  # the records are for the judged ones, the others are next
     base.told(five, Facts(8, 8, 0))
     assert base.next_place(0) == seven
     silent = BaseScan([SlotScan(0, 8, 100), SlotScan(1, 9, 100)])
@@ -290,7 +292,7 @@ def test_plain_partitions_are_looked_at_with_the_others():
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_old_messages_say_nothing_of_what_they_lack(magic):
-    """A wrapper counts as one record, whatever was kept of it."""
+    """A wrapper counts as one record, however many were kept of it."""
     slot = SlotScan(0, 0, 100)
     slot.take(Batch(0, [0, 0, 1], magic=magic), Part(b"x", 1, 2, [0, 1]), 100, at_least_one=True)
     assert slot.gap == Gap(2, 2, 3, 7)

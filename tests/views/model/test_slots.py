@@ -37,7 +37,7 @@ def test_even_cut_is_even() -> None:
 
 @pytest.mark.parametrize("cut", [EvenCut(8), RangeCut((0, 1 << 30, 1 << 31))])
 def test_records_without_a_key_are_spread_and_those_with_an_empty_key_are_not(cut: Cut) -> None:
-    """A missing key lies where its offset does; an empty key is a key like others."""
+    """A missing key belongs to the slot of its offset; an empty key is a key like others."""
     assert {cut.slot_of(None, offset) for offset in range(500)} == set(range(cut.slots))
     assert {cut.slot_of(b"", offset) for offset in range(500)} == {cut.slot_of(b"", 0)}
     assert cut.slot_of(None, 12) == cut.slot_of((12).to_bytes(8, "big"), 99)
@@ -91,7 +91,7 @@ def test_a_filter_says_what_becomes_of_records_without_a_key(rule: NullKeys, kep
 
 
 def test_a_filter_may_take_records_without_a_key_by_offset() -> None:
-    """As a view does; a single key with the bytes of an offset is another thing."""
+    """Views do the same; a single key with the bytes of an offset is another thing."""
     cut = KeyFilterCut(((0, 1 << 31),), ((1).to_bytes(8, "big"),), NullKeys.BY_OFFSET)
     for offset in range(100):
         assert cut.slot_of(None, offset) == (0 if hash_of_record(None, offset) <= 1 << 31 else NOWHERE)

@@ -58,7 +58,7 @@ def _shorten(message: Any) -> None:
 
 
 def to_json(spec: MessageSpec, version: int, message: Any) -> dict[str, Any]:
-    """As the JsonConverter of the message reads it."""
+    """Return JSON for the JsonConverter of the message."""
     return _object(spec.root, version, message)
 
 

@@ -24,7 +24,7 @@ from kafka_share_proxy.sharegroups.model.snapshot import SNAPSHOT_BYTES_MAX, Sha
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, TopicIdPartition
 
 NOTHING_READ = -1
-"""Stands for no offset."""
+"""Marker for no offset."""
 
 REST_STEP_S, REST_STEPS = 1.0, 60
 """Seconds per step, and steps per round over all loaded share partitions. One not used for a whole round rests."""

@@ -16,8 +16,9 @@ ARCHIVED = 4
 """Delivery states as Kafka stores them (RecordState)."""
 
 NOTHING_COUNTED = -1
-"""Stands for a count of settled offsets while no delivery has ended yet (PartitionFactory's
-UNINITIALIZED_DELIVERY_COMPLETE_COUNT)."""
+"""Marker for a count of settled offsets while no delivery has ended yet (PartitionFactory's
+UNINITIALIZED_DELIVERY_COMPLETE_COUNT).
+"""
 
 VERSION = 0
 """Version of written values. A stored value begins with its version (int16)."""

@@ -49,7 +49,7 @@ def numbers(text: str) -> list[tuple[int, ...]]:
 
 
 class Engine:
-    """The engine behind the oracle's commands: the same words in, the same words out."""
+    """The engine with the oracle's commands: the same words in, the same words out."""
 
     def __init__(self) -> None:
         self.pending: dict[int, Transition] = {}
@@ -133,7 +133,7 @@ class Engine:
 
 
 def compact(state: str) -> str:
-    """A state answer without what lies below the start offset, neighbours that are alike as first-last."""
+    """Return a state response without offsets below the start offset, equal neighbours as first-last."""
     words = state.split(" ")
     start = int(words[1])
     runs: list[tuple[int, int, str]] = []
@@ -197,7 +197,7 @@ class Parted(Exception):
 
 
 class Story:
-    """One seeded story, told to both at once."""
+    """One seeded story, run on both concurrently."""
 
     def __init__(self, kafka: Kafka, seed: int) -> None:
         self.kafka, self.engine, self.random = kafka, Engine(), random.Random(seed)
@@ -231,7 +231,7 @@ class Story:
         self.lines.append(f"{command}\t{theirs}\t{theirs_now}")
 
     def _responds_differently(self, command: str, theirs: str) -> bool:
-        """True if Kafka is known to answer this as it does."""
+        """Return True if Kafka is known to respond to this command as it does."""
         if command.startswith("acquire"):
             return theirs.startswith("crash") and "inconsistent range" in theirs
         if not command.startswith("ack"):

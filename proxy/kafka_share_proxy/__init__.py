@@ -141,20 +141,20 @@ if TYPE_CHECKING:
     from kafka_share_proxy.client.share_opening import open_share_consumer
     from kafka_share_proxy.client.share_records import ShareRecord
     from kafka_share_proxy.consumer.events import BrokerRefused, CallTimedOut, ConsumerError, PartitionLostError
-    from kafka_share_proxy.consumer.key_filter import KeyFilter, slots_of
-    from kafka_share_proxy.consumer.offset_requests import NoOffsetForPartition
+    from kafka_share_proxy.consumer.fetch.key_filter import KeyFilter, slots_of
+    from kafka_share_proxy.consumer.fetch.offset_requests import NoOffsetForPartition
+    from kafka_share_proxy.consumer.groups.states import ConsumerState
     from kafka_share_proxy.consumer.option_types import ConsumerKeywords, ShareConsumerKeywords
     from kafka_share_proxy.consumer.options import ConfigurationError, ConsumerOptions
     from kafka_share_proxy.consumer.partitions import Flow, OffsetAndMetadata
-    from kafka_share_proxy.consumer.share_acknowledgements import AcknowledgeType
-    from kafka_share_proxy.consumer.share_holds import AcknowledgementResult, LockLostError
-    from kafka_share_proxy.consumer.share_options import ShareConsumerOptions
-    from kafka_share_proxy.consumer.states import ConsumerState
+    from kafka_share_proxy.consumer.share.share_acknowledgements import AcknowledgeType
+    from kafka_share_proxy.consumer.share.share_holds import AcknowledgementResult, LockLostError
+    from kafka_share_proxy.consumer.share.share_options import ShareConsumerOptions
     from kafka_share_proxy.consumer.topic_listing import PartitionInfo
-    from kafka_share_proxy.pipeline.options import BadOption
     from kafka_share_proxy.pipeline.session import SparkMissing, open_spark_session
-    from kafka_share_proxy.pipeline.share_stream import ShareStream
-    from kafka_share_proxy.pipeline.starting import KeptStart, kept_start
+    from kafka_share_proxy.pipeline.share.share_stream import ShareStream
+    from kafka_share_proxy.pipeline.source.options import BadOption
+    from kafka_share_proxy.pipeline.source.starting import KeptStart, kept_start
     from kafka_share_proxy.wire.key_filter import NullKeys
     from kafka_share_proxy.wire.values import TopicPartition
 
@@ -226,9 +226,9 @@ __all__ = [
 ]
 
 _LAZY = {
-    "AcknowledgeType": "kafka_share_proxy.consumer.share_acknowledgements",
-    "AcknowledgementResult": "kafka_share_proxy.consumer.share_holds",
-    "BadOption": "kafka_share_proxy.pipeline.options",
+    "AcknowledgeType": "kafka_share_proxy.consumer.share.share_acknowledgements",
+    "AcknowledgementResult": "kafka_share_proxy.consumer.share.share_holds",
+    "BadOption": "kafka_share_proxy.pipeline.source.options",
     "BrokerRefused": "kafka_share_proxy.consumer.events",
     "CallTimedOut": "kafka_share_proxy.consumer.events",
     "ConfigurationError": "kafka_share_proxy.consumer.options",
@@ -240,12 +240,12 @@ _LAZY = {
     "ConsumerNote": "kafka_share_proxy.client.notes",
     "ConsumerOptions": "kafka_share_proxy.consumer.options",
     "ConsumerRecord": "kafka_share_proxy.client.polled_records",
-    "ConsumerState": "kafka_share_proxy.consumer.states",
+    "ConsumerState": "kafka_share_proxy.consumer.groups.states",
     "Flow": "kafka_share_proxy.consumer.partitions",
-    "KeptStart": "kafka_share_proxy.pipeline.starting",
-    "KeyFilter": "kafka_share_proxy.consumer.key_filter",
-    "LockLostError": "kafka_share_proxy.consumer.share_holds",
-    "NoOffsetForPartition": "kafka_share_proxy.consumer.offset_requests",
+    "KeptStart": "kafka_share_proxy.pipeline.source.starting",
+    "KeyFilter": "kafka_share_proxy.consumer.fetch.key_filter",
+    "LockLostError": "kafka_share_proxy.consumer.share.share_holds",
+    "NoOffsetForPartition": "kafka_share_proxy.consumer.fetch.offset_requests",
     "NullKeys": "kafka_share_proxy.wire.key_filter",
     "OAuthBearer": "kafka_share_proxy.client.bearer_token",
     "OffsetAndMetadata": "kafka_share_proxy.consumer.partitions",
@@ -259,18 +259,18 @@ _LAZY = {
     "SaslLogin": "kafka_share_proxy.client.settings",
     "ShareConsumer": "kafka_share_proxy.client.share_consumer",
     "ShareConsumerKeywords": "kafka_share_proxy.consumer.option_types",
-    "ShareConsumerOptions": "kafka_share_proxy.consumer.share_options",
+    "ShareConsumerOptions": "kafka_share_proxy.consumer.share.share_options",
     "ShareConsumerState": "kafka_share_proxy.client.share_consumer",
     "ShareRecord": "kafka_share_proxy.client.share_records",
-    "ShareStream": "kafka_share_proxy.pipeline.share_stream",
+    "ShareStream": "kafka_share_proxy.pipeline.share.share_stream",
     "SparkMissing": "kafka_share_proxy.pipeline.session",
     "TopicPartition": "kafka_share_proxy.wire.values",
     "WokenUp": "kafka_share_proxy.client.network_task",
-    "kept_start": "kafka_share_proxy.pipeline.starting",
+    "kept_start": "kafka_share_proxy.pipeline.source.starting",
     "open_consumer": "kafka_share_proxy.client.opening",
     "open_share_consumer": "kafka_share_proxy.client.share_opening",
     "open_spark_session": "kafka_share_proxy.pipeline.session",
-    "slots_of": "kafka_share_proxy.consumer.key_filter",
+    "slots_of": "kafka_share_proxy.consumer.fetch.key_filter",
 }
 """Name -> the module that has it, loaded with all it needs when the name is first used."""
 

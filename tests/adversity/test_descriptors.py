@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from kafka_share_proxy.app.open_files import KEPT
+from kafka_share_proxy.app.serving.open_files import KEPT
 from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.localkafka.connection import Connection, build
 from kafka_share_proxy.localkafka.front import Front

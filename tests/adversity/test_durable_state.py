@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.localkafka.front import Front
-from kafka_share_proxy.sharegroups.state_records import TOPIC
+from kafka_share_proxy.sharegroups.state.state_records import TOPIC
 
 from tests.support.brokers import OLD, QUICK, Running
 from tests.support.java_tools import command, tool

@@ -15,7 +15,8 @@ import pytest
 from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.localkafka.connection import Connection, build
 from kafka_share_proxy.localkafka.front import Front
-from kafka_share_proxy.wire import frames, registry, specs
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.definitions import registry, specs
 from kafka_share_proxy.wire.values import Address
 
 from tests.support.raw import LIMIT_S, until

@@ -17,8 +17,9 @@ from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.localkafka.connection import Connection, build
 from kafka_share_proxy.localkafka.front import Front
 from kafka_share_proxy.views.model.slots import EvenCut
-from kafka_share_proxy.wire import compression, frames, records
-from kafka_share_proxy.wire.records import Record
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.records import compression, records
+from kafka_share_proxy.wire.records.records import Record
 from kafka_share_proxy.wire.values import MIB, Address
 
 from tests.support.brokers import Running

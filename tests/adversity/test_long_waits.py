@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from kafka_share_proxy.brokers.rights import Right, rights_of
-from kafka_share_proxy.wire import registry
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.definitions import registry
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.ports import World, acquired, entries

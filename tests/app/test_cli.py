@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from kafka_share_proxy.app import cli, config
-from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.app import cli
+from kafka_share_proxy.app.settings import config
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.definitions import registry
 from typer.testing import CliRunner
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -91,7 +93,7 @@ def test_every_flag_reaches_its_setting(monkeypatch: pytest.MonkeyPatch, tmp_pat
         loaded.append(settings)
         return 0
 
-    monkeypatch.setattr("kafka_share_proxy.app.server.run", run)
+    monkeypatch.setattr("kafka_share_proxy.app.serving.server.run", run)
     arguments = ["--upstream", "a:1,b:2", "--listen", "0.0.0.0:9092", "--advertise", "p", "--admin", "127.0.0.1:9999"]
     arguments += ["--log-format", "json", "--config", str(file), "--set", "drain_s=5", "--set", "limits.connections=7"]
     assert runner.invoke(cli.app, ["serve", *arguments]).exit_code == 0
@@ -153,7 +155,8 @@ def test_commands_import_only_what_they_need() -> None:
     """`serve` idles small: no HTTP clients, no test tools, no second configuration system."""
     code = (
         "import sys; sys.argv[0] = 'x'\n"
-        "from kafka_share_proxy.app import cli, server\n"
+        "from kafka_share_proxy.app import cli\n"
+        "from kafka_share_proxy.app.serving import server\n"
         "print(*sorted({'requests', 'urllib3', 'pydantic_settings', 'asyncio', 'prometheus_client', 'scramp',"
         " 'construct', 'kio', 'rich'} & set(sys.modules)))"
     )

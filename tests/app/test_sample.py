@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from kafka_share_proxy.app import config_loading
-from kafka_share_proxy.app.config import Config
+from kafka_share_proxy.app.settings import config_loading
+from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits, broker_names
 from kafka_share_proxy.wire.values import Limits
 

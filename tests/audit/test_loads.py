@@ -8,8 +8,8 @@ import pytest
 from kafka_share_proxy.audit import loads
 from kafka_share_proxy.audit.events import Place
 from kafka_share_proxy.audit.loads import Loads
-from kafka_share_proxy.wire.key_hash import murmur2
-from kafka_share_proxy.wire.key_samples import ROW, KeySample
+from kafka_share_proxy.wire.records.key_hash import murmur2
+from kafka_share_proxy.wire.records.key_samples import ROW, KeySample
 
 PLACE = Place(b"t", 0)
 

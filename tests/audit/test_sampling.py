@@ -24,11 +24,11 @@ from kafka_share_proxy.audit.sampling import (
 )
 from kafka_share_proxy.loop.interfaces import WorkersBusy
 from kafka_share_proxy.loop.promise import Promise
-from kafka_share_proxy.wire import compression, records
-from kafka_share_proxy.wire.batches import split_complete
-from kafka_share_proxy.wire.key_hash import murmur2
-from kafka_share_proxy.wire.key_samples import ROW, KeySample
-from kafka_share_proxy.wire.records import Record
+from kafka_share_proxy.wire.records import compression, records
+from kafka_share_proxy.wire.records.batches import split_complete
+from kafka_share_proxy.wire.records.key_hash import murmur2
+from kafka_share_proxy.wire.records.key_samples import ROW, KeySample
+from kafka_share_proxy.wire.records.records import Record
 
 from tests.support.ports import ManualTimers
 

@@ -8,7 +8,7 @@ from kafka_share_proxy.audit.events import Place
 from kafka_share_proxy.audit.fetches import GivenRecords, Reader
 from kafka_share_proxy.audit.loads import SAMPLED_PLACES_MAX
 from kafka_share_proxy.audit.stream import SCOPE_EVERY_S, Audit
-from kafka_share_proxy.wire.key_samples import ROW, KeySample
+from kafka_share_proxy.wire.records.key_samples import ROW, KeySample
 
 from tests.support import audit_lines
 from tests.support.ports import WALL_MS, ManualTimers

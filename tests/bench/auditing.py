@@ -26,8 +26,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from kafka_share_proxy.wire import compression, records
-from kafka_share_proxy.wire.records import Record
+from kafka_share_proxy.wire.records import compression, records
+from kafka_share_proxy.wire.records.records import Record
 
 from tests.bench.measuring import cpu_seconds
 from tests.support.brokers import NEW, OLD, Running

@@ -16,8 +16,9 @@ from functools import lru_cache
 
 from kafka_share_proxy.commits.state_records import RangeKey, RangeValue, encode_key, range_value
 from kafka_share_proxy.durable.state_partitions import state_partition
-from kafka_share_proxy.wire import frames, registry
-from kafka_share_proxy.wire.records import Record, build_batch
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.definitions import registry
+from kafka_share_proxy.wire.records.records import Record, build_batch
 
 from tests.support.raw import Raw, Topic
 

@@ -31,7 +31,8 @@ from functools import partial
 from pathlib import Path
 
 from kafka_share_proxy.commits.state_records import PARTITIONS
-from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.definitions import registry
 
 from tests.bench.commits_at_the_least import Appends, CommitsAndAppends, one_after_the_other, response
 from tests.bench.measuring import cpu_seconds, middle

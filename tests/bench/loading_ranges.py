@@ -17,8 +17,8 @@ import trio
 from kafka_share_proxy.commits.held_state import HeldCommits
 from kafka_share_proxy.commits.state_records import INDIVIDUAL_COMMITS, RangeKey, RangeValue, encode_key, range_value
 from kafka_share_proxy.durable.partition_log import ENDLESS, Replay
-from kafka_share_proxy.wire import compression
-from kafka_share_proxy.wire.records import Record, build_batch, decode_records, iter_batches
+from kafka_share_proxy.wire.records import compression
+from kafka_share_proxy.wire.records.records import Record, build_batch, decode_records, iter_batches
 
 RANGES, OF_A_PARTITION, OF_A_COMMIT = 1_000_000, 10_000, 1_000
 MUST_S, MUST_MIB = 15.0, 300.0

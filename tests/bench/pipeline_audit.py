@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from kafka_share_proxy.audit.event_log import event_log
 from kafka_share_proxy.audit.events import PROXY, Place
-from kafka_share_proxy.pipeline import audit_job
-from kafka_share_proxy.pipeline.lake import Lake
+from kafka_share_proxy.pipeline.audit import audit_job
+from kafka_share_proxy.pipeline.tables.lake import Lake
 
 from tests.bench.pipeline_goals import Figure, cpu_of_tree
 

@@ -7,15 +7,15 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 
-from kafka_share_proxy.pipeline.cluster import ClusterClient
-from kafka_share_proxy.pipeline.columns import BatchMaker
-from kafka_share_proxy.pipeline.log_reader import LogReader
-from kafka_share_proxy.pipeline.options import SourceOptions, read_options
-from kafka_share_proxy.pipeline.planning import PlannedRead
-from kafka_share_proxy.pipeline.splits import Split
-from kafka_share_proxy.wire import records
-from kafka_share_proxy.wire.records import HEADER, Record
-from kafka_share_proxy.wire.varints import read_varlong
+from kafka_share_proxy.pipeline.kafka.cluster import ClusterClient
+from kafka_share_proxy.pipeline.source.columns import BatchMaker
+from kafka_share_proxy.pipeline.source.log_reader import LogReader
+from kafka_share_proxy.pipeline.source.options import SourceOptions, read_options
+from kafka_share_proxy.pipeline.source.planning import PlannedRead
+from kafka_share_proxy.pipeline.source.splits import Split
+from kafka_share_proxy.wire.codec.varints import read_varlong
+from kafka_share_proxy.wire.records import records
+from kafka_share_proxy.wire.records.records import HEADER, Record
 
 from tests.bench.measuring import cpu_seconds
 from tests.bench.pipeline_goals import Figure

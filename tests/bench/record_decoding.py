@@ -16,10 +16,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from kafka_share_proxy.wire import record_positions, records
-from kafka_share_proxy.wire.fetched_records import fetched_records
-from kafka_share_proxy.wire.record_positions import RecordPositions
-from kafka_share_proxy.wire.records import Record
+from kafka_share_proxy.wire.records import record_positions, records
+from kafka_share_proxy.wire.records.fetched_records import fetched_records
+from kafka_share_proxy.wire.records.record_positions import RecordPositions
+from kafka_share_proxy.wire.records.records import Record
 from rich.console import Console
 from rich.table import Table
 

@@ -20,13 +20,13 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Producer
 from kafka_share_proxy.offsets.ranges import OffsetSpan
-from kafka_share_proxy.pipeline.columns import BatchMaker
-from kafka_share_proxy.pipeline.log_reader import LogReader
-from kafka_share_proxy.pipeline.share_locks import count_of
-from kafka_share_proxy.pipeline.share_member import ShareMember
-from kafka_share_proxy.pipeline.share_offsets import merged
-from kafka_share_proxy.pipeline.share_options import ShareSourceOptions, read_share_options
-from kafka_share_proxy.pipeline.splits import make_splits
+from kafka_share_proxy.pipeline.share.share_locks import count_of
+from kafka_share_proxy.pipeline.share.share_member import ShareMember
+from kafka_share_proxy.pipeline.share.share_offsets import merged
+from kafka_share_proxy.pipeline.share.share_options import ShareSourceOptions, read_share_options
+from kafka_share_proxy.pipeline.source.columns import BatchMaker
+from kafka_share_proxy.pipeline.source.log_reader import LogReader
+from kafka_share_proxy.pipeline.source.splits import make_splits
 from kafka_share_proxy.wire.values import TopicPartition
 from rich.console import Console
 from rich.table import Table

@@ -20,8 +20,8 @@ from typing import Any
 from crc32c import crc32c
 from kafka_share_proxy.views.kernel import slicing, slicing_in_python
 from kafka_share_proxy.views.model.slots import Cut, EvenCut
-from kafka_share_proxy.wire import compression, records
-from kafka_share_proxy.wire.records import Record
+from kafka_share_proxy.wire.records import compression, records
+from kafka_share_proxy.wire.records.records import Record
 from rich.console import Console
 from rich.table import Table
 

@@ -10,9 +10,9 @@ import trio
 from kafka_share_proxy.brokers import channel as channels
 from kafka_share_proxy.brokers.channel import Channel, open_channel
 from kafka_share_proxy.brokers.own_connection import Identity, OwnSettings
-from kafka_share_proxy.forwarding.pump import new_pump
+from kafka_share_proxy.forwarding.walk.pump import new_pump
 from kafka_share_proxy.loop.reactor import Reactor
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import RemoteProtocolError, UpstreamLost
 from kafka_share_proxy.wire.values import Address
 

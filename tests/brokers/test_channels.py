@@ -14,9 +14,9 @@ from kafka_share_proxy.brokers.channel import Channel
 from kafka_share_proxy.brokers.channels import RETRY_MAX_S, BrokerChannels
 from kafka_share_proxy.brokers.own_connection import OwnSettings
 from kafka_share_proxy.brokers.replaced import SILENT_S
-from kafka_share_proxy.forwarding.pump import new_pump
+from kafka_share_proxy.forwarding.walk.pump import new_pump
 from kafka_share_proxy.loop.reactor import Reactor
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import UpstreamLost
 from kafka_share_proxy.wire.values import Address
 

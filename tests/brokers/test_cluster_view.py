@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 from kafka_share_proxy.brokers.cluster_view import ClusterView, Leader
-from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, ZERO_UUID, Address
 
 GOLDEN = Path(__file__).parents[1] / "golden"

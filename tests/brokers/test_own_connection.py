@@ -8,8 +8,9 @@ import trio
 import trustme
 from kafka_share_proxy.brokers import own_connection
 from kafka_share_proxy.brokers.own_connection import OwnSettings
-from kafka_share_proxy.wire import frames, headers, registry
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.codec import frames, headers
+from kafka_share_proxy.wire.definitions import registry
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import RemoteProtocolError, UpstreamLost
 from kafka_share_proxy.wire.values import Address, Limits
 

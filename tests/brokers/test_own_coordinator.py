@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from kafka_share_proxy.brokers.own_coordinator import TRIES, CoordinatorRefused, coordinator_of
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import Address
 from trio.testing import MockClock

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafka_share_proxy.brokers.own_log import EARLIEST, fetch, request_offsets
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.definitions import registry
 
 
 class Opened:

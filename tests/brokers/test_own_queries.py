@@ -7,8 +7,8 @@ import trio
 from kafka_share_proxy.brokers import own_queries
 from kafka_share_proxy.brokers.own_connection import OwnSettings
 from kafka_share_proxy.brokers.own_queries import OwnIdentityQueries
-from kafka_share_proxy.wire import registry
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.definitions import registry
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import UpstreamLost
 from kafka_share_proxy.wire.values import Address
 

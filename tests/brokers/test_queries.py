@@ -12,8 +12,8 @@ from kafka_share_proxy.brokers.queries import (
     about_settings,
     about_topics,
 )
-from kafka_share_proxy.wire import registry
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.definitions import registry
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 
 
 def read(key: int, version: int, query: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from kafka_share_proxy.brokers import rights
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost
 
 from tests.support.ports import Connection, World, acquired, entries

@@ -9,7 +9,8 @@ from typing import Any
 import trio
 from kafka_share_proxy.client.opening import open_consumer
 from kafka_share_proxy.consumer.requests import Lane, RequestFailure, UnsentRequest
-from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.values import Address
 
 from tests.client.fake_broker import FakeBroker, FakeNet

@@ -10,8 +10,9 @@ from typing import Any
 import trio
 import trio.testing
 from kafka_share_proxy.brokers.own_connection import OwnSettings
-from kafka_share_proxy.wire import frames, registry
-from kafka_share_proxy.wire.headers import RequestHeader
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.codec.headers import RequestHeader
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.values import Address
 
 VERSIONS = {key: registry.versions(key) for key in registry.API_KEYS}

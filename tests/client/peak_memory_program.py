@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import trio
-from kafka_share_proxy.wire.records import iter_batches
+from kafka_share_proxy.wire.records.records import iter_batches
 from kafka_share_proxy.wire.values import TopicPartition
 
 from tests.client.cluster import cluster

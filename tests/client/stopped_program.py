@@ -14,7 +14,7 @@ import trio
 from kafka_share_proxy.client.opening import open_consumer
 from kafka_share_proxy.client.share_opening import open_share_consumer
 from kafka_share_proxy.consumer.events import PartitionLostError
-from kafka_share_proxy.consumer.share_holds import LockLostError
+from kafka_share_proxy.consumer.share.share_holds import LockLostError
 
 WORK_S = 20.0
 """How long the work takes unless it is cancelled."""

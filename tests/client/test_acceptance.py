@@ -16,8 +16,8 @@ from kafka_share_proxy.client.notes import COORDINATOR_STATE, PARTITIONS_LOST, C
 from kafka_share_proxy.client.opening import open_consumer
 from kafka_share_proxy.client.rebalance_listener import RebalanceListener
 from kafka_share_proxy.consumer.events import PartitionLostError
+from kafka_share_proxy.consumer.groups.states import CoordinatorState
 from kafka_share_proxy.consumer.partitions import OffsetAndMetadata, Partitions
-from kafka_share_proxy.consumer.states import CoordinatorState
 from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.wire.values import TopicPartition
 

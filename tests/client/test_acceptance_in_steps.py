@@ -8,7 +8,7 @@ import pytest
 import trio
 from kafka_share_proxy.client.notes import REBALANCE_STATE, ConsumerNote
 from kafka_share_proxy.client.opening import open_consumer
-from kafka_share_proxy.consumer.offset_requests import NoOffsetForPartition
+from kafka_share_proxy.consumer.fetch.offset_requests import NoOffsetForPartition
 from kafka_share_proxy.consumer.partitions import OffsetAndMetadata
 from kafka_share_proxy.localkafka.cluster import Cluster
 

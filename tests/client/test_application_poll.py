@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import trio
 from kafka_share_proxy.client.rebalance_listener import RebalanceListener
+from kafka_share_proxy.consumer.groups.states import RebalanceState
 from kafka_share_proxy.consumer.partitions import Partitions
-from kafka_share_proxy.consumer.states import RebalanceState
 from kafka_share_proxy.wire.values import TopicPartition
 
 from tests.client.cluster import cluster

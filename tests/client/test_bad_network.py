@@ -11,7 +11,8 @@ from kafka_share_proxy.brokers.own_connection import BrokerVersions, OwnSettings
 from kafka_share_proxy.client.broker_connection import READ_BYTES, BrokerConnection
 from kafka_share_proxy.consumer.partitions import OffsetAndMetadata
 from kafka_share_proxy.consumer.requests import FailureKind, Outcome, RequestFailure
-from kafka_share_proxy.wire import frames, messages
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.values import Address, TopicPartition
 
 from tests.client.cluster import ScriptedCluster, cluster

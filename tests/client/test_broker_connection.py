@@ -12,8 +12,8 @@ from kafka_share_proxy.brokers.own_connection import open_connection
 from kafka_share_proxy.client import broker_connection
 from kafka_share_proxy.client.broker_connection import BrokerConnection
 from kafka_share_proxy.consumer.requests import FailureKind, Outcome, RequestFailure
-from kafka_share_proxy.wire import registry
-from kafka_share_proxy.wire.headers import RequestHeader
+from kafka_share_proxy.wire.codec.headers import RequestHeader
+from kafka_share_proxy.wire.definitions import registry
 
 from tests.client.fake_broker import HERE, FakeBroker, FakeNet
 

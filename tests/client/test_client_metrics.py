@@ -8,7 +8,7 @@ import trio.testing
 from kafka_share_proxy.client.client_metrics import PREFIX, ClientMetrics
 from kafka_share_proxy.client.notes import COMMITTED, POLLED, REBALANCE_STATE, ConsumerNote
 from kafka_share_proxy.client.share_notes import RECORDS_ACKNOWLEDGED
-from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.values import TopicPartition
 
 from tests.client.cluster import cluster

@@ -11,9 +11,9 @@ from kafka_share_proxy.client.consumer import Consumer
 from kafka_share_proxy.client.network_task import ConsumerClosed, WokenUp
 from kafka_share_proxy.client.rebalance_listener import RebalanceListener
 from kafka_share_proxy.consumer.events import CallTimedOut, ConsumerError, PartitionLostError
-from kafka_share_proxy.consumer.offset_requests import NoOffsetForPartition
+from kafka_share_proxy.consumer.fetch.offset_requests import NoOffsetForPartition
+from kafka_share_proxy.consumer.groups.states import CoordinatorState, RebalanceState
 from kafka_share_proxy.consumer.partitions import OffsetAndMetadata, Partitions
-from kafka_share_proxy.consumer.states import CoordinatorState, RebalanceState
 from kafka_share_proxy.loop.boot_clock import SuspensionClock
 from kafka_share_proxy.wire.values import Address, TopicPartition
 

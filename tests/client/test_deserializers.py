@@ -17,7 +17,7 @@ from kafka_share_proxy.client.opening import open_consumer
 from kafka_share_proxy.client.polled_records import ConsumerRecord
 from kafka_share_proxy.client.share_opening import open_share_consumer
 from kafka_share_proxy.consumer.options import ConfigurationError
-from kafka_share_proxy.consumer.share_acknowledgements import AcknowledgeType
+from kafka_share_proxy.consumer.share.share_acknowledgements import AcknowledgeType
 from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.wire.values import TopicPartition
 

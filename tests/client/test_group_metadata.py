@@ -6,7 +6,7 @@ import confluent_kafka
 import pytest
 import trio
 from kafka_share_proxy.client.group_metadata import group_metadata
-from kafka_share_proxy.consumer.classic_messages import MemberIdentity
+from kafka_share_proxy.consumer.groups.classic_messages import MemberIdentity
 from kafka_share_proxy.consumer.options import ConfigurationError
 from kafka_share_proxy.wire.values import TopicPartition
 

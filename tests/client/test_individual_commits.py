@@ -7,9 +7,9 @@ import trio
 from kafka_share_proxy.client.individual_commits import IndividualCommits
 from kafka_share_proxy.client.polled_records import PartitionRecords, PolledRecords, opened
 from kafka_share_proxy.consumer.events import PositionFound
+from kafka_share_proxy.consumer.fetch.positions import Positions
 from kafka_share_proxy.consumer.options import ConfigurationError
 from kafka_share_proxy.consumer.partitions import OffsetAndMetadata
-from kafka_share_proxy.consumer.positions import Positions
 from kafka_share_proxy.offsets.commit_text import CommitTextError
 
 from tests.client.cluster import cluster

@@ -10,13 +10,13 @@ import trio
 from confluent_kafka.admin import AdminClient
 from kafka_share_proxy.client.consumer import Consumer
 from kafka_share_proxy.client.opening import open_consumer
-from kafka_share_proxy.consumer.fetch_requests import FetchedChunk
-from kafka_share_proxy.consumer.key_filter import KeyFilter, slots_of
+from kafka_share_proxy.consumer.fetch.fetch_requests import FetchedChunk
+from kafka_share_proxy.consumer.fetch.key_filter import KeyFilter, slots_of
 from kafka_share_proxy.consumer.options import ConfigurationError
 from kafka_share_proxy.consumer.partitions import OffsetAndMetadata
 from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.localkafka.front import Front
-from kafka_share_proxy.wire.key_hash import murmur2
+from kafka_share_proxy.wire.records.key_hash import murmur2
 from kafka_share_proxy.wire.values import TopicPartition
 
 from tests.client.test_real_brokers import EARLIEST, QUIET, Dialler, Fresh, create, produce

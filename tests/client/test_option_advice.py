@@ -6,7 +6,7 @@ import pytest
 from kafka_share_proxy.client.option_advice import option_advice
 from kafka_share_proxy.consumer.option_checks import names
 from kafka_share_proxy.consumer.options import ConsumerOptions
-from kafka_share_proxy.consumer.share_options import ShareConsumerOptions
+from kafka_share_proxy.consumer.share.share_options import ShareConsumerOptions
 
 KNOWN, SHARE = names(ConsumerOptions), names(ShareConsumerOptions)
 

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from kafka_share_proxy.wire import compression
-from kafka_share_proxy.wire.records import Record, build_batch
+from kafka_share_proxy.wire.records import compression
+from kafka_share_proxy.wire.records.records import Record, build_batch
 
 BATCHES = 12
 RECORD_MIB, RECORDS_OF_A_BATCH = 15, 4

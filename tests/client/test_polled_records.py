@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import pytest
 from kafka_share_proxy.client import polled_records
 from kafka_share_proxy.client.polled_records import ConsumerRecord, PartitionRecords, PolledRecords, RecordsUnreadable
-from kafka_share_proxy.consumer.fetch_requests import FetchedChunk
+from kafka_share_proxy.consumer.fetch.fetch_requests import FetchedChunk
 from kafka_share_proxy.consumer.partitions import OffsetAndMetadata
-from kafka_share_proxy.wire.records import Record, build_batch
+from kafka_share_proxy.wire.records.records import Record, build_batch
 from kafka_share_proxy.wire.values import TopicPartition
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)

@@ -15,7 +15,7 @@ from kafka_share_proxy.client.share_consumer import ShareConsumer
 from kafka_share_proxy.client.share_records import ShareRecord
 from kafka_share_proxy.consumer.options import ConfigurationError
 from kafka_share_proxy.consumer.partitions import OffsetAndMetadata
-from kafka_share_proxy.consumer.share_acknowledgements import AcknowledgeType
+from kafka_share_proxy.consumer.share.share_acknowledgements import AcknowledgeType
 from kafka_share_proxy.wire.values import TopicPartition
 
 from tests.client.cluster import cluster

@@ -13,8 +13,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka_share_proxy.client.consumer import Consumer
 from kafka_share_proxy.client.opening import open_consumer
 from kafka_share_proxy.consumer.events import BrokerRefused
+from kafka_share_proxy.consumer.groups.states import CoordinatorState
 from kafka_share_proxy.consumer.partitions import OffsetAndMetadata, Partitions
-from kafka_share_proxy.consumer.states import CoordinatorState
 from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.wire.values import TopicPartition
 

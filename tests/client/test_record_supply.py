@@ -10,8 +10,8 @@ from kafka_share_proxy.client.polled_records import PartitionRecords, RecordsUnr
 from kafka_share_proxy.client.record_supply import RecordSupply
 from kafka_share_proxy.consumer.core import ConsumerCore
 from kafka_share_proxy.consumer.options import ConsumerOptions
-from kafka_share_proxy.wire import compression
-from kafka_share_proxy.wire.records import Record, build_batch
+from kafka_share_proxy.wire.records import compression
+from kafka_share_proxy.wire.records.records import Record, build_batch
 from kafka_share_proxy.wire.values import TopicPartition
 
 from tests.client.test_polled_records import A0, A1, batch, chunk

@@ -13,11 +13,11 @@ from kafka_share_proxy.client.share_records import ShareRecord
 from kafka_share_proxy.consumer.events import ConsumerError
 from kafka_share_proxy.consumer.options import ConfigurationError
 from kafka_share_proxy.consumer.requests import FailureKind, RequestFailure
-from kafka_share_proxy.consumer.share_acknowledgements import AcknowledgeType
-from kafka_share_proxy.consumer.share_holds import AcknowledgementResult, LockLostError
-from kafka_share_proxy.consumer.share_membership import ShareMemberState
+from kafka_share_proxy.consumer.share.share_acknowledgements import AcknowledgeType
+from kafka_share_proxy.consumer.share.share_holds import AcknowledgementResult, LockLostError
+from kafka_share_proxy.consumer.share.share_membership import ShareMemberState
 from kafka_share_proxy.loop.boot_clock import SuspensionClock
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.values import TopicPartition
 
 from tests.client.share_cluster import share_cluster

@@ -5,8 +5,8 @@ from __future__ import annotations
 from kafka_share_proxy.client.notes import ConsumerNote
 from kafka_share_proxy.client.share_notes import RECORDS_ACKNOWLEDGED, RECORDS_RENEWED, note_results
 from kafka_share_proxy.consumer.events import ConsumerError
-from kafka_share_proxy.consumer.share_acknowledgements import AcknowledgeType
-from kafka_share_proxy.consumer.share_holds import AcknowledgementResult
+from kafka_share_proxy.consumer.share.share_acknowledgements import AcknowledgeType
+from kafka_share_proxy.consumer.share.share_holds import AcknowledgementResult
 from kafka_share_proxy.wire.values import TopicPartition
 
 P0 = TopicPartition("p", 0)

@@ -19,9 +19,9 @@ from kafka_share_proxy.client.share_opening import open_share_consumer
 from kafka_share_proxy.client.share_records import ShareRecord
 from kafka_share_proxy.consumer.events import BrokerRefused, ConsumerError
 from kafka_share_proxy.consumer.options import ConfigurationError
-from kafka_share_proxy.consumer.share_acknowledgements import AcknowledgeType
-from kafka_share_proxy.consumer.share_holds import AcknowledgementResult, LockLostError
-from kafka_share_proxy.consumer.share_membership import ShareMemberState
+from kafka_share_proxy.consumer.share.share_acknowledgements import AcknowledgeType
+from kafka_share_proxy.consumer.share.share_holds import AcknowledgementResult, LockLostError
+from kafka_share_proxy.consumer.share.share_membership import ShareMemberState
 from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.localkafka.front import Front
 from kafka_share_proxy.wire.errors import ErrorCode

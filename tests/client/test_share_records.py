@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from kafka_share_proxy.client.share_records import share_records
-from kafka_share_proxy.consumer.share_chunks import Acquired, AcquiredChunk, opened_share_chunk
-from kafka_share_proxy.consumer.share_core import DeliveredRecords
-from kafka_share_proxy.consumer.share_session import ShareSession
-from kafka_share_proxy.wire import records
-from kafka_share_proxy.wire.records import Record
+from kafka_share_proxy.consumer.share.share_chunks import Acquired, AcquiredChunk, opened_share_chunk
+from kafka_share_proxy.consumer.share.share_core import DeliveredRecords
+from kafka_share_proxy.consumer.share.share_session import ShareSession
+from kafka_share_proxy.wire.records import records
+from kafka_share_proxy.wire.records.records import Record
 from kafka_share_proxy.wire.values import TopicPartition
 
 P3 = TopicPartition("p", 3)

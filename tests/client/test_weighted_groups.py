@@ -16,7 +16,7 @@ from kafka_share_proxy.client.opening import open_consumer
 from kafka_share_proxy.consumer.option_types import AssignorName
 from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.localkafka.front import Front
-from kafka_share_proxy.wire.key_hash import murmur2
+from kafka_share_proxy.wire.records.key_hash import murmur2
 from typer.testing import CliRunner
 
 from tests.client.test_real_brokers import EARLIEST, QUIET, Fresh, create

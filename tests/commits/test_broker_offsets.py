@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafka_share_proxy.commits.broker_offsets import BrokerOffset, request_committed
 from kafka_share_proxy.loop.promise import on_its_own
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicPartition
 

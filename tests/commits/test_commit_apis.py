@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from kafka_share_proxy.commits import commit_apis
-from kafka_share_proxy.forwarding.declared_api import Needs
-from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.dispatch.declared_api import Needs
+from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.promise import on_its_own
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.definitions import registry
+from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.messages import Message
 
 from tests.support.commit_world import CommitWorld
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 from kafka_share_proxy.commits.early_matches import WORDS, wanted
-from kafka_share_proxy.forwarding.early_matches import ByKnownGroup
-from kafka_share_proxy.forwarding.request_inspection import GroupMatch
-from kafka_share_proxy.forwarding.walking import Pending, RequestWalk, Table
-from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.forwarding.dispatch.early_matches import ByKnownGroup
+from kafka_share_proxy.forwarding.dispatch.request_inspection import GroupMatch
+from kafka_share_proxy.forwarding.walk.walking import Pending, RequestWalk, Table
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.definitions import registry
 
 from tests.support.commit_world import CommitWorld
 

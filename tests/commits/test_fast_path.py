@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
-from kafka_share_proxy.wire import frames, messages
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.commit_world import OFFSET_COMMIT, Api, Committed, CommitWorld

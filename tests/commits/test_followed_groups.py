@@ -23,7 +23,7 @@ from kafka_share_proxy.commits.state_records import (
 from kafka_share_proxy.durable import tail as tail_module
 from kafka_share_proxy.durable.state_partitions import state_partition
 from kafka_share_proxy.durable.tail import Tail
-from kafka_share_proxy.wire.records import Record
+from kafka_share_proxy.wire.records.records import Record
 from trio.testing import MockClock
 
 from tests.support import state_cluster

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from kafka_share_proxy.commits.requested_commits import RequestedCommit, final_nul, kept_metadata, requested_commits
-from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.promise import on_its_own
 from kafka_share_proxy.offsets.commit_text import parse_commit_text
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.commit_world import CommitWorld

@@ -9,9 +9,9 @@ from kafka_share_proxy.commits import state_records
 from kafka_share_proxy.commits.state_records import INDIVIDUAL_COMMITS, GroupKey, RangeKey, RangePlace, RangeValue
 from kafka_share_proxy.durable.partition_log import Reign
 from kafka_share_proxy.durable.state_partitions import state_partition
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import RemoteProtocolError
-from kafka_share_proxy.wire.records import Record
+from kafka_share_proxy.wire.records.records import Record
 
 ID = bytes(range(16))
 KEY = RangeKey("gruppe-ü", "orders", 3, 43, 45)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from kafka_share_proxy.commits.model.partition_commits import UNSEEN_MAX_S
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.commit_world import PRODUCER, CommitWorld

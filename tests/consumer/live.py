@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from kafka_share_proxy.consumer.requests import ANY_NODE, FailureKind, Lane, RequestFailure, UnsentRequest
-from kafka_share_proxy.wire import frames, registry
-from kafka_share_proxy.wire.frames import FrameReader
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.codec.frames import FrameReader
+from kafka_share_proxy.wire.definitions import registry
 
 from tests.consumer.world import Member
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafka_share_proxy.consumer.coordinator_requests import CoordinatorRequests
+from kafka_share_proxy.consumer.groups.coordinator_requests import CoordinatorRequests
+from kafka_share_proxy.consumer.groups.states import coordinator_trace
 from kafka_share_proxy.consumer.metadata_requests import MetadataRequests
 from kafka_share_proxy.consumer.options import ConsumerOptions
 from kafka_share_proxy.consumer.requests import FailureKind, RequestFailure, RetryBackoff, UnsentRequest
-from kafka_share_proxy.consumer.states import coordinator_trace
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.definitions import registry
 
 from tests.consumer.messages import crossed
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_share_proxy.consumer.events import Subscribe
-from kafka_share_proxy.consumer.share_core import ShareCore, Taken
-from kafka_share_proxy.consumer.share_options import ShareConsumerOptions
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.consumer.share.share_core import ShareCore, Taken
+from kafka_share_proxy.consumer.share.share_options import ShareConsumerOptions
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.records import iter_batches
+from kafka_share_proxy.wire.records.records import iter_batches
 from kafka_share_proxy.wire.values import TopicPartition
 
 from tests.consumer.world import FakeKafka, World

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kafka_share_proxy.consumer.client_options import ClientOptions
 from kafka_share_proxy.consumer.options import ConfigurationError, ConsumerOptions
-from kafka_share_proxy.consumer.share_options import ShareConsumerOptions
+from kafka_share_proxy.consumer.share.share_options import ShareConsumerOptions
 
 KINDS = (ConsumerOptions, ShareConsumerOptions)
 

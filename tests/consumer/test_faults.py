@@ -20,7 +20,7 @@ from kafka_share_proxy.consumer.events import (
 )
 from kafka_share_proxy.consumer.partitions import OffsetAndMetadata
 from kafka_share_proxy.consumer.requests import FailureKind, RequestFailure, UnsentRequest
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicPartition
 

@@ -7,7 +7,8 @@ from kafka_share_proxy.consumer.events import BackgroundError
 from kafka_share_proxy.consumer.metadata_requests import LeaderAndEpoch, MetadataRequests
 from kafka_share_proxy.consumer.options import ConsumerOptions
 from kafka_share_proxy.consumer.troubles import Troubles
-from kafka_share_proxy.wire import registry, slot_weights
+from kafka_share_proxy.wire import slot_weights
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicPartition
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kafka_share_proxy.consumer.deadlines import DelayLimits
+from kafka_share_proxy.consumer.groups.deadlines import DelayLimits
 from kafka_share_proxy.consumer.options import ConfigurationError, ConsumerOptions
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from kafka_share_proxy.consumer.events import BrokerRefused, CallDone, ConsumerError
 from kafka_share_proxy.consumer.topic_listing import PartitionInfo, TopicListing
-from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.consumer.managers import BARRED, GONE, NOW, OPTIONS, backoff, nothing, only

@@ -11,7 +11,7 @@ from kafka_share_proxy.consumer.troubles import (
     TroubleObserver,
     Troubles,
 )
-from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.definitions import messages
 
 from tests.consumer.managers import found_coordinator
 

@@ -18,9 +18,9 @@ from kafka_share_proxy.consumer.events import (
 )
 from kafka_share_proxy.consumer.options import ConsumerOptions
 from kafka_share_proxy.consumer.requests import FailureKind, Lane, RequestFailure, UnsentRequest
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.records import Record, build_batch, decode_records, iter_batches
+from kafka_share_proxy.wire.records.records import Record, build_batch, decode_records, iter_batches
 from kafka_share_proxy.wire.values import TopicPartition
 
 from tests.consumer.fake_group import ClassicFake, ConsumerFake

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafka_share_proxy.durable.gate import StateGate
-from kafka_share_proxy.sharegroups.state_records import share_gate
+from kafka_share_proxy.sharegroups.state.state_records import share_gate
 from kafka_share_proxy.wire.errors import ErrorCode
 
 

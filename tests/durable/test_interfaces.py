@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafka_share_proxy.durable.interfaces import JournalRefused
-from kafka_share_proxy.sharegroups.state_records import StateKey
+from kafka_share_proxy.sharegroups.state.state_records import StateKey
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import ZERO_UUID
 

@@ -13,11 +13,11 @@ from kafka_share_proxy.durable.interfaces import JournalRefused
 from kafka_share_proxy.durable.journal import CHECK_MAX_S, TopicJournal
 from kafka_share_proxy.durable.state_producer import TakenOver
 from kafka_share_proxy.loop.promise import Callback, CallbackOwner, on_behalf_of
-from kafka_share_proxy.sharegroups import state_records
-from kafka_share_proxy.sharegroups.state_records import SHARE_STATE, StateKey
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.sharegroups.state import state_records
+from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE, StateKey
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode, LocalProtocolError
-from kafka_share_proxy.wire.records import decode_records
+from kafka_share_proxy.wire.records.records import decode_records
 
 LEADER, COORDINATOR = 1, 2
 GROUP = "g"

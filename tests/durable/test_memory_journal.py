@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafka_share_proxy.durable.memory_journal import MemoryJournal
-from kafka_share_proxy.sharegroups.state_records import StateKey
+from kafka_share_proxy.sharegroups.state.state_records import StateKey
 
 KEY = StateKey("partition", "g", b"t" * 16, 0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kafka_share_proxy.durable.ownership import Takeover
 from kafka_share_proxy.durable.partition_log import Replay
 from kafka_share_proxy.durable.state_producer import TakenOver
-from kafka_share_proxy.sharegroups.state_records import SHARE_STATE
+from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE
 
 
 async def test_what_is_not_wanted_any_more_is_not_waited_for():

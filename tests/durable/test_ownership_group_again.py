@@ -12,7 +12,7 @@ import trio
 from kafka_share_proxy.durable import ownership_group, ownership_rules
 from kafka_share_proxy.durable.ownership_group import Membership
 from kafka_share_proxy.durable.ownership_rules import PARTITIONS
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import UpstreamLost
 
 SESSION_S = 6.0

@@ -15,7 +15,7 @@ import trio
 from kafka_share_proxy.durable import ownership_group
 from kafka_share_proxy.durable.ownership_group import Membership
 from kafka_share_proxy.durable.ownership_rules import PARTITIONS
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost
 from kafka_share_proxy.wire.values import Address
 from trio.testing import MockClock

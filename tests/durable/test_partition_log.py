@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kafka_share_proxy.durable.partition_log import ENDLESS, TAKEOVERS_KEPT, Reign, Replay
 from kafka_share_proxy.wire.errors import RemoteProtocolError
-from kafka_share_proxy.wire.records import Record, build_batch, decode_records, iter_batches
+from kafka_share_proxy.wire.records.records import Record, build_batch, decode_records, iter_batches
 
 
 def reign_of(key):

@@ -8,7 +8,7 @@ import pytest
 from kafka_share_proxy.durable.producer_expiration import PRODUCER, RESPONSE_S, TRANSACTIONAL, Periods, periods
 from kafka_share_proxy.durable.state_producer import IDENTITY_S, KEEP_ALIVE_S
 from kafka_share_proxy.loop.promise import Promise
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost
 
 

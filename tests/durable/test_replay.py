@@ -11,11 +11,12 @@ from kafka_share_proxy.brokers.own_connection import OwnSettings
 from kafka_share_proxy.durable import replay
 from kafka_share_proxy.durable.partition_log import ENDLESS, Replay
 from kafka_share_proxy.durable.replay import ReplayPlace
-from kafka_share_proxy.sharegroups import state_records
-from kafka_share_proxy.sharegroups.state_records import SHARE_STATE, TOPIC, StateKey
-from kafka_share_proxy.wire import records, registry
+from kafka_share_proxy.sharegroups.state import state_records
+from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE, TOPIC, StateKey
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode, RemoteProtocolError, UpstreamLost
-from kafka_share_proxy.wire.records import Record, build_batch
+from kafka_share_proxy.wire.records import records
+from kafka_share_proxy.wire.records.records import Record, build_batch
 from kafka_share_proxy.wire.values import Address
 
 from tests.support.small_broker import RANGES, Broker

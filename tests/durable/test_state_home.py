@@ -21,16 +21,16 @@ from kafka_share_proxy.durable.journal import TopicJournal
 from kafka_share_proxy.durable.ownership_group import Membership
 from kafka_share_proxy.durable.state_home import DRAIN_S, StateHome
 from kafka_share_proxy.durable.state_partitions import state_partition
-from kafka_share_proxy.forwarding.pump import new_pump
+from kafka_share_proxy.forwarding.walk.pump import new_pump
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.loop.reactor import Reactor
-from kafka_share_proxy.sharegroups.held_state import HeldShareState
 from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator
 from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
-from kafka_share_proxy.sharegroups.state_records import PARTITIONS, SHARE_STATE, StateKey, group_value, share_gate
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.sharegroups.state.held_state import HeldShareState
+from kafka_share_proxy.sharegroups.state.state_records import PARTITIONS, SHARE_STATE, StateKey, group_value, share_gate
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
-from kafka_share_proxy.wire.records import Record, decode_records
+from kafka_share_proxy.wire.records.records import Record, decode_records
 from trio.testing import MockClock
 
 from tests.support import state_cluster

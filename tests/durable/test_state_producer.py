@@ -20,7 +20,7 @@ from kafka_share_proxy.durable.state_producer import (
     WriterStage,
 )
 from kafka_share_proxy.wire.errors import ErrorCode, LocalProtocolError
-from kafka_share_proxy.wire.records import Record, decode_records, iter_batches
+from kafka_share_proxy.wire.records.records import Record, decode_records, iter_batches
 
 from tests.support.state_leader import (
     AFTER_APPEND,

@@ -11,8 +11,8 @@ from kafka_share_proxy.durable.state_producer import BATCH_BYTES_MAX
 from kafka_share_proxy.durable.state_topic import StateTopic
 from kafka_share_proxy.sharegroups.model.coordinator import RECORD_OVERHEAD
 from kafka_share_proxy.sharegroups.model.snapshot import SNAPSHOT_BYTES_MAX
-from kafka_share_proxy.sharegroups.state_records import PARTITIONS, SHARE_STATE, TOPIC
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.sharegroups.state.state_records import PARTITIONS, SHARE_STATE, TOPIC
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost
 from kafka_share_proxy.wire.values import Address
 

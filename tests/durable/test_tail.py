@@ -10,8 +10,8 @@ import trio
 from kafka_share_proxy.brokers.replaced import SILENT_S
 from kafka_share_proxy.durable import tail as tail_module
 from kafka_share_proxy.durable.tail import FETCH_WAIT_S, LOOK_S, Tail
-from kafka_share_proxy.wire.api_key import ApiKey
-from kafka_share_proxy.wire.records import Record
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.records.records import Record
 from trio.testing import MockClock
 
 from tests.support import state_cluster

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import trio
-from kafka_share_proxy.app import state_setup
+from kafka_share_proxy.app.serving import state_setup
 from kafka_share_proxy.durable import described_state
 from kafka_share_proxy.durable.hosted_state import HostedState
 from kafka_share_proxy.durable.ownership_rules import PARTITIONS

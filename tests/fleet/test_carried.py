@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kafka_share_proxy.fleet.carried import CarriedFeatures, CarriedRequests, EdgeOfLink, NothingKept
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.routes import FramedHandler
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.forwarding.dispatch.routes import FramedHandler
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.wire.definitions import registry
 
 from tests.support.ports import World
 

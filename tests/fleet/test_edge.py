@@ -7,13 +7,13 @@ from kafka_share_proxy.durable.gate import HOLD_MAX_S
 from kafka_share_proxy.fleet import edge
 from kafka_share_proxy.fleet.group_owners import PeerLost
 from kafka_share_proxy.fleet.peer_protocol import MESSAGES
-from kafka_share_proxy.forwarding.address_book import AddressBook
 from kafka_share_proxy.forwarding.apis.k32_broker_addresses import BROKER
+from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
 from kafka_share_proxy.reading.far_records import HeldRecords
 from kafka_share_proxy.sharegroups import share_group_apis
 from kafka_share_proxy.sharegroups.apis.group_configs import GROUP
 from kafka_share_proxy.sharegroups.services import FEATURE
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode, RemoteProtocolError
 from kafka_share_proxy.wire.values import Address, Limits
 

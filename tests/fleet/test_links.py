@@ -14,12 +14,12 @@ from kafka_share_proxy.fleet import links, peer_link
 from kafka_share_proxy.fleet.carried import CarriedFeatures
 from kafka_share_proxy.fleet.links import LINKS_MAX, FleetLinks, LinkTls
 from kafka_share_proxy.fleet.unproven_links import UNPROVEN_MAX
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.pump import new_pump
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.forwarding.walk.pump import new_pump
 from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.sharegroups.carried_requests import CarriedShareRequests
 from kafka_share_proxy.sharegroups.services import FEATURE, ShareServices
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.values import Address
 
 from tests.support.far import FarWorld

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kafka_share_proxy.fleet import owner
 from kafka_share_proxy.sharegroups.services import FEATURE
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import RemoteProtocolError, UpstreamLost
 
 from tests.support.far import FarWorld

@@ -11,10 +11,10 @@ import trio
 from kafka_share_proxy.fleet import peer_link
 from kafka_share_proxy.fleet.peer_link import PeerLink
 from kafka_share_proxy.fleet.peer_protocol import NONCE_BYTES, PeerProtocol
-from kafka_share_proxy.forwarding.pump import new_pump
+from kafka_share_proxy.forwarding.walk.pump import new_pump
 from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.loop.transports import PlainTransport
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.definitions import registry
 
 LIMIT_S = 10.0
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from kafka_share_proxy.fleet.peer_protocol import FRAME_BYTES_MAX, MESSAGES, NONCE_BYTES, NotOfTheFleet, PeerProtocol
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import LocalProtocolError, RemoteProtocolError
 
 SECRET = b"sixteen bytes ok"

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kafka_share_proxy.forwarding import route_table
-from kafka_share_proxy.forwarding.address_book import AddressBook
-from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions, Offer
-from kafka_share_proxy.forwarding.routes import Context, Route
-from kafka_share_proxy.wire import frames, registry
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.forwarding.dispatch import route_table
+from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
+from kafka_share_proxy.forwarding.dispatch.routes import Context, Route
+from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.definitions import registry
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.definitions.specs import FieldSpec
 from kafka_share_proxy.wire.errors import ErrorCode, UnusableResponse
-from kafka_share_proxy.wire.specs import FieldSpec
 from kafka_share_proxy.wire.values import Limits
 
 from tests.wire.samples import Samples

@@ -20,14 +20,20 @@ from tests.fuzz.harness import parser
 
 TESTS = {
     "kafka_share_proxy.audit._event_log": ("tests/audit/test_event_log.py",),
-    "kafka_share_proxy.forwarding._forwarded_shares": ("tests/forwarding/test_forwarded_shares.py",),
-    "kafka_share_proxy.forwarding._pump": ("tests/forwarding/test_pump.py", "tests/forwarding/test_kept_bytes.py"),
-    "kafka_share_proxy.forwarding._walk": ("tests/forwarding/test_walk.py", "tests/forwarding/test_connection.py"),
+    "kafka_share_proxy.forwarding.observed._forwarded_shares": ("tests/forwarding/observed/test_forwarded_shares.py",),
+    "kafka_share_proxy.forwarding.walk._pump": (
+        "tests/forwarding/walk/test_pump.py",
+        "tests/forwarding/walk/test_kept_bytes.py",
+    ),
+    "kafka_share_proxy.forwarding.walk._walk": (
+        "tests/forwarding/walk/test_walk.py",
+        "tests/forwarding/test_connection.py",
+    ),
     "kafka_share_proxy.views.kernel._slicing": ("tests/views/kernel/test_slicing_kernels.py",),
-    "kafka_share_proxy.wire._batches": ("tests/wire/test_batches.py",),
-    "kafka_share_proxy.wire._commit_frames": ("tests/wire/test_commit_frames.py",),
-    "kafka_share_proxy.wire._record_positions": ("tests/wire/test_record_positions.py",),
-    "kafka_share_proxy.wire._small_batches": ("tests/wire/test_records.py",),
+    "kafka_share_proxy.wire.records._batches": ("tests/wire/records/test_batches.py",),
+    "kafka_share_proxy.wire.codec._commit_frames": ("tests/wire/codec/test_commit_frames.py",),
+    "kafka_share_proxy.wire.records._record_positions": ("tests/wire/records/test_record_positions.py",),
+    "kafka_share_proxy.wire.records._small_batches": ("tests/wire/records/test_records.py",),
 }
 """Extension -> the tests of it and its twin. The driver of `_pump` is the data plane, whose tests run on it."""
 

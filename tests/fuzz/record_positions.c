@@ -3,7 +3,7 @@
  * Records areas, and runs of batches, are damaged at random. Every buffer and every column has its exact size, so that
  * an access one byte outside ends the run. What is found must lie within the area, in order, at ascending offsets. */
 #define RECORD_POSITIONS_CORE
-#include "../../proxy/kafka_share_proxy/wire/_record_positions.c"
+#include "../../proxy/kafka_share_proxy/wire/records/_record_positions.c"
 #include "harness.h"
 
 enum { RUN_MAX = 4 };

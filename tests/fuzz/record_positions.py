@@ -7,10 +7,10 @@ import struct
 import time
 from typing import Any
 
-from kafka_share_proxy.wire import record_positions, record_runs, records
-from kafka_share_proxy.wire.record_headers import RecordHeaders
-from kafka_share_proxy.wire.record_positions import ROW_BYTES
-from kafka_share_proxy.wire.records import Record
+from kafka_share_proxy.wire.records import record_positions, record_runs, records
+from kafka_share_proxy.wire.records.record_headers import RecordHeaders
+from kafka_share_proxy.wire.records.record_positions import ROW_BYTES
+from kafka_share_proxy.wire.records.records import Record
 
 from tests.fuzz.harness import Kernel
 from tests.fuzz.sanitized import CHECKOUT
@@ -87,5 +87,5 @@ def sound(number: int) -> bytes:
 
 
 if __name__ == "__main__":
-    source = CHECKOUT / "proxy" / "kafka_share_proxy" / "wire" / "_record_positions.c"
+    source = CHECKOUT / "proxy" / "kafka_share_proxy" / "wire" / "records" / "_record_positions.c"
     Kernel("record_positions", source, sound, lambda module: module, compare, record_positions.EXTENSION).run()

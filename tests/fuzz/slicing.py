@@ -14,8 +14,8 @@ from typing import Any
 
 from kafka_share_proxy.views.kernel import slicing, slicing_in_python
 from kafka_share_proxy.views.model.slots import Cut, EvenCut
-from kafka_share_proxy.wire import legacy, records
-from kafka_share_proxy.wire.records import Record
+from kafka_share_proxy.wire.records import legacy, records
+from kafka_share_proxy.wire.records.records import Record
 
 from tests.fuzz.harness import Kernel
 from tests.fuzz.sanitized import CHECKOUT

@@ -18,7 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "proxy")]
 
 from kafka_share_proxy.localkafka.cluster import Cluster  # noqa: E402
-from kafka_share_proxy.wire import frames, registry  # noqa: E402
+from kafka_share_proxy.wire.codec import frames  # noqa: E402
+from kafka_share_proxy.wire.definitions import registry  # noqa: E402
 
 CLIENT_ID = "golden"
 ASKED = ("ApiVersions", "Metadata", "FindCoordinator", "DescribeCluster")

@@ -15,14 +15,14 @@ from typing import Any
 from kafka_share_proxy.commits import state_records as commits
 from kafka_share_proxy.commits.state_records import GroupKey, RangeKey, RangeValue
 from kafka_share_proxy.fleet.peer_protocol import MESSAGES, NONCE_BYTES, PeerProtocol
-from kafka_share_proxy.sharegroups import state_records as sharegroups
 from kafka_share_proxy.sharegroups.apis.group_configs import stored_value
 from kafka_share_proxy.sharegroups.model.snapshot import ShareSnapshot
-from kafka_share_proxy.sharegroups.state_records import StateKey
+from kafka_share_proxy.sharegroups.state import state_records as sharegroups
+from kafka_share_proxy.sharegroups.state.state_records import StateKey
 from kafka_share_proxy.views import state_records as views
 from kafka_share_proxy.views.model.catalog import Binding
 from kafka_share_proxy.views.model.plans import Plan
-from kafka_share_proxy.wire import registry, specs
+from kafka_share_proxy.wire.definitions import registry, specs
 
 SECRET = b"sixteen bytes ok"
 INTEGERS = {"int8": 7, "int16": 300, "uint16": 40_000, "int32": 70_000, "uint32": 3_000_000_000, "int64": 1 << 40}

@@ -13,13 +13,13 @@ from kafka_share_proxy.commits.held_state import HeldCommits
 from kafka_share_proxy.commits.state_records import INDIVIDUAL_COMMITS
 from kafka_share_proxy.fleet.peer_protocol import HANDSHAKE_KINDS, MESSAGES, NONCE_BYTES, PeerProtocol
 from kafka_share_proxy.offsets.ranges import OffsetSpan
-from kafka_share_proxy.sharegroups.held_state import HeldShareState
 from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator
 from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
-from kafka_share_proxy.sharegroups.state_records import SHARE_STATE
+from kafka_share_proxy.sharegroups.state.held_state import HeldShareState
+from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE
 from kafka_share_proxy.views import state_records as views
 from kafka_share_proxy.views.model.catalog import ViewCatalog
-from kafka_share_proxy.wire import registry, specs
+from kafka_share_proxy.wire.definitions import registry, specs
 from kafka_share_proxy.wire.values import TopicPartition
 
 from tests.golden.record_proxy import SECRET, built, link, state_records, values_of

@@ -51,7 +51,7 @@ NO_WAITING_IN = ("offsets", "public", "wire", "sharegroups", "views", "commits",
 MAY_WAIT: dict[str, str] = {
     "kafka_share_proxy.commits.followed_groups": "a task that follows the topic of ranges",
     "kafka_share_proxy.commits.held_state": "lets others run between the ranges that it loads",
-    "kafka_share_proxy.sharegroups.held_state": "lets others run between the groups that it forgets",
+    "kafka_share_proxy.sharegroups.state.held_state": "lets others run between the groups that it forgets",
     "kafka_share_proxy.views.base_watch": "a task that looks at bases again and again",
     "kafka_share_proxy.views.state_topic": "stamps records with the wall clock",
     "kafka_share_proxy.views.stored_state": "a task that follows the topic of views",
@@ -177,7 +177,7 @@ def test_the_ground_rests_on_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(sys.modules[__name__], "SOURCE_ROOT", tmp_path)
     wrong = tmp_path / NAME / "offsets" / "wrong.py"
     wrong.parent.mkdir(parents=True)
-    wrong.write_text("import pydantic\nimport time\nfrom kafka_share_proxy.wire import frames\nimport bisect\n")
+    wrong.write_text("import pydantic\nimport time\nfrom kafka_share_proxy.wire.codec import frames\nimport bisect\n")
     assert [sentence.split(": ", 1)[1] for sentence in wrong_imports(wrong)] == [
         "kafka_share_proxy.offsets.wrong has no business with pydantic",
         "kafka_share_proxy.offsets.wrong has no business with time",

@@ -13,11 +13,12 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 from kafka_share_proxy.commits import commit_apis
 from kafka_share_proxy.forwarding.apis import k10_find_coordinator
-from kafka_share_proxy.forwarding.declared_api import DeclaredApi
-from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi
+from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.sharegroups import share_group_apis
 from kafka_share_proxy.views import view_apis
-from kafka_share_proxy.wire import frames, messages, registry
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.definitions import messages, registry
 
 from tests.support import commit_world, ports, view_broker
 
@@ -125,9 +126,9 @@ def test_a_message_that_code_knows_is_not_named_by_a_string() -> None:
 
 
 MISTYPED = """\
-from kafka_share_proxy.forwarding.upstream_requests import send_upstream, reply
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.wire import messages
+from kafka_share_proxy.forwarding.served.upstream_requests import send_upstream, reply
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.wire.definitions import messages
 
 
 async def handle(call: Call[messages.ShareFetchRequest]) -> bytes:

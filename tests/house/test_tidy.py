@@ -28,14 +28,14 @@ WITHOUT_TEST: dict[str, str] = {
     f"{ROOMS}/__main__.py": "three lines; run by tests/app/test_cli.py",
     f"{ROOMS}/brokers/interfaces.py": "shapes only",
     f"{ROOMS}/client/rebalance_listener.py": "callbacks that do nothing; heard in tests/client/test_consumer.py",
-    f"{ROOMS}/forwarding/interfaces.py": "a shape only",
+    f"{ROOMS}/forwarding/served/interfaces.py": "a shape only",
     f"{ROOMS}/loop/interfaces.py": "shapes only",
     f"{ROOMS}/wire/values.py": "names and defaults",
 }
 """Sources without a test file of their own, each with its reason."""
 
 BROAD_CATCHES: dict[str, str] = {
-    f"{ROOMS}/app/pipeline_command.py": "whatever Spark raises ends a job with one line; --verbose shows the traceback",
+    f"{ROOMS}/app/commands/pipeline_command.py": "any error of Spark ends a job with one line; see --verbose",
     f"{ROOMS}/client/deserializers.py": "errors of a deserializer are raised in turn, after the records before",
     f"{ROOMS}/client/interceptors.py": "an interceptor of the application must not end what it observes, as in Java",
     f"{ROOMS}/fleet/edge.py": "a fault about one client is the failure of what that client asked, and not of the link",

@@ -9,15 +9,15 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from kafka_share_proxy.forwarding import route_table
-from kafka_share_proxy.forwarding.chain import in_order
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.routes import Kind, header
+from kafka_share_proxy.forwarding.dispatch import route_table
+from kafka_share_proxy.forwarding.dispatch.chain import in_order
+from kafka_share_proxy.forwarding.dispatch.routes import Kind, header
+from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.promise import Promise, Task, settled
 from kafka_share_proxy.sharegroups import share_group_apis
 from kafka_share_proxy.views import view_apis
-from kafka_share_proxy.wire import registry
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.definitions import registry
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 
 from tests.support import ports, view_broker
 

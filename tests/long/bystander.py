@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 
 import pytest
-from kafka_share_proxy.forwarding.routes import Kind
+from kafka_share_proxy.forwarding.dispatch.routes import Kind
 from kafka_share_proxy.localkafka.cluster import Cluster
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.values import Limits
 
 from tests.support.brokers import OLD, Running

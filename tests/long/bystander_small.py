@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from itertools import islice
 
 import pytest
-from kafka_share_proxy.forwarding.routes import Kind
+from kafka_share_proxy.forwarding.dispatch.routes import Kind
 from kafka_share_proxy.localkafka.cluster import Cluster
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.values import Address, Limits
 
 from tests.support.brokers import OLD, Running

@@ -18,7 +18,7 @@ from kafka_share_proxy.client.consumer import Consumer
 from kafka_share_proxy.client.opening import open_consumer
 from kafka_share_proxy.consumer.partitions import Partitions
 from kafka_share_proxy.localkafka.cluster import Cluster
-from kafka_share_proxy.wire import records
+from kafka_share_proxy.wire.records import records
 
 from tests.support.raw import Raw, Topic
 from tests.support.view_group import Member, committed

@@ -24,8 +24,8 @@ from kafka_share_proxy.client.share_consumer import ShareConsumer
 from kafka_share_proxy.client.share_opening import open_share_consumer
 from kafka_share_proxy.client.share_records import ShareRecord
 from kafka_share_proxy.consumer.events import BrokerRefused, ConsumerError
-from kafka_share_proxy.consumer.share_acknowledgements import AcknowledgeType
-from kafka_share_proxy.consumer.share_holds import AcknowledgementResult, LockLostError
+from kafka_share_proxy.consumer.share.share_acknowledgements import AcknowledgeType
+from kafka_share_proxy.consumer.share.share_holds import AcknowledgementResult, LockLostError
 
 from tests.client.test_real_brokers import QUIET
 from tests.support.bad_network import BadNetwork

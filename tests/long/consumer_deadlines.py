@@ -15,8 +15,8 @@ from kafka_share_proxy.client.consumer import Consumer
 from kafka_share_proxy.client.notes import COORDINATOR_STATE, PARTITIONS_LOST, ConsumerNote
 from kafka_share_proxy.client.opening import open_consumer
 from kafka_share_proxy.client.rebalance_listener import RebalanceListener
+from kafka_share_proxy.consumer.groups.states import RebalanceState
 from kafka_share_proxy.consumer.partitions import OffsetAndMetadata, Partitions
-from kafka_share_proxy.consumer.states import RebalanceState
 from kafka_share_proxy.localkafka.cluster import Cluster
 
 from tests.client.tapped import Tap

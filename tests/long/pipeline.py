@@ -22,10 +22,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.localkafka.front import Front
-from kafka_share_proxy.pipeline.cluster import ClusterClient
-from kafka_share_proxy.pipeline.log_reader import LogReader
-from kafka_share_proxy.pipeline.options import read_options
-from kafka_share_proxy.pipeline.planning import PlannedRead
+from kafka_share_proxy.pipeline.kafka.cluster import ClusterClient
+from kafka_share_proxy.pipeline.source.log_reader import LogReader
+from kafka_share_proxy.pipeline.source.options import read_options
+from kafka_share_proxy.pipeline.source.planning import PlannedRead
 
 from tests.support.brokers import NEW, VIEWS, Running
 from tests.support.raw import Raw, Topic, until

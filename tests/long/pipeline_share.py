@@ -21,8 +21,8 @@ import pytest
 from confluent_kafka import Producer
 from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.localkafka.front import Front
-from kafka_share_proxy.pipeline.share_member import ShareMember
-from kafka_share_proxy.pipeline.share_options import read_share_options
+from kafka_share_proxy.pipeline.share.share_member import ShareMember
+from kafka_share_proxy.pipeline.share.share_options import read_share_options
 
 from tests.support.brokers import NEW, OLD, QUICK, Running
 from tests.support.raw import Raw, Topic, until
@@ -42,8 +42,8 @@ Place = tuple[int, int]
 JOB = """
 import sys, time
 from kafka_share_proxy.pipeline import session
-from kafka_share_proxy.pipeline.lake import Lake
-from kafka_share_proxy.pipeline.share_stream import ShareStream
+from kafka_share_proxy.pipeline.tables.lake import Lake
+from kafka_share_proxy.pipeline.share.share_stream import ShareStream
 
 bootstrap, topic, group, folder, step, batch_s = sys.argv[1:]
 given = {"bootstrap": bootstrap, "topic": topic, "group": group, "maxOffsetsPerTrigger": step}

@@ -21,8 +21,8 @@ from confluent_kafka import Consumer, TopicPartition
 from kafka_share_proxy.localkafka.children import Child
 from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.localkafka.front import Front
-from kafka_share_proxy.wire import records
-from kafka_share_proxy.wire.key_hash import hash_of_record
+from kafka_share_proxy.wire.records import records
+from kafka_share_proxy.wire.records.key_hash import hash_of_record
 
 from tests.long.views import SETTINGS
 from tests.support.brokers import NEW, OLD, Running

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import trustme
-from kafka_share_proxy.forwarding.pump import new_pump
+from kafka_share_proxy.forwarding.walk.pump import new_pump
 from kafka_share_proxy.loop import handshakes
 from kafka_share_proxy.loop.handshakes import HandshakeLimits, Handshakes
 from kafka_share_proxy.loop.polling import READ

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from kafka_share_proxy.forwarding.pump import new_pump
+from kafka_share_proxy.forwarding.walk.pump import new_pump
 from kafka_share_proxy.loop import listeners
 from kafka_share_proxy.loop.listeners import Listener, bind
 from kafka_share_proxy.loop.reactor import Reactor

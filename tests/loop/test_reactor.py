@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import trio
 import trio.lowlevel
-from kafka_share_proxy.forwarding.pump import new_pump
+from kafka_share_proxy.forwarding.walk.pump import new_pump
 from kafka_share_proxy.loop.polling import READ
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.loop.reactor import SPREAD_S, Reactor, no_pump

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_share_proxy.forwarding.pump import new_pump
+from kafka_share_proxy.forwarding.walk.pump import new_pump
 from kafka_share_proxy.loop.promise import Promise, Task
 from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.loop.slices import SLICE_S, STEP_BYTES, STEPS_UNLOOKED, Slices, Work

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import trio
 import trio.lowlevel
-from kafka_share_proxy.app import metrics as figures
-from kafka_share_proxy.app import observe
-from kafka_share_proxy.forwarding.pump import new_pump
-from kafka_share_proxy.forwarding.routes import Kind, Route
+from kafka_share_proxy.app.observing import metrics as figures
+from kafka_share_proxy.app.observing import observe
+from kafka_share_proxy.forwarding.dispatch.routes import Kind, Route
+from kafka_share_proxy.forwarding.walk.pump import new_pump
 from kafka_share_proxy.loop.polling import READ
 from kafka_share_proxy.loop.reactor import NewPump, Reactor, no_pump
 from kafka_share_proxy.loop.turns import LOGGED_S, LONG_S

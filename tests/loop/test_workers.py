@@ -6,7 +6,7 @@ import threading
 import time
 
 import pytest
-from kafka_share_proxy.forwarding.pump import new_pump
+from kafka_share_proxy.forwarding.walk.pump import new_pump
 from kafka_share_proxy.loop.interfaces import WorkersBusy
 from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.loop.workers import WorkerThreads

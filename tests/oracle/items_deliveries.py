@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from kafka_share_proxy.wire import records
+from kafka_share_proxy.wire.records import records
 
 from tests.oracle.items import item
 from tests.support.raw import GROUP_RESOURCE, Topic, until

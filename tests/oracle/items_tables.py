@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 
-from kafka_share_proxy.wire import records
+from kafka_share_proxy.wire.records import records
 
 from tests.oracle.items import item
 from tests.oracle.items_deliveries import deliveries, release_everything, wait_for_lag

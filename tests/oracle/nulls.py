@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from kafka_share_proxy.localkafka.connection import Connection
-from kafka_share_proxy.wire import registry
-from kafka_share_proxy.wire.messages import Message
-from kafka_share_proxy.wire.specs import StructSpec
+from kafka_share_proxy.wire.definitions import registry
+from kafka_share_proxy.wire.definitions.messages import Message
+from kafka_share_proxy.wire.definitions.specs import StructSpec
 
 from tests.support.raw import KEYS, Raw
 

@@ -14,7 +14,8 @@ from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.localkafka.front import Front
 from kafka_share_proxy.sharegroups import share_group_apis
 from kafka_share_proxy.views import view_apis
-from kafka_share_proxy.wire import records, registry
+from kafka_share_proxy.wire.definitions import registry
+from kafka_share_proxy.wire.records import records
 
 from tests.oracle.nulls import Asked, common_versions, differences
 from tests.support import ports, view_broker

@@ -44,7 +44,7 @@ ELSEWHERE = {
     111: "item 59 on the wire: test_low_limits.py",
     112: "item 21 on the wire: test_low_limits.py",
     125: "state that moves: tests/stock/restarts.py",
-    137: "the offer: tests/forwarding/test_offered_versions.py, test_switched_off.py",
+    137: "the offer: tests/forwarding/dispatch/test_offered_versions.py, test_switched_off.py",
     138: "tests/adversity/test_durable_state.py",
     139: "tests/stock/test_three_nodes_39.py",
     140: "tests/sharegroups/fetch/test_start_offsets.py",

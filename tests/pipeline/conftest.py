@@ -80,7 +80,7 @@ def spark() -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def story_lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tables of `audit_story`."""
-    from kafka_share_proxy.pipeline import audit_job
+    from kafka_share_proxy.pipeline.audit import audit_job
 
     folder = tmp_path_factory.mktemp("story")
     audit_story.write(folder / "in", "audit.jsonl", audit_story.blocked_events() + audit_story.load_events())

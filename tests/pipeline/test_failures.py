@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from kafka_share_proxy.pipeline.failures import CHARACTERS_MAX, one_line
-from kafka_share_proxy.pipeline.files import Files, LakeError
-from kafka_share_proxy.pipeline.options import BadOption
+from kafka_share_proxy.pipeline.source.options import BadOption
+from kafka_share_proxy.pipeline.tables.files import Files, LakeError
 
 QUOTED = """[PYTHON_DATA_SOURCE_ERROR] Failed when running: Traceback (most recent call last):
   File "worker.py", line 107, in main
     raise TopicReplaced(text)
-kafka_share_proxy.pipeline.cluster.TopicReplaced: topic orders was deleted and created again
+kafka_share_proxy.pipeline.kafka.cluster.TopicReplaced: topic orders was deleted and created again
 
 	at org.apache.spark.sql.execution.python.Runner.run(Runner.scala:1)
 """

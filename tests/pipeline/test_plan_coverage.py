@@ -12,12 +12,12 @@ import pytest
 from kafka_share_proxy.audit.events import Place
 from kafka_share_proxy.audit.loads import Loads
 from kafka_share_proxy.audit.sampling import KeySampling
-from kafka_share_proxy.pipeline.planner import RangePlan, make_plan
-from kafka_share_proxy.wire import records
-from kafka_share_proxy.wire.batches import BatchTable, split_complete
-from kafka_share_proxy.wire.key_hash import murmur2
-from kafka_share_proxy.wire.key_samples import BUCKET_SHIFT, BUCKETS
-from kafka_share_proxy.wire.records import Record
+from kafka_share_proxy.pipeline.plan.planner import RangePlan, make_plan
+from kafka_share_proxy.wire.records import records
+from kafka_share_proxy.wire.records.batches import BatchTable, split_complete
+from kafka_share_proxy.wire.records.key_hash import murmur2
+from kafka_share_proxy.wire.records.key_samples import BUCKET_SHIFT, BUCKETS
+from kafka_share_proxy.wire.records.records import Record
 
 from tests.support.ports import ManualTimers
 

@@ -11,17 +11,18 @@ from typing import Any
 from zipfile import ZipFile
 
 import pytest
-from kafka_share_proxy.app import pipeline_package
+from kafka_share_proxy.app.commands import pipeline_package
 from kafka_share_proxy.pipeline import zipped_kernels
 from kafka_share_proxy.pipeline.zipped_kernels import MANIFEST, MODULES
-from kafka_share_proxy.wire import record_positions
+from kafka_share_proxy.wire.records import record_positions
 
 LOADED = """
 import json, sys
 sys.path.append(sys.argv[1])
 import kafka_share_proxy.pipeline
 from kafka_share_proxy.views.kernel import slicing
-from kafka_share_proxy.wire import batches, messages, record_positions, registry
+from kafka_share_proxy.wire.definitions import messages, registry
+from kafka_share_proxy.wire.records import batches, record_positions
 registry.request(1, 15)
 print(json.dumps([kafka_share_proxy.__file__, slicing.KERNEL, batches.KERNEL, record_positions.KERNEL]))
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 
 from kafka_share_proxy.reading.chunk_cache import CacheLimits, Chunk, ChunkCache, ReadKey
-from kafka_share_proxy.wire import records
+from kafka_share_proxy.wire.records import records
 
 PER_PARTITION = 4
 TIMES = {"leader_epoch": 5, "read_at": 0.0}

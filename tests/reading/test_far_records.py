@@ -11,9 +11,10 @@ from kafka_share_proxy.reading.far_records import (
     on_the_wire,
     taken_in,
 )
-from kafka_share_proxy.wire import records, registry
-from kafka_share_proxy.wire.batches import split_complete
-from kafka_share_proxy.wire.records import Record
+from kafka_share_proxy.wire.definitions import registry
+from kafka_share_proxy.wire.records import records
+from kafka_share_proxy.wire.records.batches import split_complete
+from kafka_share_proxy.wire.records.records import Record
 
 from tests.support.ports import Cluster, Connection, ManualTimers
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from kafka_share_proxy.brokers.rights import Right, rights_of
 from kafka_share_proxy.brokers.topic_leaders import on_topics, request_topics
-from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions, Offer
+from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
 from kafka_share_proxy.reading.chunk_cache import ReadKey
 from kafka_share_proxy.reading.upstream_fetch import PartitionRead, UpstreamFetch, fetch_version
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost
 
 from tests.support.ports import World

@@ -10,14 +10,15 @@ from kafka_share_proxy.brokers.cluster_view import ClusterView
 from kafka_share_proxy.brokers.connection_slots import SlotValues
 from kafka_share_proxy.durable.interfaces import JournalRefused
 from kafka_share_proxy.durable.memory_journal import MemoryJournal
-from kafka_share_proxy.forwarding.address_book import AddressBook
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions, Offer
+from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
+from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
+from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.promise import Promise, Task, settled
 from kafka_share_proxy.sharegroups import services, share_group_apis
 from kafka_share_proxy.sharegroups.model.group import Heartbeat, TopicInfo
 from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
-from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, Limits
 

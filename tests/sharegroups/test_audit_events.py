@@ -9,9 +9,10 @@ from kafka_share_proxy.sharegroups import group_report
 from kafka_share_proxy.sharegroups.audit_events import MEMBERS_EVERY_S, ShareAudit
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 from kafka_share_proxy.sharegroups.model.group import Member
-from kafka_share_proxy.wire import records, registry
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.key_hash import murmur2
+from kafka_share_proxy.wire.records import records
+from kafka_share_proxy.wire.records.key_hash import murmur2
 
 from tests.support import audit_lines
 from tests.support.far import FarWorld

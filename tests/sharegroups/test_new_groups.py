@@ -5,7 +5,7 @@ from __future__ import annotations
 from kafka_share_proxy.durable.interfaces import RESPONSE_MAX_S
 from kafka_share_proxy.loop.promise import Task
 from kafka_share_proxy.sharegroups.new_groups import GroupRefused, hold_group
-from kafka_share_proxy.sharegroups.state_records import StateKey
+from kafka_share_proxy.sharegroups.state.state_records import StateKey
 from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.ports import SlowJournal, World

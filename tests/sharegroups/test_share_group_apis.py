@@ -7,21 +7,21 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka_share_proxy.forwarding import route_table
-from kafka_share_proxy.forwarding.address_book import AddressBook
-from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs, Served
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions, Offer
-from kafka_share_proxy.forwarding.routes import Kind, Routes
+from kafka_share_proxy.forwarding.dispatch import route_table
+from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi, Needs, Served
+from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
+from kafka_share_proxy.forwarding.dispatch.routes import Kind, Routes
+from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
+from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.promise import Task
 from kafka_share_proxy.sharegroups import share_group_apis
 from kafka_share_proxy.sharegroups.apis import k42_delete_groups
 from kafka_share_proxy.sharegroups.apis.group_configs import GROUP
 from kafka_share_proxy.sharegroups.apis.group_resources import GROUPS_MAX
 from kafka_share_proxy.sharegroups.share_group_apis import APIS
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.definitions import registry
+from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.messages import Message
 from kafka_share_proxy.wire.values import Limits
 
 from tests.support.ports import World

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from kafka_share_proxy.durable.gate import HOLD_MAX_S
 from kafka_share_proxy.durable.state_partitions import state_partition
-from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.promise import Task
 from kafka_share_proxy.sharegroups.while_loading import LOADING_MAX_S
-from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.ports import ManualTimers, responded

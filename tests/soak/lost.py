@@ -35,7 +35,7 @@ from kafka_share_proxy.durable.ownership_rules import GROUP as PROXIES
 from kafka_share_proxy.durable.state_partitions import state_partition
 from kafka_share_proxy.localkafka.cluster import Cluster, Node
 from kafka_share_proxy.localkafka.front import Front
-from kafka_share_proxy.sharegroups.state_records import SHARE_STATE
+from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE
 
 from tests.soak.rolling import BROKERS
 from tests.support.brokers import NEW

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 from kafka_share_proxy.localkafka.cluster import Cluster
-from kafka_share_proxy.wire import records
-from kafka_share_proxy.wire.key_hash import murmur2
-from kafka_share_proxy.wire.records import Record
+from kafka_share_proxy.wire.records import records
+from kafka_share_proxy.wire.records.key_hash import murmur2
+from kafka_share_proxy.wire.records.records import Record
 
 from tests.support import audit_lines
 from tests.support.brokers import Running

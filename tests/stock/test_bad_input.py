@@ -13,7 +13,7 @@ import pytest
 from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.localkafka.connection import Connection, build
 from kafka_share_proxy.localkafka.front import Front
-from kafka_share_proxy.wire import records
+from kafka_share_proxy.wire.records import records
 
 from tests.support.brokers import Running
 from tests.support.raw import Raw, address, until

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from kafka_share_proxy.brokers.rights import GRANTS
 from kafka_share_proxy.localkafka.cluster import Cluster
-from kafka_share_proxy.wire import registry
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.definitions import registry
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 
 from tests.support.brokers import NEW, OLD, USERS, Running
 from tests.support.java_programs import compiled

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, ShareConsumer
 from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.localkafka.connection import Connection, build
 from kafka_share_proxy.localkafka.front import Front
-from kafka_share_proxy.wire import frames
+from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.values import Address
 
 from tests.support.brokers import NEW, OLD, QUICK, USERS, Running

@@ -13,7 +13,7 @@ from kafka_share_proxy.durable.ownership_rules import PARTITIONS
 from kafka_share_proxy.durable.state_partitions import state_partition
 from kafka_share_proxy.localkafka.addresses import HOST, free_ports
 from kafka_share_proxy.localkafka.front import Front, installed_command
-from kafka_share_proxy.sharegroups import state_records as share_state
+from kafka_share_proxy.sharegroups.state import state_records as share_state
 from kafka_share_proxy.views import state_records as views
 from kafka_share_proxy.wire.errors import ErrorCode
 

@@ -10,7 +10,7 @@ import pytest
 from kafka_share_proxy.localkafka.addresses import free_ports
 from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.localkafka.front import Front
-from kafka_share_proxy.sharegroups import state_records
+from kafka_share_proxy.sharegroups.state import state_records
 
 from tests.stock import restarts, three_nodes
 from tests.support.brokers import OLD, Running

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from kafka_share_proxy.app import cli
 from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.localkafka.front import Front
-from kafka_share_proxy.wire import records
+from kafka_share_proxy.wire.records import records
 from typer.testing import CliRunner
 
 from tests.support.brokers import VIEWS, Running

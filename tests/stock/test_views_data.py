@@ -12,9 +12,10 @@ from kafka_share_proxy.localkafka.connection import Connection, build
 from kafka_share_proxy.localkafka.front import Front
 from kafka_share_proxy.views.fetch.key_filter import TAG, applied
 from kafka_share_proxy.views.model.slots import Cut, EvenCut, StripeCut
-from kafka_share_proxy.wire import records, registry
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.key_hash import murmur2
+from kafka_share_proxy.wire.records import records
+from kafka_share_proxy.wire.records.key_hash import murmur2
 
 from tests.support.raw import Raw, Topic, until
 

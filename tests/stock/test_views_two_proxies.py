@@ -12,7 +12,7 @@ from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.localkafka.front import Front
 from kafka_share_proxy.views import state_records
 from kafka_share_proxy.views.model.catalog import Binding, ViewCatalog
-from kafka_share_proxy.wire import records
+from kafka_share_proxy.wire.records import records
 
 from tests.support.brokers import VIEWS, Running
 from tests.support.raw import Raw, Topic, until

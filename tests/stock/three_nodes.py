@@ -16,7 +16,7 @@ from kafka_share_proxy.localkafka.addresses import HOST
 from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.localkafka.connection import Connection, build
 from kafka_share_proxy.localkafka.front import Front
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.definitions import registry
 
 from tests.support.brokers import OLD
 from tests.support.dialled import DialledPorts

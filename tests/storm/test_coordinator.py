@@ -9,11 +9,11 @@ import pytest
 from kafka_share_proxy.durable import state_producer
 from kafka_share_proxy.durable.produce_errors import Follows
 from kafka_share_proxy.sharegroups.apis import k42_delete_groups
-from kafka_share_proxy.sharegroups.group_changes import ShareChanges
 from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator
 from kafka_share_proxy.sharegroups.model.offset_runs import AVAILABLE
 from kafka_share_proxy.sharegroups.model.partition import SharePartition
-from kafka_share_proxy.sharegroups.state_writes import ShareWrites
+from kafka_share_proxy.sharegroups.state.group_changes import ShareChanges
+from kafka_share_proxy.sharegroups.state.state_writes import ShareWrites
 
 from tests.sharegroups.model.world import RandomChooser
 from tests.support import storm, storm_admin

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from kafka_share_proxy.audit.event_log import EventLog
-from kafka_share_proxy.wire import specs
+from kafka_share_proxy.wire.definitions import specs
 
 SCHEMA: Mapping[str, Any] = json.loads(specs.location().joinpath("internal", "AuditEvent.json").read_text("utf-8"))
 KINDS: Mapping[str, Any] = SCHEMA["$defs"]

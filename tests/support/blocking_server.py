@@ -10,9 +10,10 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
-from kafka_share_proxy.wire import frames, messages
-from kafka_share_proxy.wire.api_key import ApiKey
-from kafka_share_proxy.wire.headers import RequestHeader
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.codec.headers import RequestHeader
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 
 Responses = Callable[[RequestHeader, Any], Any]
 """(header, request) -> response; None: the connection is closed instead."""

@@ -14,8 +14,8 @@ from kafka_share_proxy.commits.state_records import (
     decode_range_value,
 )
 from kafka_share_proxy.durable.state_partitions import state_partition
-from kafka_share_proxy.wire import records
 from kafka_share_proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.wire.records import records
 
 from tests.support.raw import Raw, Topic, until
 

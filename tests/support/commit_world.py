@@ -11,10 +11,11 @@ from kafka_share_proxy.commits import commit_apis
 from kafka_share_proxy.commits.held_state import HeldCommits
 from kafka_share_proxy.commits.services import CommitOptions, CommitServices
 from kafka_share_proxy.commits.state_records import INDIVIDUAL_COMMITS, CommitKey, GroupKey, RangeKey
-from kafka_share_proxy.forwarding.declared_api import Served
-from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.dispatch.declared_api import Served
+from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.promise import Task
-from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.ports import Connection, SlowJournal, World, responded

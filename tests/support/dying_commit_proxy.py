@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import yaml
-from kafka_share_proxy.app import server
-from kafka_share_proxy.app.config import Config
+from kafka_share_proxy.app.serving import server
+from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.commits import storing
 from kafka_share_proxy.commits.apis import k08_offset_commit
 from kafka_share_proxy.durable.journal import TopicJournal
-from kafka_share_proxy.forwarding.upstream_requests import send_upstream
+from kafka_share_proxy.forwarding.served.upstream_requests import send_upstream
 
 FAULTS = ("before the coordinator", "after the coordinator", "append on its way", "stored, not answered")
 TRIGGER = "die"

@@ -19,17 +19,18 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from kafka_share_proxy.forwarding import chain
-from kafka_share_proxy.forwarding.declared_api import Served
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.offered_versions import CAPS
-from kafka_share_proxy.forwarding.upstream_requests import framed
+from kafka_share_proxy.forwarding.dispatch import chain
+from kafka_share_proxy.forwarding.dispatch.declared_api import Served
+from kafka_share_proxy.forwarding.dispatch.offered_versions import CAPS
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.forwarding.served.upstream_requests import framed
 from kafka_share_proxy.loop.promise import Task
 from kafka_share_proxy.sharegroups import share_group_apis
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 from kafka_share_proxy.views import view_apis
-from kafka_share_proxy.wire import frames, registry
-from kafka_share_proxy.wire.specs import FieldSpec, StructSpec
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.definitions import registry
+from kafka_share_proxy.wire.definitions.specs import FieldSpec, StructSpec
 
 from tests.support import view_broker
 from tests.support.ports import Connection

@@ -10,13 +10,13 @@ from kafka_share_proxy.fleet.carried import CarriedFeatures
 from kafka_share_proxy.fleet.edge import PeerEdge
 from kafka_share_proxy.fleet.owner import PeerOwner
 from kafka_share_proxy.fleet.peer_protocol import NONCE_BYTES, PeerProtocol
-from kafka_share_proxy.forwarding.address_book import AddressBook
-from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
+from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.promise import Task
 from kafka_share_proxy.sharegroups import share_group_apis
 from kafka_share_proxy.sharegroups.carried_requests import CarriedShareRequests, ShareEdge
 from kafka_share_proxy.sharegroups.services import FEATURE, build
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.ports import Connection, Reply, World, responded

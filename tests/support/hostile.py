@@ -12,15 +12,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kafka_share_proxy.forwarding import chain, route_table
-from kafka_share_proxy.forwarding.address_book import AddressBook
-from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions, Offer
-from kafka_share_proxy.forwarding.routes import Kind, Route
+from kafka_share_proxy.forwarding.dispatch import chain, route_table
+from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
+from kafka_share_proxy.forwarding.dispatch.routes import Kind, Route
+from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
 from kafka_share_proxy.sharegroups import share_group_apis
 from kafka_share_proxy.views.view_apis import served as served_views
-from kafka_share_proxy.wire import frames, primitives, registry
-from kafka_share_proxy.wire.api_key import ApiKey
-from kafka_share_proxy.wire.specs import FieldSpec, StructSpec
+from kafka_share_proxy.wire.codec import frames, primitives
+from kafka_share_proxy.wire.definitions import registry
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.definitions.specs import FieldSpec, StructSpec
 from kafka_share_proxy.wire.values import Limits
 
 from tests.support import ports, view_broker

@@ -18,11 +18,11 @@ from kafka_share_proxy.brokers.cluster_view import ClusterView
 from kafka_share_proxy.brokers.connection_slots import SlotValues
 from kafka_share_proxy.durable.interfaces import Journal, JournalRefused
 from kafka_share_proxy.durable.memory_journal import MemoryJournal
-from kafka_share_proxy.forwarding.address_book import AddressBook
-from kafka_share_proxy.forwarding.interfaces import Call, ExpectedResponse
-from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions, Offer
-from kafka_share_proxy.forwarding.routes import Handler
-from kafka_share_proxy.forwarding.upstream_requests import framed
+from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
+from kafka_share_proxy.forwarding.dispatch.routes import Handler
+from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
+from kafka_share_proxy.forwarding.served.interfaces import Call, ExpectedResponse
+from kafka_share_proxy.forwarding.served.upstream_requests import framed
 from kafka_share_proxy.loop.promise import Promise, Task, call_soon, on_behalf_of
 from kafka_share_proxy.loop.slices import AT_ONCE, Slices, Work
 from kafka_share_proxy.sharegroups import share_group_apis
@@ -35,9 +35,11 @@ from kafka_share_proxy.sharegroups.apis import k91_alter_share_group_offsets as 
 from kafka_share_proxy.sharegroups.apis import k92_delete_share_group_offsets as k92
 from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
 from kafka_share_proxy.sharegroups.services import ShareOptions, ShareServices, build
-from kafka_share_proxy.wire import frames, headers, records, registry
+from kafka_share_proxy.wire.codec import frames, headers
+from kafka_share_proxy.wire.codec.frames import ResponseFrame
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost
-from kafka_share_proxy.wire.frames import ResponseFrame
+from kafka_share_proxy.wire.records import records
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address, Limits
 
 WALL_MS = 1_700_000_000_000

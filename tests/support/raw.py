@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafka_share_proxy.localkafka.connection import Connection, build
-from kafka_share_proxy.wire import records, registry
+from kafka_share_proxy.wire.definitions import registry
+from kafka_share_proxy.wire.records import records
 from kafka_share_proxy.wire.values import Address
 
 KEYS = {name: key for key, name in registry.API_KEYS.items()}

@@ -14,7 +14,7 @@ from typing import Any
 from confluent_kafka import Producer
 from kafka_share_proxy.durable.state_partitions import state_partition
 from kafka_share_proxy.localkafka.cluster import Cluster, Node
-from kafka_share_proxy.sharegroups.state_records import SHARE_STATE
+from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE
 
 from tests.support.raw import Raw, until
 from tests.support.rolling_times import Lookout, Seen

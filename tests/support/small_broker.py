@@ -8,8 +8,9 @@ from typing import Any
 import scramp
 import trio
 import trio.testing
-from kafka_share_proxy.wire import frames, registry
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.definitions import registry
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import Address
 

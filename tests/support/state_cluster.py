@@ -22,10 +22,10 @@ from kafka_share_proxy.brokers.own_connection import OwnSettings
 from kafka_share_proxy.durable import replay, state_home
 from kafka_share_proxy.durable.hosted_state import BrokerAccess
 from kafka_share_proxy.loop.promise import Callback, CallbackOwner, on_behalf_of
-from kafka_share_proxy.wire import registry
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.definitions import registry
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost
-from kafka_share_proxy.wire.records import build_batch, iter_batches
+from kafka_share_proxy.wire.records.records import build_batch, iter_batches
 from kafka_share_proxy.wire.values import ZERO_UUID, Address
 
 from tests.support.topic_settings import COMPACTED, described

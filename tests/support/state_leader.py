@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from kafka_share_proxy.durable.state_producer import Append, Identify, Outcome, StateProducer
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.records import iter_batches
+from kafka_share_proxy.wire.records.records import iter_batches
 
 BATCHES_REMEMBERED = 5
 """ProducerStateEntry.NUM_BATCHES_TO_RETAIN."""

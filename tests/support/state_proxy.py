@@ -20,9 +20,9 @@ if __name__ == "__main__":
 
 import trio
 import yaml
-from kafka_share_proxy.app import server, state_setup
-from kafka_share_proxy.app.config import Config
-from kafka_share_proxy.app.state_setup import StateSetup
+from kafka_share_proxy.app.serving import server, state_setup
+from kafka_share_proxy.app.serving.state_setup import StateSetup
+from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.brokers.own_client import OwnClient
 from kafka_share_proxy.brokers.own_connection import OwnSettings
 from kafka_share_proxy.durable.gate import StateGate

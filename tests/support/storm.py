@@ -28,9 +28,7 @@ from types import SimpleNamespace
 
 from kafka_share_proxy.durable.interfaces import JournalRefused
 from kafka_share_proxy.loop.promise import Promise
-from kafka_share_proxy.sharegroups import state_records
 from kafka_share_proxy.sharegroups.apis.offset_requests import begin_at
-from kafka_share_proxy.sharegroups.group_changes import ShareChanges
 from kafka_share_proxy.sharegroups.model.acquiring import ReadRecords
 from kafka_share_proxy.sharegroups.model.coordinator import Change, ShareCoordinator, ShareKey
 from kafka_share_proxy.sharegroups.model.group import JOIN_EPOCH, LEAVE_EPOCH, Heartbeat, TopicInfo
@@ -43,8 +41,10 @@ from kafka_share_proxy.sharegroups.model.settings import (
     BrokerShareLimits,
 )
 from kafka_share_proxy.sharegroups.model.snapshot import ACKNOWLEDGED, ARCHIVED, AVAILABLE, ShareSnapshot
-from kafka_share_proxy.sharegroups.state_records import StateKey
-from kafka_share_proxy.sharegroups.state_writes import Outcome, ShareWrites
+from kafka_share_proxy.sharegroups.state import state_records
+from kafka_share_proxy.sharegroups.state.group_changes import ShareChanges
+from kafka_share_proxy.sharegroups.state.state_records import StateKey
+from kafka_share_proxy.sharegroups.state.state_writes import Outcome, ShareWrites
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicIdPartition
 

@@ -13,8 +13,8 @@ from kafka_share_proxy.sharegroups.apis.group_configs import stored_value
 from kafka_share_proxy.sharegroups.apis.k42_delete_groups import deletion
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 from kafka_share_proxy.sharegroups.model.settings import DELIVERY_COUNT_LIMIT, LOCK_DURATION, RENEW_ENABLE
-from kafka_share_proxy.sharegroups.state_records import StateKey
-from kafka_share_proxy.sharegroups.state_writes import Outcome, ShareWrites
+from kafka_share_proxy.sharegroups.state.state_records import StateKey
+from kafka_share_proxy.sharegroups.state.state_writes import Outcome, ShareWrites
 from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.sharegroups.model.world import Chooser

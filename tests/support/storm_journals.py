@@ -16,11 +16,11 @@ from kafka_share_proxy.durable.state_partitions import state_partition
 from kafka_share_proxy.durable.state_producer import Append as Produce
 from kafka_share_proxy.durable.state_producer import Outcome, Refused, StateProducer, Stored, WriterStage
 from kafka_share_proxy.loop.promise import Promise
-from kafka_share_proxy.sharegroups import state_records
 from kafka_share_proxy.sharegroups.model.snapshot import ShareSnapshot
-from kafka_share_proxy.sharegroups.state_records import SHARE_STATE, StateKey
+from kafka_share_proxy.sharegroups.state import state_records
+from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE, StateKey
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.records import Record, decode_records, iter_batches
+from kafka_share_proxy.wire.records.records import Record, decode_records, iter_batches
 
 from tests.sharegroups.model.world import Chooser
 from tests.support.state_leader import AFTER_APPEND, BEFORE_APPEND, CALM, CUT, NOT_ALLOWED, StateLeader, Weather

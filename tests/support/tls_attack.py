@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from kafka_share_proxy.wire.primitives import uvarint
+from kafka_share_proxy.wire.codec.primitives import uvarint
 
 HOLD_S = 0.2
 """Seconds after which a `hello` connection is closed, whether or not the server has responded."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kafka_share_proxy.brokers.topic_settings import POLICY, WANTED
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.definitions import registry
 
 COMPACTED = {POLICY: "compact"}
 

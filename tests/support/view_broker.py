@@ -9,10 +9,10 @@ from typing import Any
 from kafka_share_proxy.brokers.cluster_view import ClusterView
 from kafka_share_proxy.brokers.connection_slots import SlotValues
 from kafka_share_proxy.durable.memory_journal import MemoryJournal
-from kafka_share_proxy.forwarding.address_book import AddressBook
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions, Offer
-from kafka_share_proxy.forwarding.upstream_requests import framed
+from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
+from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.forwarding.served.upstream_requests import framed
 from kafka_share_proxy.loop.promise import Promise, Task, settled
 from kafka_share_proxy.sharegroups import services
 from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
@@ -22,7 +22,8 @@ from kafka_share_proxy.views.model.catalog import ViewCatalog
 from kafka_share_proxy.views.options import ViewOptions
 from kafka_share_proxy.views.services import ViewServices
 from kafka_share_proxy.views.store import MemoryViewStore
-from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, ZERO_UUID, Limits
 
 from tests.support.stretches import uncounted

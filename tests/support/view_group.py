@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from kafka_share_proxy.wire.key_hash import hash_of_record
+from kafka_share_proxy.wire.records.key_hash import hash_of_record
 
 from tests.support import view_console
 from tests.support.raw import Raw, Topic
@@ -251,7 +251,7 @@ class Group:
 
 def produce(raw: Raw, topic: Topic, first: int, last: int, keys: int = 97) -> list[str]:
     """Values first..last of keyed records, spread over the partitions by key; gives the values."""
-    from kafka_share_proxy.wire import records
+    from kafka_share_proxy.wire.records import records
 
     by_partition: dict[int, list[Any]] = defaultdict(list)
     now = int(time.time() * 1000)

@@ -8,7 +8,9 @@ import trio
 from kafka_share_proxy.brokers.own_client import OwnClient
 from kafka_share_proxy.brokers.own_connection import OwnSettings
 from kafka_share_proxy.views.state_records import TOPIC
-from kafka_share_proxy.wire import frames, records, registry
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.definitions import registry
+from kafka_share_proxy.wire.records import records
 from kafka_share_proxy.wire.values import Address
 
 from tests.support.small_broker import RANGES, Broker, Net

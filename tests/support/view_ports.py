@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.interfaces import WorkersBusy
 from kafka_share_proxy.loop.promise import Promise, Task
 from kafka_share_proxy.loop.slices import AT_ONCE, Work
@@ -16,8 +16,10 @@ from kafka_share_proxy.views.model.names import BadViewName, parse
 from kafka_share_proxy.views.model.slots import Cut, EvenCut, StripeCut
 from kafka_share_proxy.views.options import ViewOptions
 from kafka_share_proxy.views.services import ViewServices
-from kafka_share_proxy.wire import frames, records, registry
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.records import records
 
 from tests.support.ports import Connection, Log, Reply, Topic, World
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_share_proxy.localkafka.connection import Connection
-from kafka_share_proxy.wire import records
-from kafka_share_proxy.wire.messages import Message
+from kafka_share_proxy.wire.definitions.messages import Message
+from kafka_share_proxy.wire.records import records
 
 from tests.support.raw import LIMIT_S, Raw, Topic, until
 

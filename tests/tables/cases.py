@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from kafka_share_proxy.wire import frames, registry
-from kafka_share_proxy.wire.specs import FieldSpec, StructSpec, VersionRange
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.definitions import registry
+from kafka_share_proxy.wire.definitions.specs import FieldSpec, StructSpec, VersionRange
 
 FOLDER = Path(__file__).parent
 KEYS = {name: key for key, name in registry.API_KEYS.items()}

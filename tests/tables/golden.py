@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kafka_share_proxy.forwarding import route_table
-from kafka_share_proxy.forwarding.address_book import AddressBook
-from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions, Offer
-from kafka_share_proxy.forwarding.routes import Context, header
-from kafka_share_proxy.wire import endpoints, headers, registry
+from kafka_share_proxy.forwarding.dispatch import route_table
+from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
+from kafka_share_proxy.forwarding.dispatch.routes import Context, header
+from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
+from kafka_share_proxy.wire.codec import headers
+from kafka_share_proxy.wire.definitions import endpoints, registry
 from kafka_share_proxy.wire.values import Limits
 
 FOLDER = Path(__file__).parents[1] / "golden"

@@ -13,8 +13,9 @@ from kafka_share_proxy.views.audit_events import ViewAudit, hashes_of
 from kafka_share_proxy.views.fetch.key_filter import TAG
 from kafka_share_proxy.views.model.plans import Plan
 from kafka_share_proxy.views.model.slots import EvenCut, KeyFilterCut, RangeCut, StripeCut
-from kafka_share_proxy.wire import compression, messages, registry
-from kafka_share_proxy.wire.key_hash import murmur2
+from kafka_share_proxy.wire.definitions import messages, registry
+from kafka_share_proxy.wire.records import compression
+from kafka_share_proxy.wire.records.key_hash import murmur2
 
 from tests.support import audit_lines
 from tests.support.view_ports import ViewWorld, partitions_of

@@ -10,7 +10,7 @@ from kafka_share_proxy.brokers.own_client_connection import OwnPort
 from kafka_share_proxy.loop.trio_timers import TrioTimers
 from kafka_share_proxy.views import state_records
 from kafka_share_proxy.views.base_watch import ViewWatch
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.definitions import registry
 
 from tests.support import view_broker
 from tests.support.view_broker import Cluster

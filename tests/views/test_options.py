@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_share_proxy.app.config import Config
+from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.views.options import ViewOptions
 
 

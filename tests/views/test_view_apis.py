@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_share_proxy.forwarding.offered_versions import client_facing
+from kafka_share_proxy.forwarding.dispatch.offered_versions import client_facing
 from kafka_share_proxy.views import view_apis
 from kafka_share_proxy.views.view_apis import APIS
 

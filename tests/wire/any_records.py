@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import strategies as st
-from kafka_share_proxy.wire import layouts, records
-from kafka_share_proxy.wire.records import Record
+from kafka_share_proxy.wire.codec import layouts
+from kafka_share_proxy.wire.records import records
+from kafka_share_proxy.wire.records.records import Record
 
 EXTREMES = (0, 1, 2, 0x7F, 0x80, 0xFE, 0xFF)
 _CONTENT = (

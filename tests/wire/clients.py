@@ -8,7 +8,7 @@ from typing import Any
 
 import aiokafka.record.default_records as aiokafka_records
 import aiokafka.record.memory_records as aiokafka_memory_records
-from kafka_share_proxy.wire import compression
+from kafka_share_proxy.wire.records import compression
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas by a deprecated function

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import zlib
 
-from kafka_share_proxy.wire import compression
+from kafka_share_proxy.wire.records import compression
 
 TIMESTAMP = 1_500_000_000_000
 

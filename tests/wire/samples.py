@@ -6,8 +6,8 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kafka_share_proxy.wire import registry, specs
-from kafka_share_proxy.wire.specs import FieldSpec, MessageSpec, StructSpec
+from kafka_share_proxy.wire.definitions import registry, specs
+from kafka_share_proxy.wire.definitions.specs import FieldSpec, MessageSpec, StructSpec
 
 BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 STRINGS = ("", "a", "topic-1", "Grüße, 世界 🦜", "x" * 126, "x" * 127, "y" * 128, "z" * 300)

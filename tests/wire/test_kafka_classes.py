@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from kafka_share_proxy.wire import extract, registry, specs
+from kafka_share_proxy.wire.definitions import extract, registry, specs
 
 from tests.wire.oracle import java
 from tests.wire.samples import Samples, every_codec
@@ -51,7 +51,7 @@ def test_all_versions_as_kafka_writes_them() -> None:
 
 @pytest.mark.broker
 def test_extraction_from_the_pinned_jar(tmp_path: Path) -> None:
-    """`python -m kafka_share_proxy.wire.extract JAR` gives exactly the files in schemas/, PROVENANCE included."""
+    """`python -m kafka_share_proxy.wire.definitions.extract JAR` writes exactly the files in schemas/."""
     jar = next(path for path in java.class_path(java.CLIENTS).split(os.pathsep) if "kafka-clients" in path)
     assert extract.main([jar, str(tmp_path)]) == 0
     here = Path(str(specs.location()))

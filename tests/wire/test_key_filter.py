@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_share_proxy.wire import messages, registry
+from kafka_share_proxy.wire.definitions import messages, registry
 from kafka_share_proxy.wire.key_filter import LAYOUT_VERSION, MURMUR2, TAG, NullKeys
 
 

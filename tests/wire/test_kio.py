@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
-from kafka_share_proxy.wire import registry, specs
-from kafka_share_proxy.wire.specs import FieldSpec, StructSpec, snake_case
+from kafka_share_proxy.wire.definitions import registry, specs
+from kafka_share_proxy.wire.definitions.specs import FieldSpec, StructSpec, snake_case
 from kio.index import load_entity_schema
 from kio.schema.errors import ErrorCode
 from kio.schema.index import schema_name_map

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from kafka_share_proxy.wire import messages, sasl
+from kafka_share_proxy.wire import sasl
+from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode
 from scramp import ScramMechanism
 

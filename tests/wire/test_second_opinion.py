@@ -10,7 +10,8 @@ from typing import Any
 
 import kafkaprotocol
 import pytest
-from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.definitions import registry
 
 CASES = [(18, version) for version in range(4)] + [(3, version) for version in range(13)]
 

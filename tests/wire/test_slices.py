@@ -7,9 +7,9 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.codec.source import PAUSE_EVERY
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import RemoteProtocolError, TooManyElements
-from kafka_share_proxy.wire.source import PAUSE_EVERY
 
 from tests.wire.samples import Samples, every_codec
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
-from kafka_share_proxy.app import pipeline_command
-from kafka_share_proxy.app.broker_flags import Flags, dials_brokers
-from kafka_share_proxy.app.terminal import printable, printable_lines
+from kafka_share_proxy.app.commands import pipeline_command
+from kafka_share_proxy.app.commands.broker_flags import Flags, dials_brokers
+from kafka_share_proxy.app.commands.terminal import printable, printable_lines
 from kafka_share_proxy.wire.errors import ConfigError, ProxyError
 
 if TYPE_CHECKING:
-    from kafka_share_proxy.app import views_command
-    from kafka_share_proxy.app.config import Config
+    from kafka_share_proxy.app.commands import views_command
+    from kafka_share_proxy.app.settings.config import Config
 
 T = TypeVar("T")
 
@@ -66,7 +66,7 @@ def serve(
 ) -> None:
     """Run the proxy until SIGTERM or SIGINT."""
     loaded = _load_flags(config, settings, brokers, listen, advertise, admin, log_format)
-    from kafka_share_proxy.app import server
+    from kafka_share_proxy.app.serving import server
 
     try:
         status = server.run(loaded)
@@ -94,7 +94,7 @@ def check(
 ) -> None:
     """Dial the cluster, try every port, and show what clients will see; status 1 if it would not work."""
     loaded = _load_flags(config, settings, brokers, listen, advertise, admin, log_format)
-    from kafka_share_proxy.app import check as checking
+    from kafka_share_proxy.app.commands import check as checking
 
     try:
         works = checking.run(loaded, apis=apis)
@@ -115,7 +115,7 @@ def decode(
     ] = None,
 ) -> None:
     """Print captured frames, requests or responses, as a tree."""
-    from kafka_share_proxy.app import decode_command
+    from kafka_share_proxy.app.commands import decode_command
 
     try:
         asked = b"" if requests is None else _captured(requests)
@@ -139,8 +139,8 @@ def groups(
     ] = None,
 ) -> None:
     """Show who holds which records of the share groups of a running proxy."""
-    from kafka_share_proxy.app import groups_command as showing
-    from kafka_share_proxy.app.hostports import parse_address
+    from kafka_share_proxy.app.commands import groups_command as showing
+    from kafka_share_proxy.app.settings.hostports import parse_address
 
     if not admin:
         _fail("--admin HOST:PORT is missing: the admin listener of the running proxy (or KSP_ADMIN)", MISUSED)
@@ -170,7 +170,7 @@ def commits(
     brokers: Flags,
 ) -> None:
     """Show what a group has committed, in order and out of order; no proxy need run."""
-    from kafka_share_proxy.app import commits_command
+    from kafka_share_proxy.app.commands import commits_command
 
     loaded = _load(config, settings, brokers, listens=False)
     try:
@@ -195,7 +195,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done,
 @dials_brokers
 def views_create(topics: ViewTopics, config: ConfigFile = None, settings: Set = None, *, brokers: Flags) -> None:
     """Make views before anybody reads them."""
-    from kafka_share_proxy.app import views_command
+    from kafka_share_proxy.app.commands import views_command
 
     _print(_at_brokers(config, settings, brokers, lambda at: views_command.create(at, topics)))
 
@@ -204,7 +204,7 @@ def views_create(topics: ViewTopics, config: ConfigFile = None, settings: Set = 
 @dials_brokers
 def views_list(config: ConfigFile = None, settings: Set = None, *, brokers: Flags) -> None:
     """Show the views and plans there are."""
-    from kafka_share_proxy.app import views_command
+    from kafka_share_proxy.app.commands import views_command
 
     async def show(at: views_command.Desk) -> None:
         views_command.show_list(at, await views_command.listed(at))
@@ -222,7 +222,7 @@ def views_grow(
     brokers: Flags,
 ) -> None:
     """Give views the partitions their bases have got; running proxies do so by themselves."""
-    from kafka_share_proxy.app import views_command
+    from kafka_share_proxy.app.commands import views_command
 
     _print(_at_brokers(config, settings, brokers, lambda at: views_command.grow(at, topics or [])))
 
@@ -231,7 +231,7 @@ def views_grow(
 @dials_brokers
 def views_delete(topics: ViewTopics, config: ConfigFile = None, settings: Set = None, *, brokers: Flags) -> None:
     """Delete views, with the offsets that groups have committed on them."""
-    from kafka_share_proxy.app import views_command
+    from kafka_share_proxy.app.commands import views_command
 
     _print(_at_brokers(config, settings, brokers, lambda at: views_command.delete(at, topics)))
 
@@ -250,7 +250,7 @@ def views_plan(
     brokers: Flags,
 ) -> None:
     """Check a plan and store it; it never changes under its name."""
-    from kafka_share_proxy.app import views_command
+    from kafka_share_proxy.app.commands import views_command
 
     plan_id = name or Path(file).name.split(".")[0]
     try:
@@ -274,7 +274,7 @@ def views_migrate(
     brokers: Flags,
 ) -> None:
     """Let a group go on with another view: every slot starts where the slowest was, at least once."""
-    from kafka_share_proxy.app import views_command
+    from kafka_share_proxy.app.commands import views_command
 
     topic, offsets = _at_brokers(
         config, settings, brokers, lambda at: views_command.migrate(at, group, old, new, dry_run=dry_run)
@@ -289,7 +289,7 @@ def _at_brokers(
     brokers: Flags,
     command: Callable[[views_command.Desk], Coroutine[Any, Any, T]],
 ) -> T:
-    from kafka_share_proxy.app import views_command
+    from kafka_share_proxy.app.commands import views_command
     from kafka_share_proxy.views.model.names import BadViewName
     from kafka_share_proxy.views.model.plans import BadPlan
 
@@ -342,7 +342,7 @@ def _load_flags(
 
 
 def _load(file: str | None, assignments: list[str] | None, flags: Flags, *, listens: bool = True) -> Config:
-    from kafka_share_proxy.app import config_loading
+    from kafka_share_proxy.app.settings import config_loading
 
     named: dict[str, object] = dict(flags)
     for assignment in assignments or ():

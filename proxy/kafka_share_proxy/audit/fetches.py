@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from kafka_share_proxy.audit.events import HASH_SPACE, Place
-from kafka_share_proxy.wire.batches import BatchTable
+from kafka_share_proxy.wire.records.batches import BatchTable
 
 REPORT_EVERY_S = 1.0
 READERS_MAX = 10_000

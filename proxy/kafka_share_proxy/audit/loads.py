@@ -12,8 +12,8 @@ from typing import Any
 from kafka_share_proxy.audit.events import Place
 from kafka_share_proxy.audit.heavy_keys import HeavyKeys
 from kafka_share_proxy.audit.sampling import evenly_spread
-from kafka_share_proxy.wire.key_samples import ROW, KeySample, SampleShape, buckets, effective_size, tally
 from kafka_share_proxy.wire.key_text import SHOWN_BYTES, key_text
+from kafka_share_proxy.wire.records.key_samples import ROW, KeySample, SampleShape, buckets, effective_size, tally
 
 PLACES_MAX = 10_000
 """Maximum number of partitions with load in one interval. Others are not reported."""

@@ -22,11 +22,11 @@ from typing import NamedTuple
 from kafka_share_proxy.audit.events import Place
 from kafka_share_proxy.loop.interfaces import Timers, Workers
 from kafka_share_proxy.loop.promise import Promise
-from kafka_share_proxy.wire import compression, key_samples, legacy, records
-from kafka_share_proxy.wire.batches import Batch, BatchTable
 from kafka_share_proxy.wire.errors import ProxyError
-from kafka_share_proxy.wire.key_samples import KeySample
-from kafka_share_proxy.wire.records import HEADER
+from kafka_share_proxy.wire.records import compression, key_samples, legacy, records
+from kafka_share_proxy.wire.records.batches import Batch, BatchTable
+from kafka_share_proxy.wire.records.key_samples import KeySample
+from kafka_share_proxy.wire.records.records import HEADER
 
 LOOK_RECORDS_LEAST, LOOK_RECORDS_MIN, LOOK_RECORDS_MAX = 8, 64, 128
 """Limits of the number of keys of one look: few while nearly all keys are read, more if a look represents many rows.

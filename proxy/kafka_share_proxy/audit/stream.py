@@ -1,9 +1,9 @@
 """Entry point of audit events: a bounded log, and the sums that later become events.
 
 How it works. Other rooms report an action with a plain call, which does not format, look up or wait for anything.
-`app.audit_shipping` calls `tick` several times a second, takes lines out of the log and writes them. Each event gets
-the next number of `seq`. If the log is full, the event is dropped but has used its number, so that readers of the
-events see the gap.
+`app.observing.audit_shipping` calls `tick` several times a second, takes lines out of the log and writes them. Each
+event gets the next number of `seq`. If the log is full, the event is dropped but has used its number, so that readers
+of the events see the gap.
 """
 
 from __future__ import annotations

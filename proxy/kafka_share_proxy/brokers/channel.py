@@ -24,9 +24,9 @@ from kafka_share_proxy.brokers.own_connection import CLIENT_ID, BrokerVersions, 
 from kafka_share_proxy.loop.polling import READ, WRITE
 from kafka_share_proxy.loop.reactor import Reactor, ReactorTimer
 from kafka_share_proxy.loop.transports import PlainTransport, TlsTransport
-from kafka_share_proxy.wire import frames
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.definitions.messages import Message, RequestMessage
 from kafka_share_proxy.wire.errors import RemoteProtocolError
-from kafka_share_proxy.wire.messages import Message, RequestMessage
 from kafka_share_proxy.wire.values import Address
 
 RESPONSE_S = 10.0

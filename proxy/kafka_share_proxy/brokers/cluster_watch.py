@@ -18,7 +18,7 @@ from kafka_share_proxy.brokers.own_client import AuthenticationNeeded, OwnClient
 from kafka_share_proxy.brokers.own_connection import AuthenticationFailed, BrokerVersions
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.lasting_trouble import REMIND_S, LastingTrouble
-from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ProxyError, RemoteProtocolError, UpstreamLost
 from kafka_share_proxy.wire.values import Address
 

@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 from kafka_share_proxy.brokers.connection_slots import SlotValues
 from kafka_share_proxy.loop.promise import Promise
-from kafka_share_proxy.wire.messages import Message, RequestMessage
+from kafka_share_proxy.wire.definitions.messages import Message, RequestMessage
 
 R = TypeVar("R", bound=Message)
 """Class of the response."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from kafka_share_proxy.brokers.own_client import OwnClient
 from kafka_share_proxy.brokers.queries import Resource, about_settings
 from kafka_share_proxy.brokers.topic_settings import WANTED, TopicSettings
-from kafka_share_proxy.wire import messages
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost, error_name
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, ZERO_UUID, Address
 

@@ -30,10 +30,10 @@ from kafka_share_proxy.brokers.own_connection import (
 from kafka_share_proxy.brokers.queries import about_topics
 from kafka_share_proxy.brokers.replaced import SILENT_S
 from kafka_share_proxy.loop.first_success import race
-from kafka_share_proxy.wire import messages
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.definitions.messages import Message, RequestMessage
 from kafka_share_proxy.wire.errors import ProxyError, RemoteProtocolError, UpstreamLost
-from kafka_share_proxy.wire.messages import Message, RequestMessage
 from kafka_share_proxy.wire.values import Address
 
 R = TypeVar("R", bound=Message)

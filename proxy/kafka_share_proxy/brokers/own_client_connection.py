@@ -14,7 +14,7 @@ import trio
 from kafka_share_proxy.brokers.connection_slots import SlotValues
 from kafka_share_proxy.brokers.own_client import OwnClient
 from kafka_share_proxy.loop.promise import Promise, Task
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ProxyError, UpstreamLost
 from kafka_share_proxy.wire.values import UNKNOWN_NODE
 

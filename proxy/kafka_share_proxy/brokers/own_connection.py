@@ -17,10 +17,12 @@ from typing import TypeVar
 
 import trio
 
-from kafka_share_proxy.wire import frame_sizes, frames, messages, registry, sasl
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire import sasl
+from kafka_share_proxy.wire.codec import frame_sizes, frames
+from kafka_share_proxy.wire.definitions import messages, registry
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.definitions.messages import Message, RequestMessage
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost, error_name
-from kafka_share_proxy.wire.messages import Message, RequestMessage
 from kafka_share_proxy.wire.values import Address, Limits
 
 R = TypeVar("R", bound=Message)

@@ -6,7 +6,7 @@ import trio
 
 from kafka_share_proxy.brokers.own_client import OwnClient
 from kafka_share_proxy.brokers.queries import CoordinatorOf, about_coordinators
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, error_name
 from kafka_share_proxy.wire.values import Address
 

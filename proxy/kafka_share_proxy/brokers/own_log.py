@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kafka_share_proxy.brokers.own_connection import OwnConnection
-from kafka_share_proxy.wire import messages
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.values import ZERO_UUID
 
 FETCH_VERSION, LIST_OFFSETS_VERSION = 11, 6

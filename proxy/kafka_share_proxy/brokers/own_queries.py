@@ -12,8 +12,8 @@ import trio
 
 from kafka_share_proxy.brokers.own_connection import OwnSettings, connection
 from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.wire.definitions.messages import Message, RequestMessage
 from kafka_share_proxy.wire.errors import ProxyError, UpstreamLost
-from kafka_share_proxy.wire.messages import Message, RequestMessage
 from kafka_share_proxy.wire.values import Address
 
 R = TypeVar("R", bound=Message)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import TypeAlias
 
-from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.definitions import messages
 
 TopicEntry: TypeAlias = "messages.MetadataResponse.MetadataResponseTopic"
 

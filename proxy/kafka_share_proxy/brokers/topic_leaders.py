@@ -20,8 +20,8 @@ from kafka_share_proxy.brokers.rights import DESCRIBE_BIT, NO_BITS, READ_BIT, Ri
 from kafka_share_proxy.loop.interfaces import Timers
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.loop.slices import AT_ONCE, Work
-from kafka_share_proxy.wire import messages, registry
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.definitions import messages, registry
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, TopicIdPartition
 
@@ -61,7 +61,7 @@ class TopicQueryOptions:
 
 
 class TopicQuery(Protocol):
-    """Services that these requests need: a part of `forwarding.services.Services`."""
+    """Services that these requests need: a part of `forwarding.served.services.Services`."""
 
     @property
     def timers(self) -> Timers:

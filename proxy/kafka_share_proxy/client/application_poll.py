@@ -20,7 +20,7 @@ from kafka_share_proxy.client.rebalance_listener import RebalanceListener
 from kafka_share_proxy.client.record_supply import RecordSupply
 from kafka_share_proxy.consumer import events as told
 from kafka_share_proxy.consumer.events import BackgroundEvent
-from kafka_share_proxy.consumer.offset_requests import NoOffsetForPartition
+from kafka_share_proxy.consumer.fetch.offset_requests import NoOffsetForPartition
 from kafka_share_proxy.consumer.partitions import NOTHING, Partitions
 
 POLL_RECORDS_MAX = 500

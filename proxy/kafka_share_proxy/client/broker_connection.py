@@ -31,9 +31,11 @@ from kafka_share_proxy.brokers.own_connection import (
     session_ends,
 )
 from kafka_share_proxy.consumer.requests import FailureKind, Outcome, RequestFailure
-from kafka_share_proxy.wire import frame_sizes, frames, registry, sasl
+from kafka_share_proxy.wire import sasl
+from kafka_share_proxy.wire.codec import frame_sizes, frames
+from kafka_share_proxy.wire.codec.primitives import Buffer
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import RemoteProtocolError, UpstreamLost
-from kafka_share_proxy.wire.primitives import Buffer
 from kafka_share_proxy.wire.values import MIB, Address
 
 RESPONSE_BYTES_MAX = 100 * MIB

@@ -40,12 +40,17 @@ from kafka_share_proxy.client.polled_records import ConsumerRecord, PolledRecord
 from kafka_share_proxy.client.rebalance_listener import RebalanceListener
 from kafka_share_proxy.client.record_supply import RecordSupply
 from kafka_share_proxy.consumer import events as told
-from kafka_share_proxy.consumer.classic_messages import MemberIdentity
 from kafka_share_proxy.consumer.events import CallTimedOut
-from kafka_share_proxy.consumer.offset_requests import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NOT_FOUND, FoundOffset
+from kafka_share_proxy.consumer.fetch.offset_requests import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    NOT_FOUND,
+    FoundOffset,
+)
+from kafka_share_proxy.consumer.groups.classic_messages import MemberIdentity
+from kafka_share_proxy.consumer.groups.states import ConsumerState
 from kafka_share_proxy.consumer.options import ConfigurationError
 from kafka_share_proxy.consumer.partitions import OffsetAndMetadata, Partitions, shown
-from kafka_share_proxy.consumer.states import ConsumerState
 from kafka_share_proxy.consumer.troubles import TroubleKind
 from kafka_share_proxy.offsets.ranges import OffsetSpan
 from kafka_share_proxy.wire.values import TopicPartition
@@ -89,8 +94,6 @@ class Consumer(ClusterCalls):
         """True if the next poll unsubscribes."""
         self._deserializers = deserializers or Deserializers()
         self._iterated = IteratedRecords(self._core, self._deserializers)
-
-    # Subscription and assignment
 
     def subscribe(self, topics: Iterable[str] | None = None, *, pattern: str | None = None) -> None:
         """Join the group with these topics, or with all topics whose whole name matches the pattern.
@@ -171,8 +174,6 @@ class Consumer(ClusterCalls):
         facts = {"partitions": shown(named), "granted": granted, "remaining_s": remaining_s}
         self._network.observe(ConsumerNote(REVOKE_DELAYED, facts))
         return granted
-
-    # Records
 
     async def poll(self, timeout_s: float = math.inf, *, max_records: int | None = None) -> PollResult:
         """Wait for records and rebalance events.

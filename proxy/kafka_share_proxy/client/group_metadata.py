@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 
-from kafka_share_proxy.consumer.classic_messages import MemberIdentity
+from kafka_share_proxy.consumer.groups.classic_messages import MemberIdentity
 
 MAGIC = b"CGMDv2:"
 _GENERATION = struct.Struct("=i")

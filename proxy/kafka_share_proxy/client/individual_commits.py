@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from kafka_share_proxy.client.polled_records import ConsumerRecord, PartitionRecords
 from kafka_share_proxy.consumer.events import PositionFound
+from kafka_share_proxy.consumer.fetch.positions import Positions
 from kafka_share_proxy.consumer.partitions import Flow, OffsetAndMetadata
-from kafka_share_proxy.consumer.positions import Positions
 from kafka_share_proxy.offsets.commit_text import CommitTextError
 from kafka_share_proxy.offsets.ledger import OUTSTANDING_MAX, LedgerFlow, OffsetLedger
 from kafka_share_proxy.offsets.ranges import OffsetSpan

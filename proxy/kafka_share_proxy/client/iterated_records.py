@@ -15,8 +15,8 @@ from typing import NamedTuple
 from kafka_share_proxy.client.deserializers import Deserializers, RecordDeserializationError
 from kafka_share_proxy.client.polled_records import ConsumerRecord, MadeRecords, PartitionRecords, PolledRecords
 from kafka_share_proxy.consumer.core import ConsumerCore
+from kafka_share_proxy.consumer.fetch.positions import Position
 from kafka_share_proxy.consumer.partitions import Flow
-from kafka_share_proxy.consumer.positions import Position
 from kafka_share_proxy.wire.values import TopicPartition
 
 

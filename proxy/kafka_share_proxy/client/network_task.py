@@ -25,7 +25,6 @@ from kafka_share_proxy.client.client_metrics import ClientMetrics
 from kafka_share_proxy.client.notes import Observe, ignore, note_of
 from kafka_share_proxy.client.trouble_log import TroubleLog
 from kafka_share_proxy.consumer.client_options import ClientOptions
-from kafka_share_proxy.consumer.coordinator_requests import CoordinatorRequests
 from kafka_share_proxy.consumer.core import ConsumerCore
 from kafka_share_proxy.consumer.events import (
     ApplicationEvent,
@@ -44,9 +43,10 @@ from kafka_share_proxy.consumer.events import (
     PartitionsLost,
     Subscribe,
 )
+from kafka_share_proxy.consumer.groups.coordinator_requests import CoordinatorRequests
 from kafka_share_proxy.consumer.metadata_requests import MetadataRequests, NodeAddress
 from kafka_share_proxy.consumer.requests import Outcome, UnsentRequest
-from kafka_share_proxy.consumer.share_events import AwaitAcknowledgements, ShareApplicationEvent
+from kafka_share_proxy.consumer.share.share_events import AwaitAcknowledgements, ShareApplicationEvent
 from kafka_share_proxy.consumer.topic_listing import TopicListing
 from kafka_share_proxy.consumer.troubles import Troubles
 from kafka_share_proxy.loop.boot_clock import SuspensionClock

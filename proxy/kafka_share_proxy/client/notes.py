@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from kafka_share_proxy.consumer.events import CatchUpChanged, PartitionsLost
+from kafka_share_proxy.consumer.groups.states import StateChange
 from kafka_share_proxy.consumer.partitions import shown
-from kafka_share_proxy.consumer.states import StateChange
 
 COORDINATOR_STATE = "coordinator state"
 """before, after, reason"""

@@ -13,14 +13,14 @@ from itertools import chain
 from typing import Any, NamedTuple, overload
 
 from kafka_share_proxy.consumer.events import ConsumerError
-from kafka_share_proxy.consumer.fetch_requests import FetchedChunk
-from kafka_share_proxy.consumer.key_filter import KeyFilter
+from kafka_share_proxy.consumer.fetch.fetch_requests import FetchedChunk
+from kafka_share_proxy.consumer.fetch.key_filter import KeyFilter
 from kafka_share_proxy.consumer.partitions import Flow, OffsetAndMetadata, Partitions
-from kafka_share_proxy.wire.compression import CodecMissing
 from kafka_share_proxy.wire.errors import RemoteProtocolError
-from kafka_share_proxy.wire.fetched_records import fetched_records
-from kafka_share_proxy.wire.record_views import BUILT_AT_ONCE, LazyRecords
-from kafka_share_proxy.wire.records import Record
+from kafka_share_proxy.wire.records.compression import CodecMissing
+from kafka_share_proxy.wire.records.fetched_records import fetched_records
+from kafka_share_proxy.wire.records.record_views import BUILT_AT_ONCE, LazyRecords
+from kafka_share_proxy.wire.records.records import Record
 from kafka_share_proxy.wire.values import TopicPartition
 
 NO_EPOCH = -1

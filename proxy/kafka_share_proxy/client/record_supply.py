@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 
 from kafka_share_proxy.client.polled_records import PartitionRecords, RecordsUnreadable, opened
 from kafka_share_proxy.consumer.core import ConsumerCore
-from kafka_share_proxy.consumer.fetch_requests import FetchedChunk, FetchRequests
+from kafka_share_proxy.consumer.fetch.fetch_requests import FetchedChunk, FetchRequests
 from kafka_share_proxy.consumer.options import ConsumerOptions
-from kafka_share_proxy.wire.records import OPENED_BYTES_MAX
+from kafka_share_proxy.wire.records.records import OPENED_BYTES_MAX
 from kafka_share_proxy.wire.values import TopicPartition
 
 POLL_BYTES_MAX = 1 << 20

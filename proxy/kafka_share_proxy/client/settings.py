@@ -14,7 +14,7 @@ from kafka_share_proxy.client.bearer_token import OAuthBearer, bearer_identity
 from kafka_share_proxy.client.option_advice import option_advice
 from kafka_share_proxy.consumer.option_checks import check_types, names
 from kafka_share_proxy.consumer.options import ConfigurationError, ConsumerOptions
-from kafka_share_proxy.consumer.share_options import ShareConsumerOptions
+from kafka_share_proxy.consumer.share.share_options import ShareConsumerOptions
 from kafka_share_proxy.wire.bootstrap import BadServer
 from kafka_share_proxy.wire.bootstrap import servers as bootstrap_servers
 from kafka_share_proxy.wire.values import Address

@@ -24,14 +24,14 @@ from kafka_share_proxy.client.network_task import ConsumerClosed, NetworkLoop, W
 from kafka_share_proxy.client.share_records import ShareRecord, share_records
 from kafka_share_proxy.consumer import events as told
 from kafka_share_proxy.consumer.events import ConsumerError
+from kafka_share_proxy.consumer.groups.states import CoordinatorState
 from kafka_share_proxy.consumer.options import ConfigurationError
 from kafka_share_proxy.consumer.partitions import Partitions
-from kafka_share_proxy.consumer.share_acknowledgements import AcknowledgeType
-from kafka_share_proxy.consumer.share_core import ShareCore
-from kafka_share_proxy.consumer.share_events import AwaitAcknowledgements
-from kafka_share_proxy.consumer.share_holds import AcknowledgementResult, LockLostError, renewals_unsupported
-from kafka_share_proxy.consumer.share_membership import ShareMemberState
-from kafka_share_proxy.consumer.states import CoordinatorState
+from kafka_share_proxy.consumer.share.share_acknowledgements import AcknowledgeType
+from kafka_share_proxy.consumer.share.share_core import ShareCore
+from kafka_share_proxy.consumer.share.share_events import AwaitAcknowledgements
+from kafka_share_proxy.consumer.share.share_holds import AcknowledgementResult, LockLostError, renewals_unsupported
+from kafka_share_proxy.consumer.share.share_membership import ShareMemberState
 from kafka_share_proxy.wire.errors import ProxyError
 from kafka_share_proxy.wire.values import TopicPartition
 

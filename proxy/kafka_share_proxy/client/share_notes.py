@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable
 
 from kafka_share_proxy.client.notes import ConsumerNote, Observe
-from kafka_share_proxy.consumer.share_acknowledgements import AcknowledgeType
-from kafka_share_proxy.consumer.share_holds import AcknowledgementResult
+from kafka_share_proxy.consumer.share.share_acknowledgements import AcknowledgeType
+from kafka_share_proxy.consumer.share.share_holds import AcknowledgementResult
 
 SHARE_MEMBER_STATE = "share member state"
 """before, after, reason"""

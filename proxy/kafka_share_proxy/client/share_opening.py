@@ -30,9 +30,9 @@ from kafka_share_proxy.client.settings import (
 from kafka_share_proxy.client.share_consumer import OnAcknowledged, ShareConsumer
 from kafka_share_proxy.client.share_notes import SHARE_MEMBER_STATE, note_results
 from kafka_share_proxy.consumer.option_types import ShareConsumerKeywords
-from kafka_share_proxy.consumer.share_core import ShareCore
-from kafka_share_proxy.consumer.share_holds import AcknowledgementResult
-from kafka_share_proxy.consumer.share_options import ShareConsumerOptions
+from kafka_share_proxy.consumer.share.share_core import ShareCore
+from kafka_share_proxy.consumer.share.share_holds import AcknowledgementResult
+from kafka_share_proxy.consumer.share.share_options import ShareConsumerOptions
 
 
 def open_share_consumer(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from kafka_share_proxy.consumer.share_core import DeliveredRecords
+from kafka_share_proxy.consumer.share.share_core import DeliveredRecords
 from kafka_share_proxy.wire.values import TopicPartition
 
 

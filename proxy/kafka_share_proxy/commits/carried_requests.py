@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from kafka_share_proxy.commits.services import FEATURE, CommitServices
 from kafka_share_proxy.fleet.carried import NothingKept
-from kafka_share_proxy.forwarding.routes import FramedHandler
+from kafka_share_proxy.forwarding.dispatch.routes import FramedHandler
 
 
 class CarriedCommits:

@@ -17,15 +17,15 @@ from kafka_share_proxy.commits.locked_partitions import PartitionBusy
 from kafka_share_proxy.commits.services import CommitServices
 from kafka_share_proxy.commits.until_loaded import until_loaded
 from kafka_share_proxy.durable.owner_routing import OwnedApi
-from kafka_share_proxy.forwarding.chain import next_response
-from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Served
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.routes import FramedHandler, Handler
-from kafka_share_proxy.forwarding.split_requests import Splits
-from kafka_share_proxy.forwarding.upstream_requests import decoded
+from kafka_share_proxy.forwarding.dispatch.chain import next_response
+from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi, Served
+from kafka_share_proxy.forwarding.dispatch.routes import FramedHandler, Handler
+from kafka_share_proxy.forwarding.dispatch.split_requests import Splits
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.forwarding.served.upstream_requests import decoded
+from kafka_share_proxy.wire.codec.frames import ResponseFrame
+from kafka_share_proxy.wire.definitions.messages import Message, RequestMessage
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.frames import ResponseFrame
-from kafka_share_proxy.wire.messages import Message, RequestMessage
 
 COMMITS: tuple[DeclaredApi[CommitServices], ...] = (
     k08_offset_commit.API,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kafka_share_proxy.commits.services import CommitServices
-from kafka_share_proxy.forwarding.early_matches import (
+from kafka_share_proxy.forwarding.dispatch.early_matches import (
     AnyOf,
     ByGroupId,
     ByKnownGroup,
@@ -18,7 +18,7 @@ from kafka_share_proxy.forwarding.early_matches import (
     EarlyMatch,
     EveryRequest,
 )
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 
 TEXT_WORD = b"ic/"
 """Prefix of every ranges text, including those of later versions."""

@@ -24,11 +24,12 @@ from kafka_share_proxy.commits.storing import StoredChange, outcome_of, store
 from kafka_share_proxy.durable.gate import HOLD_MAX_S
 from kafka_share_proxy.durable.interfaces import RESPONSE_MAX_S
 from kafka_share_proxy.durable.owner_routing import gate_change
-from kafka_share_proxy.forwarding.interfaces import AtOnceConnection, ExpectedResponse
+from kafka_share_proxy.forwarding.served.interfaces import AtOnceConnection, ExpectedResponse
 from kafka_share_proxy.loop.interfaces import Request, Timers
 from kafka_share_proxy.loop.promise import Promise, Task
-from kafka_share_proxy.wire import commit_frames, frames, messages
-from kafka_share_proxy.wire.commit_frames import CommittedEntry
+from kafka_share_proxy.wire.codec import commit_frames, frames
+from kafka_share_proxy.wire.codec.commit_frames import CommittedEntry
+from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import NO_ERROR, ErrorCode
 from kafka_share_proxy.wire.values import ZERO_UUID, TopicPartition
 

@@ -18,11 +18,11 @@ from kafka_share_proxy.commits.held_state import CommittingGroup
 from kafka_share_proxy.commits.locked_partitions import WHOLE_GROUP
 from kafka_share_proxy.commits.model.partition_commits import PartitionCommit, PartitionCommits
 from kafka_share_proxy.commits.services import CommitServices
-from kafka_share_proxy.forwarding.interfaces import AtOnceConnection, nobody
+from kafka_share_proxy.forwarding.served.interfaces import AtOnceConnection, nobody
 from kafka_share_proxy.loop.interfaces import Request
 from kafka_share_proxy.offsets.commit_text import CommitTextError, commit_text_version, one_range, parse_commit_text
-from kafka_share_proxy.wire import commit_frames
-from kafka_share_proxy.wire.commit_frames import CommittedEntry
+from kafka_share_proxy.wire.codec import commit_frames
+from kafka_share_proxy.wire.codec.commit_frames import CommittedEntry
 from kafka_share_proxy.wire.values import ZERO_UUID, TopicPartition
 
 

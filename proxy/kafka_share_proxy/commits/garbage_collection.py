@@ -18,10 +18,10 @@ from kafka_share_proxy.commits.services import CommitServices
 from kafka_share_proxy.commits.storing import end_group, stored
 from kafka_share_proxy.durable.state_partitions import state_partition
 from kafka_share_proxy.loop.recurring import InTurn, check_every
-from kafka_share_proxy.wire import messages
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.definitions.messages import Message, RequestMessage
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost
-from kafka_share_proxy.wire.messages import Message, RequestMessage
 from kafka_share_proxy.wire.values import ZERO_UUID, TopicPartition
 
 R = TypeVar("R", bound=Message)

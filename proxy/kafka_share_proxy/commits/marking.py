@@ -14,7 +14,7 @@ from kafka_share_proxy.commits.requested_commits import CommitRequest, Requested
 from kafka_share_proxy.commits.services import FEATURE, CommitServices
 from kafka_share_proxy.commits.storing import mark_group, stored
 from kafka_share_proxy.fleet.group_owners import Fleet, PeerLost
-from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.loop.waiting import settled_by, wait_until
 from kafka_share_proxy.wire.errors import ErrorCode

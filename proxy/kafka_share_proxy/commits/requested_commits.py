@@ -13,8 +13,8 @@ from typing import Protocol, TypeAlias
 from kafka_share_proxy.brokers.topic_leaders import on_many_topics, request_many_topics
 from kafka_share_proxy.commits.model.partition_commits import PartitionCommit
 from kafka_share_proxy.commits.services import CommitServices
-from kafka_share_proxy.forwarding.commit_responses import CommitEntry, CommitTopic
-from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.served.commit_responses import CommitEntry, CommitTopic
+from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.offsets.commit_text import (
     CommitText,
     CommitTextError,
@@ -23,9 +23,9 @@ from kafka_share_proxy.offsets.commit_text import (
     parse_commit_text,
 )
 from kafka_share_proxy.offsets.ranges import OffsetRanges
-from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.messages import Message
 from kafka_share_proxy.wire.values import ZERO_UUID, TopicPartition
 
 CommitRequest: TypeAlias = "messages.OffsetCommitRequest | messages.TxnOffsetCommitRequest"

@@ -17,7 +17,7 @@ from kafka_share_proxy.durable.gate import StateGate
 from kafka_share_proxy.durable.interfaces import Journal
 from kafka_share_proxy.durable.state_partitions import state_partition
 from kafka_share_proxy.fleet.group_owners import Fleet
-from kafka_share_proxy.forwarding.services import Services
+from kafka_share_proxy.forwarding.served.services import Services
 from kafka_share_proxy.loop.interfaces import Timers
 from kafka_share_proxy.loop.promise import PROCESS, CallbackOwner
 from kafka_share_proxy.offsets.commit_text import commit_text_version

@@ -20,9 +20,9 @@ from typing import NamedTuple, TypeAlias, TypeVar
 from kafka_share_proxy.durable import ownership_rules
 from kafka_share_proxy.durable.described_state import DescribedState, unknown_type
 from kafka_share_proxy.durable.state_partitions import state_partition
-from kafka_share_proxy.wire import messages, registry
+from kafka_share_proxy.wire.definitions import messages, registry
+from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import RemoteProtocolError
-from kafka_share_proxy.wire.messages import Message
 from kafka_share_proxy.wire.values import ZERO_UUID
 
 M = TypeVar("M", bound=Message)

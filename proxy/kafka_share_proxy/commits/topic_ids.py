@@ -14,9 +14,9 @@ from collections.abc import Collection, Sequence
 from kafka_share_proxy.brokers.topic_leaders import on_many_topics, request_many_topics, trouble_with
 from kafka_share_proxy.commits.requested_commits import RequestedCommit
 from kafka_share_proxy.commits.services import CommitServices
-from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.messages import Message
 from kafka_share_proxy.wire.values import ZERO_UUID
 
 

@@ -17,16 +17,16 @@ from kafka_share_proxy.commits.refusals import report_refusals
 from kafka_share_proxy.commits.requested_commits import requested_commits
 from kafka_share_proxy.commits.services import CommitServices
 from kafka_share_proxy.durable.gate import HOLD_MAX_S
-from kafka_share_proxy.forwarding.declared_api import DeclaredApi
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.routes import Handler
-from kafka_share_proxy.forwarding.upstream_requests import send_upstream
+from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi
+from kafka_share_proxy.forwarding.dispatch.routes import Handler
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.forwarding.served.upstream_requests import send_upstream
 from kafka_share_proxy.loop.waiting import first_until
 from kafka_share_proxy.offsets.commit_text import commit_text_version
-from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.codec.frames import ResponseFrame
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.frames import ResponseFrame
-from kafka_share_proxy.wire.messages import Message
 
 Q = TypeVar("Q", "messages.OffsetCommitRequest", "messages.TxnOffsetCommitRequest")
 

@@ -21,32 +21,32 @@ from kafka_share_proxy.consumer.assignors.range_assignor import RangeAssignor
 from kafka_share_proxy.consumer.assignors.round_robin_assignor import RoundRobinAssignor
 from kafka_share_proxy.consumer.assignors.sticky_assignor import CooperativeStickyAssignor, StickyAssignor
 from kafka_share_proxy.consumer.assignors.weighted_sticky_assignor import WeightedStickyAssignor
-from kafka_share_proxy.consumer.catch_up import CatchUp
-from kafka_share_proxy.consumer.classic_membership import ClassicMembership
-from kafka_share_proxy.consumer.classic_messages import MemberIdentity
-from kafka_share_proxy.consumer.commit_requests import CommitRequests
-from kafka_share_proxy.consumer.committed_requests import CommittedRequests
-from kafka_share_proxy.consumer.consumer_membership import ConsumerMembership
-from kafka_share_proxy.consumer.coordinator_requests import CoordinatorRequests
+from kafka_share_proxy.consumer.commits.commit_requests import CommitRequests
+from kafka_share_proxy.consumer.commits.committed_requests import CommittedRequests
+from kafka_share_proxy.consumer.commits.slot_commits import SlotCommits
 from kafka_share_proxy.consumer.events import ApplicationEvent, BackgroundEvent, CallDone, ConsumerError
-from kafka_share_proxy.consumer.fetch_requests import FetchedChunk, FetchRequests
-from kafka_share_proxy.consumer.first_positions import FirstPositions
-from kafka_share_proxy.consumer.metadata_requests import MetadataRequests
-from kafka_share_proxy.consumer.offset_requests import OffsetRequests
-from kafka_share_proxy.consumer.options import ConfigurationError, ConsumerOptions
-from kafka_share_proxy.consumer.partitions import Flow, OffsetAndMetadata, Partitions
-from kafka_share_proxy.consumer.positions import Position, Positions
-from kafka_share_proxy.consumer.rebalance_flow import RebalanceFlow
-from kafka_share_proxy.consumer.requests import Outcome, RequestFailure, RetryBackoff, UnsentRequest
-from kafka_share_proxy.consumer.revoke_ledger import RevokeLedger
-from kafka_share_proxy.consumer.slot_commits import SlotCommits
-from kafka_share_proxy.consumer.states import (
+from kafka_share_proxy.consumer.fetch.catch_up import CatchUp
+from kafka_share_proxy.consumer.fetch.fetch_requests import FetchedChunk, FetchRequests
+from kafka_share_proxy.consumer.fetch.first_positions import FirstPositions
+from kafka_share_proxy.consumer.fetch.offset_requests import OffsetRequests
+from kafka_share_proxy.consumer.fetch.positions import Position, Positions
+from kafka_share_proxy.consumer.groups.classic_membership import ClassicMembership
+from kafka_share_proxy.consumer.groups.classic_messages import MemberIdentity
+from kafka_share_proxy.consumer.groups.consumer_membership import ConsumerMembership
+from kafka_share_proxy.consumer.groups.coordinator_requests import CoordinatorRequests
+from kafka_share_proxy.consumer.groups.rebalance_flow import RebalanceFlow
+from kafka_share_proxy.consumer.groups.revoke_ledger import RevokeLedger
+from kafka_share_proxy.consumer.groups.states import (
     CoordinatorState,
     RebalanceState,
     StateChange,
     coordinator_trace,
     rebalance_trace,
 )
+from kafka_share_proxy.consumer.metadata_requests import MetadataRequests
+from kafka_share_proxy.consumer.options import ConfigurationError, ConsumerOptions
+from kafka_share_proxy.consumer.partitions import Flow, OffsetAndMetadata, Partitions
+from kafka_share_proxy.consumer.requests import Outcome, RequestFailure, RetryBackoff, UnsentRequest
 from kafka_share_proxy.consumer.topic_listing import TopicListing
 from kafka_share_proxy.consumer.troubles import Troubles
 from kafka_share_proxy.offsets.ranges import OffsetSpan

@@ -12,7 +12,8 @@ from kafka_share_proxy.consumer.client_options import ClientOptions
 from kafka_share_proxy.consumer.events import BackgroundError, BackgroundEvent, BrokerRefused, ConsumerError
 from kafka_share_proxy.consumer.requests import Outcome, RequestFailure, RetryBackoff, UnsentRequest, Wanted
 from kafka_share_proxy.consumer.troubles import TroubleKind, Troubles
-from kafka_share_proxy.wire import messages, slot_weights
+from kafka_share_proxy.wire import slot_weights
+from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicPartition
 

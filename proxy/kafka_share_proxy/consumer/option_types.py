@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, TypedDict
 
-from kafka_share_proxy.consumer.key_filter import KeyFilter
+from kafka_share_proxy.consumer.fetch.key_filter import KeyFilter
 
 OffsetReset = Literal["earliest", "latest", "none"]
 GroupProtocol = Literal["classic", "consumer"]

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kafka_share_proxy.consumer.client_options import ClientOptions, common_mistakes
-from kafka_share_proxy.consumer.deadlines import DelayLimits
-from kafka_share_proxy.consumer.key_filter import KeyFilter
+from kafka_share_proxy.consumer.fetch.key_filter import KeyFilter
+from kafka_share_proxy.consumer.groups.deadlines import DelayLimits
 from kafka_share_proxy.consumer.option_checks import (
     ABOVE_0,
     TIME_ABOVE_0,

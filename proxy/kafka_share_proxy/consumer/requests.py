@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
 from kafka_share_proxy.consumer.events import BackgroundEvent
-from kafka_share_proxy.wire.messages import Message
+from kafka_share_proxy.wire.definitions.messages import Message
 
 ANY_NODE = -1
 """Node id for any reachable broker, or the bootstrap servers if no broker is known."""

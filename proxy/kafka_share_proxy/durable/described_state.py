@@ -21,10 +21,10 @@ from typing import Any, Generic, Protocol, TypeVar
 from kafka_share_proxy.brokers.internal_topics import COMPACTED, MESSAGE_BYTES
 from kafka_share_proxy.durable.ownership_rules import PARTITIONS
 from kafka_share_proxy.durable.partition_log import Reign
-from kafka_share_proxy.wire import messages, registry
+from kafka_share_proxy.wire.definitions import messages, registry
+from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import RemoteProtocolError
-from kafka_share_proxy.wire.messages import Message
-from kafka_share_proxy.wire.records import Record
+from kafka_share_proxy.wire.records.records import Record
 
 K = TypeVar("K")
 

@@ -39,11 +39,11 @@ from kafka_share_proxy.durable.under_way import MOVED, UnderWay, forget
 from kafka_share_proxy.loop.interfaces import Notes, Timer
 from kafka_share_proxy.loop.promise import Callback, Promise, on_behalf_of
 from kafka_share_proxy.loop.reactor import Reactor
-from kafka_share_proxy.wire import messages
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import NO_ERROR, ErrorCode, LocalProtocolError
-from kafka_share_proxy.wire.messages import Message
-from kafka_share_proxy.wire.records import Record
+from kafka_share_proxy.wire.records.records import Record
 
 PRODUCE_VERSION_MAX = 11
 """Version 12 may begin a transaction, and version 13 names topics by id. The journal needs neither."""

@@ -16,17 +16,17 @@ from typing import Any, Protocol
 
 from kafka_share_proxy.durable.gate import HOLD_MAX_S, StateGate
 from kafka_share_proxy.fleet.group_owners import Fleet, Peer, PeerLost
-from kafka_share_proxy.forwarding.declared_api import DeclaredApi
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.routes import Handler
-from kafka_share_proxy.forwarding.split_requests import Splits
-from kafka_share_proxy.forwarding.upstream_requests import decoded, framed
+from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi
+from kafka_share_proxy.forwarding.dispatch.routes import Handler
+from kafka_share_proxy.forwarding.dispatch.split_requests import Splits
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.forwarding.served.upstream_requests import decoded, framed
 from kafka_share_proxy.loop.interfaces import Timers
 from kafka_share_proxy.loop.promise import Promise, Task, all_of
 from kafka_share_proxy.loop.waiting import first_until
+from kafka_share_proxy.wire.codec.frames import ResponseFrame
+from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.frames import ResponseFrame
-from kafka_share_proxy.wire.messages import Message
 
 CHECK_AGAIN_S = 0.1
 """Seconds before a request is sent again to a proxy that is not the owner although the table says so."""

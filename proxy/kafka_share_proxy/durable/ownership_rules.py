@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple, TypeVar
 
-from kafka_share_proxy.wire import messages, registry
+from kafka_share_proxy.wire.definitions import messages, registry
+from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import ErrorCode, RemoteProtocolError
-from kafka_share_proxy.wire.messages import Message
 
 PARTITIONS = 50
 """Number of slices of ownership. Part of the protocol: the group leader assigns this many."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kafka_share_proxy.wire.records import BatchHeader, Record
+from kafka_share_proxy.wire.records.records import BatchHeader, Record
 
 
 class Reign(NamedTuple):

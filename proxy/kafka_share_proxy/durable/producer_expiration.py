@@ -9,8 +9,8 @@ import trio
 from kafka_share_proxy.brokers.interfaces import OwnQueries
 from kafka_share_proxy.durable.state_producer import IDENTITY_S, KEEP_ALIVE_S
 from kafka_share_proxy.loop.interfaces import Notes
-from kafka_share_proxy.wire import messages
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
 
 BROKER = 4

@@ -18,10 +18,11 @@ from kafka_share_proxy.brokers.own_log import EARLIEST, LATEST
 from kafka_share_proxy.durable.partition_log import Replay
 from kafka_share_proxy.loop import faults
 from kafka_share_proxy.loop.slices import SLICE_S
-from kafka_share_proxy.wire import messages, records
+from kafka_share_proxy.wire.codec.primitives import Buffer
+from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost, error_name
-from kafka_share_proxy.wire.primitives import Buffer
-from kafka_share_proxy.wire.records import Record
+from kafka_share_proxy.wire.records import records
+from kafka_share_proxy.wire.records.records import Record
 from kafka_share_proxy.wire.values import ZERO_UUID, Address
 
 FETCH_BYTES, PARTITION_BYTES = 4 << 20, 512 << 10

@@ -30,9 +30,9 @@ from math import inf
 from typing import NamedTuple
 
 from kafka_share_proxy.durable.produce_errors import Follows, what_follows
-from kafka_share_proxy.wire import compression
 from kafka_share_proxy.wire.errors import ErrorCode, LocalProtocolError
-from kafka_share_proxy.wire.records import HEADER, Record, build_batch
+from kafka_share_proxy.wire.records import compression
+from kafka_share_proxy.wire.records.records import HEADER, Record, build_batch
 
 BATCH_BYTES_MAX = 128 << 10
 """Maximum size of the records in one append, in bytes, below the default limit of brokers (message.max.bytes, 1 MiB). A

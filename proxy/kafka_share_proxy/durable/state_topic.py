@@ -15,8 +15,8 @@ from kafka_share_proxy.brokers.own_client import OwnClient
 from kafka_share_proxy.brokers.topic_settings import MESSAGE_BYTES, TopicSettings
 from kafka_share_proxy.durable.described_state import DescribedState
 from kafka_share_proxy.loop.interfaces import Notes
-from kafka_share_proxy.wire import messages
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 
 TRANSACTION = 1

@@ -42,9 +42,9 @@ from kafka_share_proxy.durable.partition_log import ENDLESS, Replay
 from kafka_share_proxy.durable.state_topic import StateTopic
 from kafka_share_proxy.loop import faults
 from kafka_share_proxy.loop.lasting_trouble import LastingTrouble
-from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError
-from kafka_share_proxy.wire.records import Record
+from kafka_share_proxy.wire.records.records import Record
 
 LOOK_S = 1.0
 """Seconds between two looks for a topic that does not exist."""

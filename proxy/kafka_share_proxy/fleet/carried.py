@@ -14,10 +14,10 @@ from math import inf
 from typing import Any, NamedTuple, Protocol
 
 from kafka_share_proxy.fleet.group_owners import Holdings
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.routes import FramedHandler
-from kafka_share_proxy.wire.messages import Message
-from kafka_share_proxy.wire.primitives import Buffer
+from kafka_share_proxy.forwarding.dispatch.routes import FramedHandler
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.wire.codec.primitives import Buffer
+from kafka_share_proxy.wire.definitions.messages import Message
 
 
 class Prepared(NamedTuple):

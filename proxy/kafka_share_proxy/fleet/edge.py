@@ -17,13 +17,13 @@ from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.fleet.carried import EdgeOfLink
 from kafka_share_proxy.fleet.group_owners import HeldGroup, Holdings, PeerLost
 from kafka_share_proxy.fleet.peer_protocol import MESSAGES
-from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.interfaces import Timers
 from kafka_share_proxy.loop.promise import PROCESS, CallbackOwner, Promise
-from kafka_share_proxy.wire import messages, registry
+from kafka_share_proxy.wire.codec.primitives import Buffer
+from kafka_share_proxy.wire.definitions import messages, registry
+from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import ProxyError, UpstreamLost
-from kafka_share_proxy.wire.messages import Message
-from kafka_share_proxy.wire.primitives import Buffer
 
 RESPONDED, NOT_OWNER, FAILED = range(3)
 """Outcomes of a request."""

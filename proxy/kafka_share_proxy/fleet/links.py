@@ -26,7 +26,7 @@ from kafka_share_proxy.fleet.owner import PeerOwner
 from kafka_share_proxy.fleet.peer_link import HANDSHAKE_S, PeerLink, User
 from kafka_share_proxy.fleet.peer_protocol import NONCE_BYTES, PeerProtocol
 from kafka_share_proxy.fleet.unproven_links import UNPROVEN_MAX, Strangers
-from kafka_share_proxy.forwarding.services import Services
+from kafka_share_proxy.forwarding.served.services import Services
 from kafka_share_proxy.loop.handshakes import HandshakeLimits, Handshakes
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.lasting_trouble import LastingTrouble

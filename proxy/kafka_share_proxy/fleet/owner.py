@@ -16,15 +16,15 @@ from kafka_share_proxy.brokers.connection_slots import SlotValues
 from kafka_share_proxy.fleet.carried import CarriedFeatures
 from kafka_share_proxy.fleet.edge import FAILED, NOT_OWNER, REQUESTS_MAX, RESPONDED, Send
 from kafka_share_proxy.fleet.peer_protocol import MESSAGES
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.services import Services
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.forwarding.served.services import Services
 from kafka_share_proxy.loop.promise import PROCESS, Callback, CallbackOwner, Promise, Task, on_behalf_of
 from kafka_share_proxy.loop.slices import Work
 from kafka_share_proxy.reading.far_records import ELSEWHERE, Elsewhere
-from kafka_share_proxy.wire import messages, registry
+from kafka_share_proxy.wire.codec.frames import ResponseFrame
+from kafka_share_proxy.wire.definitions import messages, registry
+from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import ProxyError, UpstreamLost
-from kafka_share_proxy.wire.frames import ResponseFrame
-from kafka_share_proxy.wire.messages import Message
 from kafka_share_proxy.wire.values import UNKNOWN_NODE
 
 

@@ -16,9 +16,9 @@ from kafka_share_proxy.loop.polling import READ, WRITE
 from kafka_share_proxy.loop.promise import Callback
 from kafka_share_proxy.loop.reactor import Reactor, ReactorTimer
 from kafka_share_proxy.loop.transports import Transport
-from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import ProxyError
-from kafka_share_proxy.wire.messages import Message
 from kafka_share_proxy.wire.values import MIB
 
 PING_S = 0.5

@@ -24,11 +24,11 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from struct import Struct
 
-from kafka_share_proxy.wire import messages, registry
+from kafka_share_proxy.wire.codec.frames import FrameReader
+from kafka_share_proxy.wire.codec.primitives import Buffer
+from kafka_share_proxy.wire.definitions import messages, registry
+from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import LocalProtocolError, RemoteProtocolError
-from kafka_share_proxy.wire.frames import FrameReader
-from kafka_share_proxy.wire.messages import Message
-from kafka_share_proxy.wire.primitives import Buffer
 from kafka_share_proxy.wire.values import MIB
 
 MESSAGES = (

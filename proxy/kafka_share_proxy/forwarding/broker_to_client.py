@@ -6,16 +6,16 @@ from errno import EIO
 from os import strerror
 from typing import Any, Protocol
 
-from kafka_share_proxy.forwarding import response_dispatch
-from kafka_share_proxy.forwarding.broker_responses import TOKEN, BrokerResponses, Due
-from kafka_share_proxy.forwarding.gathering import Gathering
-from kafka_share_proxy.forwarding.interfaces import ExpectedResponse
-from kafka_share_proxy.forwarding.kept_bytes import NOTHING, READ_AFTER_PAUSE, keep, memory_of, must_read_little
-from kafka_share_proxy.forwarding.walking import Pending
+from kafka_share_proxy.forwarding.dispatch import response_dispatch
+from kafka_share_proxy.forwarding.served.interfaces import ExpectedResponse
+from kafka_share_proxy.forwarding.walk.broker_responses import TOKEN, BrokerResponses, Due
+from kafka_share_proxy.forwarding.walk.gathering import Gathering
+from kafka_share_proxy.forwarding.walk.kept_bytes import NOTHING, READ_AFTER_PAUSE, keep, memory_of, must_read_little
+from kafka_share_proxy.forwarding.walk.walking import Pending
 from kafka_share_proxy.loop.polling import READ, WRITE
 from kafka_share_proxy.loop.transports import Data, Transport
+from kafka_share_proxy.wire.codec.frame_sizes import RESPONSE_HEAD
 from kafka_share_proxy.wire.errors import RemoteProtocolError, RequestRefused, UnusableResponse
-from kafka_share_proxy.wire.frame_sizes import RESPONSE_HEAD
 
 READ_AT_ONCE = 1 << 20
 """Maximum bytes of a gathered response to await before one read, because each wake-up costs more than the bytes. A

@@ -6,17 +6,18 @@ from errno import EIO
 from os import strerror
 from typing import Protocol
 
-from kafka_share_proxy.forwarding import injected_requests, request_dispatch
-from kafka_share_proxy.forwarding.client_requests import ClientRequests
 from kafka_share_proxy.forwarding.connection_state import ClientState
-from kafka_share_proxy.forwarding.gathering import Gathering
-from kafka_share_proxy.forwarding.kept_bytes import NOTHING, READ_AFTER_PAUSE, keep, memory_of, must_read_little
-from kafka_share_proxy.forwarding.synchronous_fast_path import SynchronousFastPath, TakesAtOnce
-from kafka_share_proxy.forwarding.walking import Pending
+from kafka_share_proxy.forwarding.dispatch import request_dispatch
+from kafka_share_proxy.forwarding.served import injected_requests
+from kafka_share_proxy.forwarding.served.synchronous_fast_path import SynchronousFastPath, TakesAtOnce
+from kafka_share_proxy.forwarding.walk.client_requests import ClientRequests
+from kafka_share_proxy.forwarding.walk.gathering import Gathering
+from kafka_share_proxy.forwarding.walk.kept_bytes import NOTHING, READ_AFTER_PAUSE, keep, memory_of, must_read_little
+from kafka_share_proxy.forwarding.walk.walking import Pending
 from kafka_share_proxy.loop.polling import ERROR, HANGUP, PEER_LEFT, READ, WRITE
 from kafka_share_proxy.loop.promise import Task
 from kafka_share_proxy.loop.transports import Data, Transport
-from kafka_share_proxy.wire.frame_sizes import REQUEST_HEAD, SIZE
+from kafka_share_proxy.wire.codec.frame_sizes import REQUEST_HEAD, SIZE
 
 _head = REQUEST_HEAD.unpack_from
 

@@ -22,26 +22,27 @@ from typing import Any
 from kafka_share_proxy.brokers import rights
 from kafka_share_proxy.brokers.connection_slots import SlotValues
 from kafka_share_proxy.brokers.dialling import Dialled
-from kafka_share_proxy.forwarding import injected_requests, request_dispatch
 from kafka_share_proxy.forwarding.broker_to_client import BrokerToClient
-from kafka_share_proxy.forwarding.client_requests import NOTHING_PASSES
 from kafka_share_proxy.forwarding.client_to_broker import ClientToBroker
 from kafka_share_proxy.forwarding.connection_parts import ListenedPort, SharedByConnections
 from kafka_share_proxy.forwarding.connection_state import ClientState, Progress, UpstreamState
 from kafka_share_proxy.forwarding.connection_timeouts import Timeouts
+from kafka_share_proxy.forwarding.dispatch import request_dispatch
 from kafka_share_proxy.forwarding.held_bytes import HeldBytes
-from kafka_share_proxy.forwarding.injected_requests import InjectedRequests
-from kafka_share_proxy.forwarding.interfaces import ExpectedResponse
-from kafka_share_proxy.forwarding.local_requests import LocalRequests
 from kafka_share_proxy.forwarding.peer_socket import PeerSocket
 from kafka_share_proxy.forwarding.sasl import Sasl
-from kafka_share_proxy.forwarding.walking import Pending
+from kafka_share_proxy.forwarding.served import injected_requests
+from kafka_share_proxy.forwarding.served.injected_requests import InjectedRequests
+from kafka_share_proxy.forwarding.served.interfaces import ExpectedResponse
+from kafka_share_proxy.forwarding.served.local_requests import LocalRequests
+from kafka_share_proxy.forwarding.walk.client_requests import NOTHING_PASSES
+from kafka_share_proxy.forwarding.walk.walking import Pending
 from kafka_share_proxy.loop import faults
 from kafka_share_proxy.loop.polling import PEER_LEFT, READ, WRITE
 from kafka_share_proxy.loop.promise import Promise, on_behalf_of
 from kafka_share_proxy.loop.transports import Data, PlainTransport, Transport
+from kafka_share_proxy.wire.codec.frames import Pieces, ResponseFrame
 from kafka_share_proxy.wire.errors import RemoteProtocolError, RequestRefused, UpstreamLost
-from kafka_share_proxy.wire.frames import Pieces, ResponseFrame
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address
 
 NOT_AUTHENTICATED = "a request after the lifetime of the client's SASL session, or before the end of its authentication"

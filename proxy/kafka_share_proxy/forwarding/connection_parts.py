@@ -11,13 +11,13 @@ from typing import Any, Protocol
 
 from kafka_share_proxy.brokers.dialling import Dial, Dialled
 from kafka_share_proxy.brokers.interfaces import Connection
-from kafka_share_proxy.forwarding.client_requests import Passing
 from kafka_share_proxy.forwarding.connection_state import ClientState, Progress
+from kafka_share_proxy.forwarding.dispatch.routes import Context, Routes
 from kafka_share_proxy.forwarding.held_bytes import HeldBytes
 from kafka_share_proxy.forwarding.memory_budget import GatherBudget, ResponseBudget
 from kafka_share_proxy.forwarding.peer_socket import PeerSocket
-from kafka_share_proxy.forwarding.routes import Context, Routes
-from kafka_share_proxy.forwarding.walking import RequestWalk, ResponseWalk
+from kafka_share_proxy.forwarding.walk.client_requests import Passing
+from kafka_share_proxy.forwarding.walk.walking import RequestWalk, ResponseWalk
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.loop.slices import Slices

@@ -15,14 +15,10 @@ import trio
 
 from kafka_share_proxy.brokers.dialling import Dial, Dialled
 from kafka_share_proxy.brokers.interfaces import Connection
-from kafka_share_proxy.forwarding.client_requests import NOTHING_PASSES, Passing
 from kafka_share_proxy.forwarding.connection import ForwardedConnection
 from kafka_share_proxy.forwarding.connection_parts import EndedConnection, Query
-from kafka_share_proxy.forwarding.early_matches import ByIdOrTag, ByKnownGroup, ByTopicPrefix, ContainsAny
-from kafka_share_proxy.forwarding.held_bytes import HeldBytes
-from kafka_share_proxy.forwarding.memory_budget import GatherBudget, ResponseBudget
-from kafka_share_proxy.forwarding.peer_socket import Linger, PeerSocket
-from kafka_share_proxy.forwarding.request_inspection import (
+from kafka_share_proxy.forwarding.dispatch.early_matches import ByIdOrTag, ByKnownGroup, ByTopicPrefix, ContainsAny
+from kafka_share_proxy.forwarding.dispatch.request_inspection import (
     AcksMatch,
     GroupMatch,
     IdMatch,
@@ -33,8 +29,12 @@ from kafka_share_proxy.forwarding.request_inspection import (
     look_to_amend,
     look_to_inspect,
 )
-from kafka_share_proxy.forwarding.routes import Context, Kind, Route, Routes
-from kafka_share_proxy.forwarding.walk import Look
+from kafka_share_proxy.forwarding.dispatch.routes import Context, Kind, Route, Routes
+from kafka_share_proxy.forwarding.held_bytes import HeldBytes
+from kafka_share_proxy.forwarding.memory_budget import GatherBudget, ResponseBudget
+from kafka_share_proxy.forwarding.peer_socket import Linger, PeerSocket
+from kafka_share_proxy.forwarding.walk.client_requests import NOTHING_PASSES, Passing
+from kafka_share_proxy.forwarding.walk.walk import Look
 from kafka_share_proxy.loop import faults
 from kafka_share_proxy.loop.handshakes import HandshakeLimits, Handshakes
 from kafka_share_proxy.loop.interfaces import Notes

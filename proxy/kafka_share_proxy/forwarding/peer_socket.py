@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from kafka_share_proxy.loop import faults
 from kafka_share_proxy.loop.polling import ERROR, HANGUP, READ, WRITE
 from kafka_share_proxy.loop.transports import Data, Transport
-from kafka_share_proxy.wire.frames import Pieces
+from kafka_share_proxy.wire.codec.frames import Pieces
 
 PIECES_MAX = 1024
 """Maximum number of pieces in one call on Linux, BSD and macOS (IOV_MAX)."""

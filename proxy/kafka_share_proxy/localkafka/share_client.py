@@ -19,8 +19,8 @@ from types import TracebackType
 from typing import Any
 
 from kafka_share_proxy.localkafka.connection import Connection, build
-from kafka_share_proxy.wire import records
 from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.records import records
 from kafka_share_proxy.wire.values import Address
 
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4

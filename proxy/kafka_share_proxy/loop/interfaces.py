@@ -80,7 +80,7 @@ class Request(Protocol):
 
 
 class Pump(Protocol):
-    """Faster wait of the loop, which forwards bytes without calling Python where possible (`forwarding.pump`)."""
+    """Faster wait of the loop, which forwards bytes without calling Python where possible (`forwarding.walk.pump`)."""
 
     def turn(self, wait_s: float) -> None:
         """Wait for sockets at most `wait_s` seconds and serve them. Returns early once any Python code was called.

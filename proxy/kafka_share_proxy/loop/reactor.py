@@ -10,10 +10,10 @@ machine, medians of 5 interleaved rounds):
     the loop in a thread next to Trio           1.85        1.58          1.39          2.24           1.32
     a Trio task that waits on the epoll         3.73        3.10          1.56          4.09           1.44
 
-Since then forwarding uses a pump in C (`forwarding.pump`), which removes nearly all of this cost; the loop with its
-guest stayed. A Trio task needs one trip through Trio's scheduler per wake-up, as much as two forwarded requests. Thread
-and guest cost the same within the noise while Trio is idle, but a thread would contend for the interpreter lock as
-soon as Trio has work, and every call from the loop into a state machine would need a lock or a hop. With Trio as
+Since then forwarding uses a pump in C (`forwarding.walk.pump`), which removes nearly all of this cost; the loop with
+its guest stayed. A Trio task needs one trip through Trio's scheduler per wake-up, as much as two forwarded requests.
+Thread and guest cost the same within the noise while Trio is idle, but a thread would contend for the interpreter lock
+as soon as Trio has work, and every call from the loop into a state machine would need a lock or a hop. With Trio as
 guest, its tasks and the loop's callbacks run in one thread: no other code runs between two awaits.
 
 The price: while no Trio task is runnable Trio waits for its own sockets in a worker thread, so a wake-up of a Trio

@@ -21,7 +21,7 @@ import trio
 from kafka_share_proxy.loop import faults
 from kafka_share_proxy.loop.interfaces import Described, Notes, Request
 from kafka_share_proxy.loop.promise import on_behalf_of
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.definitions import registry
 
 NOTED_S = 0.005
 """Seconds beyond which calls and turns are reported to `Turns`. _pump.c has the same number."""

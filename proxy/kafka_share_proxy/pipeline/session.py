@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafka_share_proxy.pipeline import zipped_kernels
+from kafka_share_proxy.pipeline.audit.small_input import JAVA_OPTIONS
 from kafka_share_proxy.pipeline.jvm_output import HeldOutput
-from kafka_share_proxy.pipeline.small_input import JAVA_OPTIONS
 from kafka_share_proxy.wire.errors import ProxyError
 
 if TYPE_CHECKING:
@@ -142,8 +142,8 @@ def open_spark_session(
     session = builder.getOrCreate() if verbose or _is_submitted() else _made_quietly(builder)
     session.sparkContext.setLogLevel("ERROR")
     _lead_planners_to_zip(session)
-    from kafka_share_proxy.pipeline.share_source import ShareSource
-    from kafka_share_proxy.pipeline.source import source_for
+    from kafka_share_proxy.pipeline.share.share_source import ShareSource
+    from kafka_share_proxy.pipeline.source.source import source_for
 
     for source in (source_for(session), ShareSource):
         session.dataSource.register(source)

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 from zipimport import zipimporter
 
 MODULES = (
-    "kafka_share_proxy.wire._batches",
-    "kafka_share_proxy.wire._record_positions",
+    "kafka_share_proxy.wire.records._batches",
+    "kafka_share_proxy.wire.records._record_positions",
     "kafka_share_proxy.views.kernel._slicing",
 )
 """The kernels that jobs use."""

@@ -20,7 +20,7 @@ _last_offset = attrgetter("last_offset")
 
 
 class BatchSpan(Protocol):
-    """Header fields of `wire.batches.Batch` that a cache needs."""
+    """Header fields of `wire.records.batches.Batch` that a cache needs."""
 
     @property
     def base_offset(self) -> int:

@@ -16,9 +16,9 @@ from itertools import count
 from typing import TypeAlias
 
 from kafka_share_proxy.brokers.connection_slots import HasSlots, OptionalSlot
-from kafka_share_proxy.wire import messages, registry
-from kafka_share_proxy.wire.batches import BatchTable, split_complete
-from kafka_share_proxy.wire.primitives import Buffer
+from kafka_share_proxy.wire.codec.primitives import Buffer
+from kafka_share_proxy.wire.definitions import messages, registry
+from kafka_share_proxy.wire.records.batches import BatchTable, split_complete
 
 VERSION = 0
 

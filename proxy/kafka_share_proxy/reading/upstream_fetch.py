@@ -18,15 +18,15 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 from kafka_share_proxy.brokers.connection_slots import OptionalSlot
 from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.brokers.rights import Right, rights_of
-from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions
-from kafka_share_proxy.forwarding.services import Services
+from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions
+from kafka_share_proxy.forwarding.served.services import Services
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.reading.chunk_cache import ReadKey
 from kafka_share_proxy.reading.far_records import Records, taken_in
-from kafka_share_proxy.wire import messages, registry
-from kafka_share_proxy.wire.api_key import ApiKey
-from kafka_share_proxy.wire.batches import BatchTable
+from kafka_share_proxy.wire.definitions import messages, registry
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
+from kafka_share_proxy.wire.records.batches import BatchTable
 
 FETCH_VERSION_MAX = 17
 """Highest version used. v18 adds nothing for a consumer."""

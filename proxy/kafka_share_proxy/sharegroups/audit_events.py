@@ -20,8 +20,8 @@ from kafka_share_proxy.sharegroups.model.coordinator import Share, ShareCoordina
 from kafka_share_proxy.sharegroups.model.group import Member
 from kafka_share_proxy.sharegroups.model.offset_runs import GivenBack, OffsetRun
 from kafka_share_proxy.sharegroups.model.partition import Lock, SharePartition, Transition
-from kafka_share_proxy.wire.batches import BatchTable
 from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.records.batches import BatchTable
 
 Request = Literal["AlterShareGroupOffsets", "DeleteShareGroupOffsets"]
 

@@ -13,20 +13,21 @@ from typing import TypeAlias, TypeVar
 from kafka_share_proxy.audit.events import Place
 from kafka_share_proxy.fleet.carried import Prepared
 from kafka_share_proxy.fleet.group_owners import HeldGroup, Holdings
-from kafka_share_proxy.forwarding.address_book import MakesEndpoint, node_endpoints
 from kafka_share_proxy.forwarding.apis import k32_broker_addresses
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.routes import FramedHandler
+from kafka_share_proxy.forwarding.dispatch.routes import FramedHandler
+from kafka_share_proxy.forwarding.rewriting.address_book import MakesEndpoint, node_endpoints
+from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.reading.far_records import HeldRecords
 from kafka_share_proxy.reading.upstream_fetch import SMALL_PART
 from kafka_share_proxy.sharegroups.apis.held_groups import held_anywhere
 from kafka_share_proxy.sharegroups.services import FEATURE, ShareServices
-from kafka_share_proxy.wire import frames, messages, registry
-from kafka_share_proxy.wire.api_key import ApiKey
-from kafka_share_proxy.wire.batches import BatchTable
-from kafka_share_proxy.wire.message_classes import copied
-from kafka_share_proxy.wire.messages import Message
-from kafka_share_proxy.wire.primitives import Buffer
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.codec.primitives import Buffer
+from kafka_share_proxy.wire.definitions import messages, registry
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.definitions.message_classes import copied
+from kafka_share_proxy.wire.definitions.messages import Message
+from kafka_share_proxy.wire.records.batches import BatchTable
 from kafka_share_proxy.wire.values import ZERO_UUID
 
 _Completed: TypeAlias = (

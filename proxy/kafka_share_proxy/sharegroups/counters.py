@@ -1,8 +1,9 @@
 """Share group metrics by group, as a broker counts them (Kafka's ShareGroupMetrics, SharePartitionMetrics).
 
 Theory of operation. Code that acquires, acknowledges or waits adds to plain numbers. Names are formatted only when
-/metrics is requested (`app.metrics`). There may be thousands of groups. Therefore only a limited number are counted by
-name, first come, first served; all other groups are counted together as OTHERS. A deleted group makes room (`forget`).
+/metrics is requested (`app.observing.metrics`). There may be thousands of groups. Therefore only a limited number are
+counted by name, first come, first served; all other groups are counted together as OTHERS. A deleted group makes room
+(`forget`).
 """
 
 from __future__ import annotations

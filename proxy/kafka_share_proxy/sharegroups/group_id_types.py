@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.sharegroups.services import ShareServices
-from kafka_share_proxy.wire import messages, registry
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.definitions import messages, registry
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 
 DESCRIBE_GROUPS_VERSION = 5

@@ -16,7 +16,7 @@ from kafka_share_proxy.sharegroups.model.coordinator import NOTHING_READ, Change
 from kafka_share_proxy.sharegroups.model.group import MemberDescription, ShareGroup
 from kafka_share_proxy.sharegroups.model.partition import Lock, SharePartition
 from kafka_share_proxy.sharegroups.services import ShareServices
-from kafka_share_proxy.sharegroups.state_writes import Outcome
+from kafka_share_proxy.sharegroups.state.state_writes import Outcome
 from kafka_share_proxy.wire.errors import ErrorCode
 
 PARTITIONS_MAX = 1_000

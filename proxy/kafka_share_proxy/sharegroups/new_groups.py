@@ -10,7 +10,7 @@ from kafka_share_proxy.loop.waiting import settled_within
 from kafka_share_proxy.sharegroups.group_id_types import taken_by
 from kafka_share_proxy.sharegroups.model.group import ShareGroup
 from kafka_share_proxy.sharegroups.services import ShareServices
-from kafka_share_proxy.sharegroups.state_writes import client_code
+from kafka_share_proxy.sharegroups.state.state_writes import client_code
 from kafka_share_proxy.wire.errors import ErrorCode
 
 

@@ -21,20 +21,20 @@ from typing import Any, Literal
 from kafka_share_proxy.durable.gate import StateGate
 from kafka_share_proxy.durable.state_partitions import state_partition
 from kafka_share_proxy.fleet.group_owners import HeldAnywhere
-from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs, Served
-from kafka_share_proxy.forwarding.early_matches import ByGroupId, EveryRequest
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.routes import Handler
-from kafka_share_proxy.forwarding.split_requests import Splits
-from kafka_share_proxy.forwarding.upstream_requests import decoded, reply, send_upstream
+from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi, Needs, Served
+from kafka_share_proxy.forwarding.dispatch.early_matches import ByGroupId, EveryRequest
+from kafka_share_proxy.forwarding.dispatch.routes import Handler
+from kafka_share_proxy.forwarding.dispatch.split_requests import Splits
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.forwarding.served.upstream_requests import decoded, reply, send_upstream
 from kafka_share_proxy.sharegroups.apis.held_groups import any_entry
 from kafka_share_proxy.sharegroups.services import ShareServices
 from kafka_share_proxy.sharegroups.while_loading import loaded
-from kafka_share_proxy.wire import messages
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.codec.frames import ResponseFrame
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.frames import ResponseFrame
-from kafka_share_proxy.wire.messages import Message
 
 Serve = Literal["auto", "local", "upstream"]
 

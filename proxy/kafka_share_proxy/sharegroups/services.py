@@ -11,11 +11,11 @@ from kafka_share_proxy.brokers.topic_leaders import TopicQueryOptions
 from kafka_share_proxy.durable.gate import StateGate
 from kafka_share_proxy.durable.interfaces import Journal
 from kafka_share_proxy.fleet.group_owners import Fleet
-from kafka_share_proxy.forwarding.address_book import AddressBook
-from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions
 from kafka_share_proxy.forwarding.memory_budget import ResponseBudget
-from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions
-from kafka_share_proxy.forwarding.services import Services
+from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.forwarding.served.services import Services
 from kafka_share_proxy.loop.interfaces import Notes, Timers
 from kafka_share_proxy.loop.promise import PROCESS, CallbackOwner
 from kafka_share_proxy.loop.slices import Slices
@@ -25,14 +25,14 @@ from kafka_share_proxy.sharegroups.counters import ShareFigures
 from kafka_share_proxy.sharegroups.expiry_clock import ShareClock
 from kafka_share_proxy.sharegroups.fetch.head_reads import ShareHead, ShareReads
 from kafka_share_proxy.sharegroups.fetch.share_chunk import CHUNKS_PER_PARTITION, ShareChunk
-from kafka_share_proxy.sharegroups.group_changes import ShareChanges
 from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator, ShareKey
 from kafka_share_proxy.sharegroups.model.renewal import RenewalBound
 from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
-from kafka_share_proxy.sharegroups.state_records import StateKey, share_gate
-from kafka_share_proxy.sharegroups.state_writes import ShareWrites
-from kafka_share_proxy.wire.frames import ResponseFrame
-from kafka_share_proxy.wire.messages import Message
+from kafka_share_proxy.sharegroups.state.group_changes import ShareChanges
+from kafka_share_proxy.sharegroups.state.state_records import StateKey, share_gate
+from kafka_share_proxy.sharegroups.state.state_writes import ShareWrites
+from kafka_share_proxy.wire.codec.frames import ResponseFrame
+from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.values import Limits
 
 FEATURE = "share groups"
@@ -108,7 +108,7 @@ class ShareServices(Services):
 
 
 ShareHandler = Callable[[Call[Any], ShareServices], Coroutine[Any, Any, ResponseFrame | Message | None]]
-"""A handler that still takes its dependencies: see `forwarding.declared_api.DeclaredApi.handle`."""
+"""A handler that still takes its dependencies: see `forwarding.dispatch.declared_api.DeclaredApi.handle`."""
 
 
 def build(

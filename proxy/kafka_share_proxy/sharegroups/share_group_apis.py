@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from kafka_share_proxy.brokers.topic_leaders import METADATA_VERSION
 from kafka_share_proxy.durable.owner_routing import OwnedApi
-from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs, Served
-from kafka_share_proxy.forwarding.offered_versions import FeatureOffer, ranges_of
-from kafka_share_proxy.forwarding.routes import FramedHandler, Handler
+from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi, Needs, Served
+from kafka_share_proxy.forwarding.dispatch.offered_versions import FeatureOffer, ranges_of
+from kafka_share_proxy.forwarding.dispatch.routes import FramedHandler, Handler
 from kafka_share_proxy.sharegroups.apis import (
     foreign_groups,
     k15_describe_groups,
@@ -29,7 +29,7 @@ from kafka_share_proxy.sharegroups.apis.held_groups import held_anywhere
 from kafka_share_proxy.sharegroups.placement import ShareChoice, ShareRules, chosen
 from kafka_share_proxy.sharegroups.services import ShareServices
 from kafka_share_proxy.sharegroups.while_loading import when_all_is_loaded, when_loaded
-from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.definitions import messages
 
 APIS: tuple[DeclaredApi[ShareServices], ...] = (
     *foreign_groups.APIS,

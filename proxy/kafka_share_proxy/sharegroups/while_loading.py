@@ -14,15 +14,15 @@ from typing import Any
 
 from kafka_share_proxy.durable.gate import HOLD_MAX_S
 from kafka_share_proxy.durable.state_partitions import state_partition
-from kafka_share_proxy.forwarding.declared_api import DeclaredApi
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.routes import Handler
-from kafka_share_proxy.forwarding.upstream_requests import reply
+from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi
+from kafka_share_proxy.forwarding.dispatch.routes import Handler
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.forwarding.served.upstream_requests import reply
 from kafka_share_proxy.loop.waiting import first_until
 from kafka_share_proxy.sharegroups.services import ShareServices
+from kafka_share_proxy.wire.codec.frames import ResponseFrame
+from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.frames import ResponseFrame
-from kafka_share_proxy.wire.messages import Message
 
 LOADING_MAX_S = 30.0
 """Seconds after which a load counts as failing. It may then take long."""

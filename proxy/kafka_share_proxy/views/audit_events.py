@@ -12,7 +12,7 @@ from kafka_share_proxy.views.fetch.view_chunks import Division
 from kafka_share_proxy.views.model.plans import Plan
 from kafka_share_proxy.views.model.scanning import SlotScan
 from kafka_share_proxy.views.model.slots import Cut, EvenCut, KeyFilterCut, RangeCut
-from kafka_share_proxy.wire.batches import BatchTable
+from kafka_share_proxy.wire.records.batches import BatchTable
 
 HASHES_MAX = 10_000
 """Maximum number of slots and filters whose hashes are cached. Beyond it all are computed again."""

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.brokers.queries import TopicEntry, about_topics
-from kafka_share_proxy.forwarding.upstream_requests import (
+from kafka_share_proxy.forwarding.served.upstream_requests import (
     decode_response,
     decode_response_in_slices,
     send_request,
@@ -19,8 +19,8 @@ from kafka_share_proxy.forwarding.upstream_requests import (
 )
 from kafka_share_proxy.loop.slices import AT_ONCE, Work
 from kafka_share_proxy.views.model.base_comparison import Seen
-from kafka_share_proxy.wire import messages
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, RemoteProtocolError
 
 METADATA_VERSION, CREATE_TOPICS_VERSION, DELETE_TOPICS_VERSION, CREATE_PARTITIONS_VERSION = 12, 7, 6, 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kafka_share_proxy.views.model.names import SLOTS_MAX
-from kafka_share_proxy.wire import compression
+from kafka_share_proxy.wire.records import compression
 from kafka_share_proxy.wire.values import MIB
 
 

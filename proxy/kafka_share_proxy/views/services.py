@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.brokers.queries import TopicEntry
-from kafka_share_proxy.forwarding.services import Services
+from kafka_share_proxy.forwarding.served.services import Services
 from kafka_share_proxy.loop.interfaces import Workers
 from kafka_share_proxy.loop.promise import Promise, settled
 from kafka_share_proxy.loop.slices import AT_ONCE, Work

@@ -11,9 +11,9 @@ from typing import TypeVar
 
 from kafka_share_proxy.views.model.catalog import Binding, ViewCatalog
 from kafka_share_proxy.views.model.plans import BadPlan, Plan
-from kafka_share_proxy.wire import messages, registry
+from kafka_share_proxy.wire.definitions import messages, registry
+from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import RemoteProtocolError
-from kafka_share_proxy.wire.messages import Message
 
 TOPIC = "__proxy_views"
 PARTITIONS = 1

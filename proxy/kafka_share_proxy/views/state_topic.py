@@ -20,9 +20,10 @@ from kafka_share_proxy.brokers.own_log import EARLIEST, LATEST
 from kafka_share_proxy.brokers.replaced import SILENT_S, unless_replaced
 from kafka_share_proxy.durable.topic_guard import TopicGuard
 from kafka_share_proxy.views.state_records import PARTITIONS, TOPIC
-from kafka_share_proxy.wire import messages, records
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, RemoteProtocolError, UpstreamLost
+from kafka_share_proxy.wire.records import records
 from kafka_share_proxy.wire.values import Address
 
 PRODUCE_VERSION = 9

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Served
+from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi, Served
 from kafka_share_proxy.views.apis import (
     committed_views,
     k00_produce,

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any
 
-from kafka_share_proxy.wire import messages
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.definitions.messages import RequestMessage
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, error_name
-from kafka_share_proxy.wire.messages import RequestMessage
 
 HANDSHAKE_VERSION = 1
 """Version 1: tokens are sent in SaslAuthenticate. In version 0 they were sent as raw bytes (KIP-152)."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kafka_share_proxy.wire import messages, registry
+from kafka_share_proxy.wire.codec.primitives import Tags
+from kafka_share_proxy.wire.definitions import messages, registry
 from kafka_share_proxy.wire.errors import RemoteProtocolError
-from kafka_share_proxy.wire.primitives import Tags
 
 TAG = 27502
 """Tag in MetadataRequest, with an empty field, and in MetadataResponse.MetadataResponseTopic."""

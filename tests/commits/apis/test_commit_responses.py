@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafka_share_proxy.commits.apis.commit_responses import DEFINITE, altered
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from kafka_share_proxy.commits.apis.fetched_groups import SPLITS, requested_groups, responded_groups
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.definitions import registry
 
 
 def test_groups_are_listed_or_there_is_one() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kafka_share_proxy.commits.apis.k09_offset_fetch import TEXT_BYTES_MAX
 from kafka_share_proxy.offsets.commit_text import parse_commit_text
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.commit_world import OFFSET_FETCH, Committed, CommitWorld

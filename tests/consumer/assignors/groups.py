@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafka_share_proxy.consumer.assignors.interface import Assigned, Assignor
-from kafka_share_proxy.consumer.group_protocol import GroupSubscription
+from kafka_share_proxy.consumer.groups.group_protocol import GroupSubscription
 from kafka_share_proxy.wire.values import TopicPartition
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from kafka_share_proxy.consumer.assignors.sticky_assignor import CooperativeStickyAssignor, StickyAssignor
-from kafka_share_proxy.consumer.group_protocol import read_cooperative_user_data, read_sticky_user_data
+from kafka_share_proxy.consumer.groups.group_protocol import read_cooperative_user_data, read_sticky_user_data
 
 from tests.consumer.assignors.groups import member, places, shown
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafka_share_proxy.consumer.assignors.previous_owners import previous_owners
 from kafka_share_proxy.consumer.assignors.unequal_subscriptions import UnequalSubscriptions, balance_score
-from kafka_share_proxy.consumer.group_protocol import GroupSubscription
+from kafka_share_proxy.consumer.groups.group_protocol import GroupSubscription
 
 from tests.consumer.assignors.groups import member, shown
 

@@ -11,7 +11,7 @@ import pytest
 from kafka_share_proxy.consumer.assignors.interface import Assigned, SlotWeights
 from kafka_share_proxy.consumer.assignors.sticky_assignor import CooperativeStickyAssignor
 from kafka_share_proxy.consumer.assignors.weighted_sticky_assignor import SLACK, WeightedStickyAssignor
-from kafka_share_proxy.consumer.group_protocol import GroupSubscription
+from kafka_share_proxy.consumer.groups.group_protocol import GroupSubscription
 from kafka_share_proxy.wire.values import TopicPartition
 
 from tests.consumer.assignors.groups import member, shown

@@ -28,7 +28,7 @@ from kafka_share_proxy.consumer.assignors.interface import Assigned, Assignor  #
 from kafka_share_proxy.consumer.assignors.range_assignor import RangeAssignor  # noqa: E402
 from kafka_share_proxy.consumer.assignors.round_robin_assignor import RoundRobinAssignor  # noqa: E402
 from kafka_share_proxy.consumer.assignors.sticky_assignor import CooperativeStickyAssignor, StickyAssignor  # noqa: E402
-from kafka_share_proxy.consumer.group_protocol import (  # noqa: E402
+from kafka_share_proxy.consumer.groups.group_protocol import (  # noqa: E402
     GroupSubscription,
     read_assignment,
     read_subscription,

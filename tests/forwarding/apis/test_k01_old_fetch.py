@@ -6,8 +6,8 @@ import struct
 
 import pytest
 from kafka_share_proxy.forwarding.apis import k01_old_fetch
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.routes import Kind
+from kafka_share_proxy.forwarding.dispatch.routes import Kind
+from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.promise import Task
 from kafka_share_proxy.wire.errors import RemoteProtocolError
 
@@ -57,11 +57,11 @@ def test_route_reads_nothing_before():
 
 def test_table_answers_old_versions_only_where_fetch_is_looked_at():
     """Else they are refused as any version that is not offered."""
-    from kafka_share_proxy.forwarding.address_book import AddressBook
-    from kafka_share_proxy.forwarding.early_matches import EveryRequest
-    from kafka_share_proxy.forwarding.offered_versions import EffectiveVersions, Offer
-    from kafka_share_proxy.forwarding.route_table import Served, build
-    from kafka_share_proxy.forwarding.routes import header
+    from kafka_share_proxy.forwarding.dispatch.early_matches import EveryRequest
+    from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
+    from kafka_share_proxy.forwarding.dispatch.route_table import Served, build
+    from kafka_share_proxy.forwarding.dispatch.routes import header
+    from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
     from kafka_share_proxy.wire.values import Limits
 
     book = AddressBook(9000, "h", lambda *_: True)

@@ -1,9 +1,10 @@
 """Metadata: which requests ask for all topics."""
 
 import pytest
-from kafka_share_proxy.forwarding import hidden_topics
-from kafka_share_proxy.forwarding.early_matches import AboutAllTopics
-from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.forwarding.dispatch.early_matches import AboutAllTopics
+from kafka_share_proxy.forwarding.rewriting import hidden_topics
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.definitions import registry
 
 from tests.tables.golden import recorded, replaced, rewritten
 

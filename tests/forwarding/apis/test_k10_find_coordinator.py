@@ -1,11 +1,12 @@
 """FindCoordinator: more cases in tests/tables/find_coordinator.yaml."""
 
 import pytest
-from kafka_share_proxy.forwarding.address_book import AddressBook
 from kafka_share_proxy.forwarding.apis import k10_find_coordinator
-from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
+from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.promise import Task
-from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.ports import World

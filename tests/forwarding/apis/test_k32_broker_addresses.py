@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kafka_share_proxy.forwarding.address_book import AddressBook
 from kafka_share_proxy.forwarding.apis import k32_broker_addresses
 from kafka_share_proxy.forwarding.apis.k32_broker_addresses import BROKER, REWRITTEN_BYTES_MAX, listeners, rewriter
-from kafka_share_proxy.forwarding.routes import Context
-from kafka_share_proxy.wire import frames, registry
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.forwarding.dispatch.routes import Context
+from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.definitions import registry
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import UnusableResponse
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address
 

@@ -1,9 +1,9 @@
 """DescribeCluster: more cases in tests/tables/describe_cluster.yaml."""
 
 import pytest
-from kafka_share_proxy.forwarding.address_book import AddressBook
 from kafka_share_proxy.forwarding.apis import k60_describe_cluster
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
+from kafka_share_proxy.wire.definitions import registry
 
 from tests.tables.golden import recorded, replaced, rewritten
 

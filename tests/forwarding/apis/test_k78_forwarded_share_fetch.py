@@ -2,7 +2,8 @@
 
 import pytest
 from kafka_share_proxy.forwarding.apis.k78_forwarded_share_fetch import limit_max_bytes
-from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import RemoteProtocolError
 from kafka_share_proxy.wire.values import MIB
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 from kafka_share_proxy.sharegroups import share_group_apis
 from kafka_share_proxy.views import view_apis
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.definitions import registry
 
 from tests.support import extremes, ports, view_broker
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.promise import Task
 from kafka_share_proxy.sharegroups.apis.group_resources import by_group_resource, names_group_resource
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.definitions import registry
 
 MESSAGE = registry.message("DescribeConfigsRequest")
 SERVICES: Any = None

@@ -13,7 +13,8 @@ from kafka_share_proxy.loop.promise import Task
 from kafka_share_proxy.loop.slices import Work
 from kafka_share_proxy.sharegroups.apis import k16_list_groups
 from kafka_share_proxy.sharegroups.apis.k16_list_groups import is_listed_at
-from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.values import UNKNOWN_NODE
 
 from tests.support.ports import responded

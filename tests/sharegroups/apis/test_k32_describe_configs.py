@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from kafka_share_proxy.sharegroups.model.settings import GROUP_CONFIGS
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.definitions import registry
 
 DESCRIBE = 32
 GROUP, TOPIC, BROKER = 32, 2, 4

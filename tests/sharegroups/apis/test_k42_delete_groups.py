@@ -6,8 +6,8 @@ import pytest
 from kafka_share_proxy.durable.interfaces import RESPONSE_MAX_S
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 from kafka_share_proxy.sharegroups.model.sessions import SessionKey
-from kafka_share_proxy.sharegroups.state_records import StateKey
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.sharegroups.state.state_records import StateKey
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicIdPartition
 

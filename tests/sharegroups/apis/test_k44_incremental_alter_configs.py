@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from kafka_share_proxy.durable.interfaces import RESPONSE_MAX_S
 from kafka_share_proxy.sharegroups.apis.group_configs import settings_of
-from kafka_share_proxy.sharegroups.state_records import StateKey
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.sharegroups.state.state_records import StateKey
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 
 ALTER, INCREMENTAL = 33, 44

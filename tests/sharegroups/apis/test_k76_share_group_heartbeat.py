@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
-from kafka_share_proxy.sharegroups.state_records import StateKey, group_epoch
+from kafka_share_proxy.sharegroups.state.state_records import StateKey, group_epoch
 from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.ports import SlowJournal, World, assigned

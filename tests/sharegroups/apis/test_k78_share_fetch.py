@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
-from kafka_share_proxy.wire import records
 from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.records import records
 
 from tests.support.ports import SlowJournal, World, acquired, entries
 from tests.support.share_steps import ACCEPT, EARLIEST, RELEASE, RENEW, from_the_start, held, start_offset

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.promise import Task
 from kafka_share_proxy.sharegroups.apis import refusals
 from kafka_share_proxy.wire.errors import ErrorCode

@@ -5,8 +5,8 @@ from __future__ import annotations
 from kafka_share_proxy.reading.chunk_cache import CacheLimits, ChunkCache, ReadKey
 from kafka_share_proxy.reading.far_records import FarRecords, FarSlice
 from kafka_share_proxy.sharegroups.fetch.share_chunk import ShareChunk
-from kafka_share_proxy.wire import records
-from kafka_share_proxy.wire.batches import split_complete
+from kafka_share_proxy.wire.records import records
+from kafka_share_proxy.wire.records.batches import split_complete
 
 DATA = memoryview(b"".join(records.build_batch(at, [records.Record(value=b"v" * 20)] * 3) for at in (0, 3, 6)))
 BATCHES, _ = split_complete(DATA)

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from kafka_share_proxy.sharegroups import state_writes
 from kafka_share_proxy.sharegroups.fetch import fetching
+from kafka_share_proxy.sharegroups.state import state_writes
 from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost
 
 from tests.support.ports import Member, SlowJournal, World, entries

@@ -6,10 +6,10 @@ Numbers in brackets are items of tests/oracle.
 from __future__ import annotations
 
 import pytest
-from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.promise import Task
 from kafka_share_proxy.sharegroups.apis import k42_delete_groups
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.ports import WALL_MS, Log, Reply, SlowJournal, World, acquired, entries

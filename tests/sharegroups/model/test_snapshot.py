@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka_share_proxy.sharegroups.model.snapshot import SNAPSHOT_BYTES_MAX, VERSION, ShareSnapshot, offsets_in
-from kafka_share_proxy.wire import messages, registry
+from kafka_share_proxy.wire.definitions import messages, registry
 from kafka_share_proxy.wire.errors import RemoteProtocolError
 
 OFFSETS = st.integers(0, 2**63 - 1)

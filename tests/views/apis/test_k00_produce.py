@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kafka_share_proxy.forwarding.early_matches import LOOKED_MAX
+from kafka_share_proxy.forwarding.dispatch.early_matches import LOOKED_MAX
 from kafka_share_proxy.views.apis.k00_produce import NOTHING, may_name_view
-from kafka_share_proxy.wire import frames
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.values import ZERO_UUID
 
 from tests.support.view_broker import World, build

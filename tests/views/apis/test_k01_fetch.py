@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from kafka_share_proxy.views.model.slots import EvenCut
 from kafka_share_proxy.views.options import ViewOptions
-from kafka_share_proxy.wire import compression, records, registry
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.records import compression, records
 
 from tests.support.view_ports import ViewWorld, next_offset, offsets_in, partitions_of
 

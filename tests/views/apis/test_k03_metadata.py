@@ -4,7 +4,8 @@ import pytest
 from kafka_share_proxy.views.apis import k03_metadata
 from kafka_share_proxy.views.creation import SHOWN_PARTITIONS_MAX
 from kafka_share_proxy.views.model.plans import Plan
-from kafka_share_proxy.wire import registry, slot_weights
+from kafka_share_proxy.wire import slot_weights
+from kafka_share_proxy.wire.definitions import registry
 
 from tests.support.view_broker import World
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from kafka_share_proxy.brokers.connection_slots import SlotValues
 from kafka_share_proxy.loop.promise import Promise, settled
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.view_ports import ViewWorld

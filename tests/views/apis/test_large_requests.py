@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.upstream_requests import framed
-from kafka_share_proxy.wire import frames
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.forwarding.served.upstream_requests import framed
+from kafka_share_proxy.wire.codec import frames
 
 from tests.support.stretches import longest_stretch
 from tests.support.view_broker import World

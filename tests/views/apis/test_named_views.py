@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from kafka_share_proxy.views.apis.named_views import NAMES_VIEW, SEARCHED_BYTES, has_view_id
-from kafka_share_proxy.wire import frames, registry
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.definitions import registry
 
 from tests.support.view_broker import World
 

@@ -6,7 +6,7 @@ import pytest
 from kafka_share_proxy.reading.chunk_cache import ReadKey
 from kafka_share_proxy.reading.upstream_fetch import PartitionRead, RequestedPartition
 from kafka_share_proxy.views.fetch.base_reads import ViewRead, in_turn
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.view_ports import ViewWorld

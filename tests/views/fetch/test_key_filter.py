@@ -8,7 +8,7 @@ from kafka_share_proxy.views.fetch import key_filter
 from kafka_share_proxy.views.fetch.key_filter import TAG, TAG_BYTES, BadFilter, Filters, applied, content_of
 from kafka_share_proxy.views.model.slots import murmur2
 from kafka_share_proxy.views.services import Inline
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.view_ports import HeldWorkers, ViewWorld, next_offset, offsets_in, partitions_of

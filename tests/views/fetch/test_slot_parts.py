@@ -9,8 +9,8 @@ from kafka_share_proxy.views.fetch.view_chunks import Division, ViewCache
 from kafka_share_proxy.views.model.scanning import SlotScan
 from kafka_share_proxy.views.model.slots import EvenCut
 from kafka_share_proxy.views.services import Inline
-from kafka_share_proxy.wire import compression
 from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.records import compression
 
 from tests.support.ports import ManualTimers
 from tests.views.fetch.test_view_chunks import chunk_of, made

@@ -16,9 +16,9 @@ from kafka_share_proxy.views.fetch.view_chunks import (
 )
 from kafka_share_proxy.views.model.scanning import Facts
 from kafka_share_proxy.views.model.slots import EvenCut
-from kafka_share_proxy.wire import compression, records
-from kafka_share_proxy.wire.batches import split_complete
 from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.records import compression, records
+from kafka_share_proxy.wire.records.batches import split_complete
 
 KEY = ReadKey(b"b" * 16, 0, False)
 CUT = EvenCut(2)

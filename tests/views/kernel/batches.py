@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 from kafka_share_proxy.views.model.slots import Cut, EvenCut, KeyFilterCut, NullKeys, RangeCut, StripeCut
-from kafka_share_proxy.wire import records
-from kafka_share_proxy.wire.records import Record
+from kafka_share_proxy.wire.records import records
+from kafka_share_proxy.wire.records.records import Record
 
 CUTS: tuple[Cut, ...] = (
     EvenCut(1),

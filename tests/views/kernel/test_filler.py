@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from kafka_share_proxy.views.kernel.filler import DELTA_MAX, filler
-from kafka_share_proxy.wire import records
 from kafka_share_proxy.wire.errors import LocalProtocolError
+from kafka_share_proxy.wire.records import records
 
 GOLDEN = (
     "00000000000003e8 00000043 00000003 02 d965726f 0020 000003e7 000001a1fd557a80 000001a1fd557a80"

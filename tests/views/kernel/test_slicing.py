@@ -6,8 +6,8 @@ import pytest
 from kafka_share_proxy.views.kernel import slicing
 from kafka_share_proxy.views.kernel.slicing import CorruptBatch
 from kafka_share_proxy.views.model.slots import EvenCut
-from kafka_share_proxy.wire import compression, records
 from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.records import compression, records
 
 from tests.views.kernel.batches import CUTS, reading, sample
 from tests.wire.old_messages import message, wrapper

@@ -9,8 +9,8 @@ from itertools import pairwise
 import pytest
 from kafka_share_proxy.views.kernel import slicing_in_python
 from kafka_share_proxy.views.model.slots import Cut, EvenCut
-from kafka_share_proxy.wire import records
-from kafka_share_proxy.wire.records import Record
+from kafka_share_proxy.wire.records import records
+from kafka_share_proxy.wire.records.records import Record
 
 from tests.views.kernel.batches import CUTS, reading, sample
 

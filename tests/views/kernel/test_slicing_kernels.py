@@ -13,13 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka_share_proxy.views.kernel import slicing, slicing_in_python
 from kafka_share_proxy.views.model.slots import Cut, EvenCut, KeyFilterCut, NullKeys, Packed, RangeCut, StripeCut
-from kafka_share_proxy.wire import compression, records
-from kafka_share_proxy.wire.records import Record
+from kafka_share_proxy.wire.records import compression, records
+from kafka_share_proxy.wire.records.records import Record
 
 from tests.views.kernel.batches import CUTS, sample
 from tests.wire.clients import DEFAULT
 
-VECTORS: dict[str, int] = json.loads((Path(__file__).parents[2] / "wire" / "hash_vectors.json").read_text())["vectors"]
+VECTOR_FILE = Path(__file__).parents[2] / "wire" / "records" / "hash_vectors.json"
+VECTORS: dict[str, int] = json.loads(VECTOR_FILE.read_text())["vectors"]
 needs_c = pytest.mark.skipif("c" not in slicing.KERNELS, reason="the extension is not built here: no compiler")
 
 EXAMPLES = settings(max_examples=60, deadline=None)

@@ -16,7 +16,7 @@ from kafka_share_proxy.views.model.slots import (
     RangeCut,
     StripeCut,
 )
-from kafka_share_proxy.wire.key_hash import SPACE, hash_of_record, murmur2
+from kafka_share_proxy.wire.records.key_hash import SPACE, hash_of_record, murmur2
 
 KEYS = [str(n).encode() for n in range(2000)]
 

@@ -22,8 +22,8 @@ for entry in (str(ROOT), str(ROOT / "proxy")):
 
 from kafka_share_proxy.localkafka.jars import class_path, releases  # noqa: E402 - found through the path set above
 from kafka_share_proxy.localkafka.java import find_java  # noqa: E402
-from kafka_share_proxy.wire import specs  # noqa: E402
-from kafka_share_proxy.wire.specs import FieldSpec, MessageSpec, StructSpec  # noqa: E402
+from kafka_share_proxy.wire.definitions import specs  # noqa: E402
+from kafka_share_proxy.wire.definitions.specs import FieldSpec, MessageSpec, StructSpec  # noqa: E402
 
 from tests.wire.samples import Samples, every_codec, present  # noqa: E402
 

@@ -9,8 +9,8 @@ from kafka_share_proxy.commits.marking import mark_first
 from kafka_share_proxy.commits.refusals import report_refusals
 from kafka_share_proxy.commits.requested_commits import RequestedCommit, requested_commits
 from kafka_share_proxy.commits.services import CommitServices
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.wire import messages
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.wire.definitions import messages
 
 Q = TypeVar("Q", "messages.OffsetCommitRequest", "messages.TxnOffsetCommitRequest")
 

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from typing import TypeAlias, TypeVar
 
 from kafka_share_proxy.commits.requested_commits import RequestedCommit
-from kafka_share_proxy.forwarding.commit_responses import CommitEntry, CommitTopic, commit_response
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.wire import messages
+from kafka_share_proxy.forwarding.served.commit_responses import CommitEntry, CommitTopic, commit_response
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.message_classes import copied
+from kafka_share_proxy.wire.definitions.messages import Message, RequestMessage
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.message_classes import copied
-from kafka_share_proxy.wire.messages import Message, RequestMessage
 
 M = TypeVar("M", bound=Message)
 Q = TypeVar("Q", "messages.OffsetCommitRequest", "messages.TxnOffsetCommitRequest")

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from kafka_share_proxy.forwarding.split_requests import Splits
-from kafka_share_proxy.wire import messages
+from kafka_share_proxy.forwarding.dispatch.split_requests import Splits
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.messages import Message
 
 RequestedGroup: TypeAlias = "messages.OffsetFetchRequest.OffsetFetchRequestGroup | messages.OffsetFetchRequest"
 """An entry with `group_id` and `topics`."""

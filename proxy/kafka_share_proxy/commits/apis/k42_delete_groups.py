@@ -12,12 +12,12 @@ from __future__ import annotations
 from kafka_share_proxy.commits.locked_partitions import with_whole_group
 from kafka_share_proxy.commits.services import CommitServices
 from kafka_share_proxy.commits.storing import end_group, stored_or_reported
-from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.split_requests import Splits
-from kafka_share_proxy.forwarding.upstream_requests import send_upstream
-from kafka_share_proxy.wire import messages
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi, Needs
+from kafka_share_proxy.forwarding.dispatch.split_requests import Splits
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.forwarding.served.upstream_requests import send_upstream
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 
 KEY = ApiKey.DELETE_GROUPS

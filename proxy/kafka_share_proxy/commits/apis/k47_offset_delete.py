@@ -9,11 +9,11 @@ from __future__ import annotations
 from kafka_share_proxy.commits.locked_partitions import with_locks
 from kafka_share_proxy.commits.services import CommitServices
 from kafka_share_proxy.commits.storing import StoredChange, store, stored_or_reported
-from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.upstream_requests import send_upstream
-from kafka_share_proxy.wire import messages
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi, Needs
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.forwarding.served.upstream_requests import send_upstream
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicPartition
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from kafka_share_proxy.consumer.deadlines import RebalanceProtocol
-from kafka_share_proxy.consumer.group_protocol import GroupSubscription
+from kafka_share_proxy.consumer.groups.deadlines import RebalanceProtocol
+from kafka_share_proxy.consumer.groups.group_protocol import GroupSubscription
 from kafka_share_proxy.consumer.partitions import Partitions
 from kafka_share_proxy.wire.values import TopicPartition
 

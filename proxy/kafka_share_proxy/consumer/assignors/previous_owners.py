@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from kafka_share_proxy.consumer.assignors.hash_order import string_order
 from kafka_share_proxy.consumer.assignors.interface import Assigned, Members, PartitionCounts
-from kafka_share_proxy.consumer.group_protocol import NO_GENERATION, GroupSubscription
+from kafka_share_proxy.consumer.groups.group_protocol import NO_GENERATION, GroupSubscription
 from kafka_share_proxy.wire.values import TopicPartition
 
 Claim = tuple[tuple[TopicPartition, ...], int | None]

@@ -13,7 +13,7 @@ from kafka_share_proxy.consumer.assignors.hash_order import string_order
 from kafka_share_proxy.consumer.assignors.interface import Assigned, Members, PartitionCounts, SlotWeights
 from kafka_share_proxy.consumer.assignors.member_order import static_members_first
 from kafka_share_proxy.consumer.assignors.racks import NOWHERE, Racks, racks_matter, racks_of_members
-from kafka_share_proxy.consumer.deadlines import RebalanceProtocol
+from kafka_share_proxy.consumer.groups.deadlines import RebalanceProtocol
 from kafka_share_proxy.consumer.partitions import Partitions
 from kafka_share_proxy.wire.values import TopicPartition
 

@@ -7,7 +7,7 @@ from itertools import cycle
 from kafka_share_proxy.consumer.assignors.interface import Assigned, Members, PartitionCounts, SlotWeights
 from kafka_share_proxy.consumer.assignors.member_order import static_members_first
 from kafka_share_proxy.consumer.assignors.racks import Racks
-from kafka_share_proxy.consumer.deadlines import RebalanceProtocol
+from kafka_share_proxy.consumer.groups.deadlines import RebalanceProtocol
 from kafka_share_proxy.consumer.partitions import Partitions
 from kafka_share_proxy.wire.values import TopicPartition
 

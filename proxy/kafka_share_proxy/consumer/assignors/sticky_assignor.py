@@ -7,8 +7,8 @@ from kafka_share_proxy.consumer.assignors.interface import Assigned, Members, Pa
 from kafka_share_proxy.consumer.assignors.previous_owners import Claim, ClaimOf, previous_owners
 from kafka_share_proxy.consumer.assignors.racks import Nearness, Racks
 from kafka_share_proxy.consumer.assignors.unequal_subscriptions import UnequalSubscriptions
-from kafka_share_proxy.consumer.deadlines import RebalanceProtocol
-from kafka_share_proxy.consumer.group_protocol import (
+from kafka_share_proxy.consumer.groups.deadlines import RebalanceProtocol
+from kafka_share_proxy.consumer.groups.group_protocol import (
     NO_GENERATION,
     GroupSubscription,
     cooperative_user_data,

@@ -22,8 +22,8 @@ from kafka_share_proxy.consumer.assignors.member_order import static_members_fir
 from kafka_share_proxy.consumer.assignors.previous_owners import Claim, previous_owners
 from kafka_share_proxy.consumer.assignors.racks import Racks, all_partitions
 from kafka_share_proxy.consumer.assignors.sticky_assignor import CooperativeStickyAssignor, changing_hands
-from kafka_share_proxy.consumer.deadlines import RebalanceProtocol
-from kafka_share_proxy.consumer.group_protocol import NO_GENERATION, GroupSubscription
+from kafka_share_proxy.consumer.groups.deadlines import RebalanceProtocol
+from kafka_share_proxy.consumer.groups.group_protocol import NO_GENERATION, GroupSubscription
 from kafka_share_proxy.consumer.partitions import Partitions
 from kafka_share_proxy.wire.values import TopicPartition
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import struct
 
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.routes import Kind, Route
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.forwarding.dispatch.routes import Kind, Route
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, RemoteProtocolError
 
 VERSIONS = range(4)

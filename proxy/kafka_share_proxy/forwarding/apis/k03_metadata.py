@@ -19,15 +19,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kafka_share_proxy.forwarding.address_book import AddressBook
-from kafka_share_proxy.forwarding.address_rewriting import ours, repaired, rewriter, sized, unusable
-from kafka_share_proxy.forwarding.early_matches import AboutAllTopics
-from kafka_share_proxy.forwarding.forwarded_api import ForwardedApi, RewritingParts
-from kafka_share_proxy.forwarding.hidden_topics import Unclear, show_no_hidden, without_hidden
-from kafka_share_proxy.forwarding.routes import Amend, Context, Kind, Rewrite, Route
-from kafka_share_proxy.wire import messages
-from kafka_share_proxy.wire.api_key import ApiKey
-from kafka_share_proxy.wire.endpoints import Endpoint
+from kafka_share_proxy.forwarding.dispatch.early_matches import AboutAllTopics
+from kafka_share_proxy.forwarding.dispatch.forwarded_api import ForwardedApi, RewritingParts
+from kafka_share_proxy.forwarding.dispatch.routes import Amend, Context, Kind, Rewrite, Route
+from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
+from kafka_share_proxy.forwarding.rewriting.address_rewriting import ours, repaired, rewriter, sized, unusable
+from kafka_share_proxy.forwarding.rewriting.hidden_topics import Unclear, show_no_hidden, without_hidden
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.definitions.endpoints import Endpoint
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import UNKNOWN_NODE
 

@@ -13,15 +13,15 @@ Behaviour
 
 from __future__ import annotations
 
-from kafka_share_proxy.forwarding.address_book import AddressBook
-from kafka_share_proxy.forwarding.address_rewriting import has_place
-from kafka_share_proxy.forwarding.declared_api import DeclaredApi
-from kafka_share_proxy.forwarding.early_matches import LongerThan
-from kafka_share_proxy.forwarding.forwarded_api import ForwardedApi
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.upstream_requests import decode_response, replied, send_request
-from kafka_share_proxy.wire import messages
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi
+from kafka_share_proxy.forwarding.dispatch.early_matches import LongerThan
+from kafka_share_proxy.forwarding.dispatch.forwarded_api import ForwardedApi
+from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
+from kafka_share_proxy.forwarding.rewriting.address_rewriting import has_place
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.forwarding.served.upstream_requests import decode_response, replied, send_request
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import UNKNOWN_NODE
 

@@ -1,8 +1,8 @@
 """ApiVersions (key 18): forwarded, with the response limited to what this proxy offers. From v5 on served here.
 
 Behaviour
-- v0 to the highest offered version go to the broker. `forwarding.offered_versions` changes the response. The response
-  header is always v0 (KIP-511).
+- v0 to the highest offered version go to the broker. `forwarding.dispatch.offered_versions` changes the response. The
+  response header is always v0 (KIP-511).
 - A broker that does not know the version returns error 35 with body v0. It is decoded, and forwarded with the version
   range of ApiVersions (at most what is offered here), so that the client retries.
 - A version above those offered gets the same response from here, without decoding the body, whose layout may be
@@ -16,12 +16,13 @@ KIPs: 511, 584 (features), 1242. Skipped: v5.
 
 from __future__ import annotations
 
-from kafka_share_proxy.forwarding.forwarded_api import ForwardedApi
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.offered_versions import CAPS, EffectiveVersions, offer_to_client, ranges_of
-from kafka_share_proxy.forwarding.routes import Context, Kind, Rewrite, Route
-from kafka_share_proxy.wire import frames, messages, registry
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.forwarding.dispatch.forwarded_api import ForwardedApi
+from kafka_share_proxy.forwarding.dispatch.offered_versions import CAPS, EffectiveVersions, offer_to_client, ranges_of
+from kafka_share_proxy.forwarding.dispatch.routes import Context, Kind, Rewrite, Route
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.definitions import messages, registry
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import UNKNOWN_NODE
 

@@ -16,14 +16,15 @@ import re
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from kafka_share_proxy.forwarding.address_book import AddressBook
-from kafka_share_proxy.forwarding.address_rewriting import repaired
-from kafka_share_proxy.forwarding.forwarded_api import ForwardedApi
-from kafka_share_proxy.forwarding.routes import Context, Rewrite
-from kafka_share_proxy.wire import headers, messages
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.forwarding.dispatch.forwarded_api import ForwardedApi
+from kafka_share_proxy.forwarding.dispatch.routes import Context, Rewrite
+from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
+from kafka_share_proxy.forwarding.rewriting.address_rewriting import repaired
+from kafka_share_proxy.wire.codec import headers
+from kafka_share_proxy.wire.codec.primitives import read_uvarint
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import RemoteProtocolError, UnusableResponse
-from kafka_share_proxy.wire.primitives import read_uvarint
 from kafka_share_proxy.wire.values import Address
 
 _Setting: TypeAlias = "messages.DescribeConfigsResponse.DescribeConfigsResourceResult"

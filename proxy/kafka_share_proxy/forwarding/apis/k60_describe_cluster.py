@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from kafka_share_proxy.forwarding.address_book import AddressBook
-from kafka_share_proxy.forwarding.address_rewriting import ours, unusable
-from kafka_share_proxy.forwarding.forwarded_api import ForwardedApi
-from kafka_share_proxy.wire import frames, messages
-from kafka_share_proxy.wire.api_key import ApiKey
-from kafka_share_proxy.wire.endpoints import Endpoint
+from kafka_share_proxy.forwarding.dispatch.forwarded_api import ForwardedApi
+from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
+from kafka_share_proxy.forwarding.rewriting.address_rewriting import ours, unusable
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.definitions.endpoints import Endpoint
 from kafka_share_proxy.wire.errors import ErrorCode
 
 KEY = ApiKey.DESCRIBE_CLUSTER

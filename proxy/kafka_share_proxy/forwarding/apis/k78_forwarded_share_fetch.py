@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafka_share_proxy.forwarding.address_rewriting import drop_node_endpoints
-from kafka_share_proxy.forwarding.forwarded_api import ForwardedApi
-from kafka_share_proxy.forwarding.routes import Amend
-from kafka_share_proxy.wire import prefixes
-from kafka_share_proxy.wire.api_key import ApiKey
-from kafka_share_proxy.wire.prefixes import PlaceOf
+from kafka_share_proxy.forwarding.dispatch.forwarded_api import ForwardedApi
+from kafka_share_proxy.forwarding.dispatch.routes import Amend
+from kafka_share_proxy.forwarding.rewriting.address_rewriting import drop_node_endpoints
+from kafka_share_proxy.wire.codec import prefixes
+from kafka_share_proxy.wire.codec.prefixes import PlaceOf
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 
 KEY = ApiKey.SHARE_FETCH
 

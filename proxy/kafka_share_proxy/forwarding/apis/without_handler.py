@@ -8,11 +8,11 @@
 
 from __future__ import annotations
 
-from kafka_share_proxy.forwarding.address_rewriting import ProduceRewriter, drop_node_endpoints, rewriter
-from kafka_share_proxy.forwarding.forwarded_api import ForwardedApi, RewritingParts
-from kafka_share_proxy.forwarding.routes import Kind, Rewrite
-from kafka_share_proxy.wire import endpoints
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.forwarding.dispatch.forwarded_api import ForwardedApi, RewritingParts
+from kafka_share_proxy.forwarding.dispatch.routes import Kind, Rewrite
+from kafka_share_proxy.forwarding.rewriting.address_rewriting import ProduceRewriter, drop_node_endpoints, rewriter
+from kafka_share_proxy.wire.definitions import endpoints
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 
 
 def _produce(version: int, parts: RewritingParts) -> Rewrite | None:

@@ -24,17 +24,17 @@ from collections.abc import Iterable
 from typing import Protocol, TypeAlias, TypeVar
 
 from kafka_share_proxy.brokers.rights import PROBE_MEMBER, Right, on_read_group, request_read_group, rights_of
-from kafka_share_proxy.forwarding.commit_responses import CommitEntry, commit_response, refused
-from kafka_share_proxy.forwarding.declared_api import Away, DeclaredApi, Needs
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.upstream_requests import replied, reply, send_upstream
+from kafka_share_proxy.forwarding.dispatch.declared_api import Away, DeclaredApi, Needs
+from kafka_share_proxy.forwarding.served.commit_responses import CommitEntry, commit_response, refused
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.forwarding.served.upstream_requests import replied, reply, send_upstream
 from kafka_share_proxy.sharegroups.apis import refusals
 from kafka_share_proxy.sharegroups.apis.held_groups import any_is_held, named_group_is_held, names_held
 from kafka_share_proxy.sharegroups.services import ShareHandler, ShareServices
-from kafka_share_proxy.wire import messages
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.messages import Message
 
 TXN_OFFSET_COMMIT_MEMBER_VERSION = 3
 """Version from which TxnOffsetCommit contains a member id (KIP-447)."""

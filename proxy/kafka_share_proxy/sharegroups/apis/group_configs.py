@@ -15,13 +15,13 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from kafka_share_proxy.brokers.queries import Resource, about_settings
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.upstream_requests import decode_response, send_request
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.forwarding.served.upstream_requests import decode_response, send_request
 from kafka_share_proxy.sharegroups.model.settings import GROUP_CONFIGS_BY_NAME
-from kafka_share_proxy.wire import messages, registry
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.definitions import messages, registry
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import ErrorCode, RemoteProtocolError
-from kafka_share_proxy.wire.messages import Message
 
 BROKER, GROUP = 4, 32
 """Resource types (ConfigResource.Type)."""

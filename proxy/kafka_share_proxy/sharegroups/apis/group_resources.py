@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from kafka_share_proxy.forwarding.routes import Picks
-from kafka_share_proxy.forwarding.split_requests import Splits
+from kafka_share_proxy.forwarding.dispatch.routes import Picks
+from kafka_share_proxy.forwarding.dispatch.split_requests import Splits
 from kafka_share_proxy.sharegroups.apis.group_configs import GROUP, NamesResource, is_group_resource, name_of
 from kafka_share_proxy.sharegroups.apis.held_groups import any_entry
 from kafka_share_proxy.sharegroups.services import ShareServices
-from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.definitions import messages
 
 _NamesResources: TypeAlias = (
     "messages.DescribeConfigsRequest | messages.IncrementalAlterConfigsRequest | messages.AlterConfigsRequest"

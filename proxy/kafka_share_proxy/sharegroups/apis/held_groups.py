@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from kafka_share_proxy.fleet.group_owners import HeldAnywhere
-from kafka_share_proxy.forwarding.early_matches import ByGroupId, ByKnownGroup, EarlyMatch, Whenever
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.routes import Picks
+from kafka_share_proxy.forwarding.dispatch.early_matches import ByGroupId, ByKnownGroup, EarlyMatch, Whenever
+from kafka_share_proxy.forwarding.dispatch.routes import Picks
+from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.sharegroups.services import ShareServices
-from kafka_share_proxy.wire.messages import Message
+from kafka_share_proxy.wire.definitions.messages import Message
 
 M = TypeVar("M", bound=Message)
 E = TypeVar("E")

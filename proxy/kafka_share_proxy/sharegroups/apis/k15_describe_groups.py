@@ -11,15 +11,15 @@ Behaviour (measured on Kafka 4.3.0 with a native share group)
 
 from __future__ import annotations
 
-from kafka_share_proxy.forwarding.declared_api import DeclaredApi
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.upstream_requests import replied, send_upstream
+from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.forwarding.served.upstream_requests import replied, send_upstream
 from kafka_share_proxy.sharegroups.apis.foreign_groups import NOT_A_MEMBER
 from kafka_share_proxy.sharegroups.apis.held_groups import any_is_held, names_held
 from kafka_share_proxy.sharegroups.model.group import DEAD
 from kafka_share_proxy.sharegroups.services import ShareServices
-from kafka_share_proxy.wire import messages
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 
 KEY = ApiKey.DESCRIBE_GROUPS

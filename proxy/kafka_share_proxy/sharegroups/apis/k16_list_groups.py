@@ -29,14 +29,20 @@ from kafka_share_proxy.brokers.rights import (
     rights_of,
 )
 from kafka_share_proxy.fleet.group_owners import HeldGroup, Holdings
-from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.upstream_requests import decode_response, replied, reply, send_request, send_upstream
+from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi, Needs
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.forwarding.served.upstream_requests import (
+    decode_response,
+    replied,
+    reply,
+    send_request,
+    send_upstream,
+)
 from kafka_share_proxy.sharegroups.apis.fleet_lists import held_elsewhere
 from kafka_share_proxy.sharegroups.model.group import GROUP_TYPE
 from kafka_share_proxy.sharegroups.services import ShareServices
-from kafka_share_proxy.wire import messages
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import UNKNOWN_NODE
 

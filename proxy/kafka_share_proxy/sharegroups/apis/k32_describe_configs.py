@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from kafka_share_proxy.forwarding.apis import k32_broker_addresses
-from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.upstream_requests import replied, send_upstream
+from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi, Needs
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.forwarding.served.upstream_requests import replied, send_upstream
 from kafka_share_proxy.sharegroups.apis.group_configs import (
     GROUP,
     NO_RESPONSE,
@@ -32,10 +32,10 @@ from kafka_share_proxy.sharegroups.apis.group_configs import (
 from kafka_share_proxy.sharegroups.apis.group_resources import GROUPS_MAX, by_group_resource, names_group_resource
 from kafka_share_proxy.sharegroups.model.settings import GROUP_CONFIGS, BrokerShareLimits, GroupConfigKey
 from kafka_share_proxy.sharegroups.services import ShareServices
-from kafka_share_proxy.wire import messages
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.definitions.message_classes import copied
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.message_classes import copied
 
 _Resource: TypeAlias = "messages.DescribeConfigsRequest.DescribeConfigsResource"
 _Setting: TypeAlias = "messages.DescribeConfigsResponse.DescribeConfigsResourceResult"

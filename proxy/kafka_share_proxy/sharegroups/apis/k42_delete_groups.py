@@ -18,10 +18,10 @@ from collections.abc import Sequence
 
 from kafka_share_proxy.brokers.rights import on_delete_group, request_delete_group
 from kafka_share_proxy.durable.interfaces import RESPONSE_MAX_S, JournalRefused
-from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.split_requests import Splits
-from kafka_share_proxy.forwarding.upstream_requests import replied, send_upstream
+from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi, Needs
+from kafka_share_proxy.forwarding.dispatch.split_requests import Splits
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.forwarding.served.upstream_requests import replied, send_upstream
 from kafka_share_proxy.loop.promise import Promise, on_its_own, settled
 from kafka_share_proxy.loop.waiting import settled_by
 from kafka_share_proxy.sharegroups.apis.held_groups import any_is_held, names_held
@@ -29,10 +29,10 @@ from kafka_share_proxy.sharegroups.apis.offset_requests import not_starting
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 from kafka_share_proxy.sharegroups.model.group import ShareGroup
 from kafka_share_proxy.sharegroups.services import ShareServices
-from kafka_share_proxy.sharegroups.state_records import StateKey
-from kafka_share_proxy.sharegroups.state_writes import client_code
-from kafka_share_proxy.wire import messages
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.sharegroups.state.state_records import StateKey
+from kafka_share_proxy.sharegroups.state.state_writes import client_code
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 
 KEY = ApiKey.DELETE_GROUPS

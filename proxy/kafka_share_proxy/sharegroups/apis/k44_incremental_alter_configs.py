@@ -24,9 +24,9 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from kafka_share_proxy.durable.interfaces import RESPONSE_MAX_S, JournalRefused
-from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.upstream_requests import send_upstream
+from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi, Needs
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.forwarding.served.upstream_requests import send_upstream
 from kafka_share_proxy.loop.waiting import settled_by
 from kafka_share_proxy.sharegroups.apis.group_configs import (
     GROUP,
@@ -41,11 +41,11 @@ from kafka_share_proxy.sharegroups.apis.group_configs import (
 from kafka_share_proxy.sharegroups.apis.group_resources import GROUPS_MAX, by_group_resource, names_group_resource
 from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits, check_stored
 from kafka_share_proxy.sharegroups.services import ShareServices
-from kafka_share_proxy.sharegroups.state_writes import client_code
-from kafka_share_proxy.wire import messages, registry
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.sharegroups.state.state_writes import client_code
+from kafka_share_proxy.wire.definitions import messages, registry
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.definitions.message_classes import copied
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.message_classes import copied
 
 _Request: TypeAlias = "messages.IncrementalAlterConfigsRequest | messages.AlterConfigsRequest"
 _Response: TypeAlias = "messages.IncrementalAlterConfigsResponse"

@@ -17,16 +17,22 @@ from collections.abc import Iterable
 
 from kafka_share_proxy.brokers.queries import about_all_topics, about_topics
 from kafka_share_proxy.brokers.topic_leaders import METADATA_VERSION
-from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs
-from kafka_share_proxy.forwarding.early_matches import FromVersion
-from kafka_share_proxy.forwarding.hidden_topics import is_hidden
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.upstream_requests import decode_response, replied, reply, send_request, send_upstream
+from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi, Needs
+from kafka_share_proxy.forwarding.dispatch.early_matches import FromVersion
+from kafka_share_proxy.forwarding.rewriting.hidden_topics import is_hidden
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.forwarding.served.upstream_requests import (
+    decode_response,
+    replied,
+    reply,
+    send_request,
+    send_upstream,
+)
 from kafka_share_proxy.sharegroups.apis.fleet_lists import held_elsewhere
 from kafka_share_proxy.sharegroups.apis.group_configs import GROUP
 from kafka_share_proxy.sharegroups.services import ShareServices
-from kafka_share_proxy.wire import messages
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 
 KEY = ApiKey.LIST_CONFIG_RESOURCES

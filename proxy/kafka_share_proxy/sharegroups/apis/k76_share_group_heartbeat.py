@@ -16,11 +16,10 @@ from collections.abc import Iterable, Mapping
 from kafka_share_proxy.brokers.rights import Right, on_read_group, request_read_group, rights_of
 from kafka_share_proxy.brokers.topic_leaders import describe_refusal, names_to_query, on_topics, request_topics
 from kafka_share_proxy.durable.interfaces import RESPONSE_MAX_S, JournalRefused
-from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs
-from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi, Needs
+from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.waiting import settled_within
 from kafka_share_proxy.sharegroups.apis import refusals
-from kafka_share_proxy.sharegroups.group_changes import BEING_DELETED
 from kafka_share_proxy.sharegroups.model.group import (
     JOIN_EPOCH,
     Heartbeat,
@@ -33,9 +32,11 @@ from kafka_share_proxy.sharegroups.model.group import (
 )
 from kafka_share_proxy.sharegroups.new_groups import GroupRefused, hold_group
 from kafka_share_proxy.sharegroups.services import ShareServices
-from kafka_share_proxy.sharegroups.state_writes import client_code
-from kafka_share_proxy.wire import frames, messages
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.sharegroups.state.group_changes import BEING_DELETED
+from kafka_share_proxy.sharegroups.state.state_writes import client_code
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import ZERO_UUID
 

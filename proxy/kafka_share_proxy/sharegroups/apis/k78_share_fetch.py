@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs
-from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi, Needs
+from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.waiting import settled_by, wait_until
 from kafka_share_proxy.reading.far_records import on_the_wire
 from kafka_share_proxy.sharegroups.apis import refusals
@@ -36,8 +36,9 @@ from kafka_share_proxy.sharegroups.fetch.session_survey import Result
 from kafka_share_proxy.sharegroups.model.group import member_id_mistake
 from kafka_share_proxy.sharegroups.model.sessions import FINAL_EPOCH, Session, SessionKey
 from kafka_share_proxy.sharegroups.services import ShareServices
-from kafka_share_proxy.wire import frames, messages
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicIdPartition
 

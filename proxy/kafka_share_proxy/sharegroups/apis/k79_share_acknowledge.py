@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.upstream_requests import replied
+from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi, Needs
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.forwarding.served.upstream_requests import replied
 from kafka_share_proxy.sharegroups.apis import refusals
 from kafka_share_proxy.sharegroups.apis.share_requests import (
     end_session,
@@ -26,8 +26,9 @@ from kafka_share_proxy.sharegroups.fetch.acknowledgements import decide
 from kafka_share_proxy.sharegroups.model.group import member_id_mistake
 from kafka_share_proxy.sharegroups.model.sessions import FINAL_EPOCH, SessionKey
 from kafka_share_proxy.sharegroups.services import ShareServices
-from kafka_share_proxy.wire import frames, messages
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicIdPartition
 

@@ -20,16 +20,16 @@ from typing import TypeAlias
 
 from kafka_share_proxy.brokers.cluster_view import Topic
 from kafka_share_proxy.brokers.rights import Right, on_describe_groups, request_describe_groups, rights_of
-from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.split_requests import Splits
-from kafka_share_proxy.forwarding.upstream_requests import replied
+from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi, Needs
+from kafka_share_proxy.forwarding.dispatch.split_requests import Splits
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.forwarding.served.upstream_requests import replied
 from kafka_share_proxy.sharegroups.apis.offset_requests import load_topics, log_ends, shares_of, topic_of
 from kafka_share_proxy.sharegroups.fetch.start_offsets import Found
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 from kafka_share_proxy.sharegroups.services import ShareServices
-from kafka_share_proxy.wire import messages
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, RequestRefused
 from kafka_share_proxy.wire.values import ZERO_UUID, TopicIdPartition
 

@@ -17,20 +17,20 @@ from typing import TypeAlias
 from kafka_share_proxy.brokers.cluster_view import Topic
 from kafka_share_proxy.brokers.rights import Right, on_read_group, request_read_group, rights_of
 from kafka_share_proxy.durable.interfaces import RESPONSE_MAX_S
-from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.upstream_requests import replied, reply
+from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi, Needs
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.forwarding.served.upstream_requests import replied, reply
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.loop.waiting import settled_by
 from kafka_share_proxy.sharegroups.apis import refusals
 from kafka_share_proxy.sharegroups.apis.offset_requests import begin_at, load_topics, not_starting, topic_of
-from kafka_share_proxy.sharegroups.group_changes import BEING_DELETED
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 from kafka_share_proxy.sharegroups.new_groups import GroupRefused, hold_group
 from kafka_share_proxy.sharegroups.services import ShareServices
-from kafka_share_proxy.sharegroups.state_writes import Outcome
-from kafka_share_proxy.wire import messages
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.sharegroups.state.group_changes import BEING_DELETED
+from kafka_share_proxy.sharegroups.state.state_writes import Outcome
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import ZERO_UUID
 

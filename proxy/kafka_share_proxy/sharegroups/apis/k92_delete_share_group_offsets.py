@@ -13,18 +13,18 @@ from collections.abc import Iterable
 
 from kafka_share_proxy.brokers.cluster_view import Topic
 from kafka_share_proxy.brokers.rights import Right, on_delete_group, request_delete_group
-from kafka_share_proxy.forwarding.declared_api import DeclaredApi, Needs
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.upstream_requests import replied, reply
+from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi, Needs
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.forwarding.served.upstream_requests import replied, reply
 from kafka_share_proxy.sharegroups.apis import refusals
 from kafka_share_proxy.sharegroups.apis.k91_alter_share_group_offsets import NOT_EMPTY
 from kafka_share_proxy.sharegroups.apis.offset_requests import load_topics, not_starting, shares_of, topic_of
-from kafka_share_proxy.sharegroups.group_changes import BEING_DELETED
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 from kafka_share_proxy.sharegroups.services import ShareServices
-from kafka_share_proxy.sharegroups.state_writes import reported_in_time
-from kafka_share_proxy.wire import messages
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.sharegroups.state.group_changes import BEING_DELETED
+from kafka_share_proxy.sharegroups.state.state_writes import reported_in_time
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import ZERO_UUID
 

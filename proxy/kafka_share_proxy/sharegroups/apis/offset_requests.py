@@ -20,7 +20,7 @@ from kafka_share_proxy.brokers.topic_leaders import (
     trouble_with,
     verdict,
 )
-from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.loop.waiting import first_until
 from kafka_share_proxy.sharegroups.fetch.start_offsets import (
@@ -33,11 +33,11 @@ from kafka_share_proxy.sharegroups.fetch.start_offsets import (
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 from kafka_share_proxy.sharegroups.model.settings import LATEST_TIMESTAMP
 from kafka_share_proxy.sharegroups.services import ShareServices
-from kafka_share_proxy.sharegroups.state_writes import Outcome
-from kafka_share_proxy.wire import messages
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.sharegroups.state.state_writes import Outcome
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
-from kafka_share_proxy.wire.messages import Message
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, ZERO_UUID, TopicIdPartition
 
 STARTING_WAIT_S = 5.0

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.wire import registry
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.wire.definitions import registry
+from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.messages import Message
 
 
 async def whole(call: Call[Message], code: ErrorCode, reason: str) -> Message:

@@ -13,15 +13,15 @@ from kafka_share_proxy.brokers.connection_slots import OptionalSlot
 from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.brokers.rights import Right, on_read_group, request_read_group, rights_of
 from kafka_share_proxy.brokers.topic_leaders import on_many_topics, request_many_topics, topics_to_query
-from kafka_share_proxy.forwarding.address_book import MakesEndpoint, node_endpoints
-from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.rewriting.address_book import MakesEndpoint, node_endpoints
+from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.slices import AT_ONCE, Work
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 from kafka_share_proxy.sharegroups.model.sessions import Session, SessionKey
 from kafka_share_proxy.sharegroups.services import ShareServices
-from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.messages import Message
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, TopicIdPartition
 
 _Topic: TypeAlias = "messages.ShareFetchRequest.FetchTopic | messages.ShareAcknowledgeRequest.AcknowledgeTopic"

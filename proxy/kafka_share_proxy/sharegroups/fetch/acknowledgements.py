@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from kafka_share_proxy.brokers.topic_leaders import judge
-from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.reading.far_records import holder_of
 from kafka_share_proxy.sharegroups.apis.share_requests import AckBatches, follow_leader
@@ -15,8 +15,8 @@ from kafka_share_proxy.sharegroups.model.coordinator import Change, ShareKey
 from kafka_share_proxy.sharegroups.model.partition import Refusal, check_shape
 from kafka_share_proxy.sharegroups.model.sessions import SessionKey
 from kafka_share_proxy.sharegroups.services import ShareServices
-from kafka_share_proxy.sharegroups.state_writes import Outcome, reported_in_time
-from kafka_share_proxy.wire import messages
+from kafka_share_proxy.sharegroups.state.state_writes import Outcome, reported_in_time
+from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicIdPartition
 

@@ -6,14 +6,14 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
-from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.reading.chunk_cache import BatchSpan
 from kafka_share_proxy.sharegroups.fetch.session_survey import Ready, Result, Results, is_as_found
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 from kafka_share_proxy.sharegroups.model.partition import ReadRecords
 from kafka_share_proxy.sharegroups.model.sessions import SessionKey
 from kafka_share_proxy.sharegroups.services import ShareServices
-from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.definitions import messages
 
 RECORD_LIMIT = 1
 """ShareAcquireMode of a strict MaxRecords (KIP-1206); 0 delivers whole batches."""

@@ -24,7 +24,7 @@ from math import inf
 
 from kafka_share_proxy.brokers.connection_slots import ConnectionSlot
 from kafka_share_proxy.brokers.topic_leaders import RIGHTS_GRACE_S, judge
-from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.waiting import first_until
 from kafka_share_proxy.reading.chunk_cache import ReadKey
 from kafka_share_proxy.reading.far_records import holder_of
@@ -38,7 +38,7 @@ from kafka_share_proxy.sharegroups.fetch.start_offsets import confirm_range, sta
 from kafka_share_proxy.sharegroups.model.coordinator import READ_BYTES_MIN, Share, ShareKey
 from kafka_share_proxy.sharegroups.model.sessions import Session
 from kafka_share_proxy.sharegroups.services import ShareServices
-from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, TopicIdPartition
 

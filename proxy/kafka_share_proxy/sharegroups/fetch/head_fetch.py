@@ -17,8 +17,8 @@ from kafka_share_proxy.sharegroups.fetch.head_reads import Reservation
 from kafka_share_proxy.sharegroups.fetch.share_chunk import ShareChunk
 from kafka_share_proxy.sharegroups.model.coordinator import NOTHING_READ, Share, ShareKey
 from kafka_share_proxy.sharegroups.services import ShareServices
-from kafka_share_proxy.wire.batches import BatchTable
 from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.records.batches import BatchTable
 from kafka_share_proxy.wire.values import TopicIdPartition
 
 

@@ -20,9 +20,9 @@ from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 from kafka_share_proxy.sharegroups.model.sessions import Session
 from kafka_share_proxy.sharegroups.model.settings import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from kafka_share_proxy.sharegroups.services import ShareServices
-from kafka_share_proxy.sharegroups.state_writes import Outcome
-from kafka_share_proxy.wire import messages, registry
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.sharegroups.state.state_writes import Outcome
+from kafka_share_proxy.wire.definitions import messages, registry
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicIdPartition
 

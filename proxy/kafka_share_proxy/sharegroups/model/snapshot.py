@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from itertools import starmap
 from struct import Struct
 
-from kafka_share_proxy.wire import messages, registry
+from kafka_share_proxy.wire.codec.primitives import read_uvarint, uvarint
+from kafka_share_proxy.wire.definitions import messages, registry
 from kafka_share_proxy.wire.errors import RemoteProtocolError
-from kafka_share_proxy.wire.primitives import read_uvarint, uvarint
 
 AVAILABLE = 0
 ACKNOWLEDGED = 2

@@ -13,16 +13,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from kafka_share_proxy.brokers.interfaces import Connection
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.upstream_requests import (
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.forwarding.served.upstream_requests import (
     decode_response_in_slices,
     send_request_in_slices,
 )
 from kafka_share_proxy.loop.slices import AT_ONCE, Work
 from kafka_share_proxy.views.model.names import is_view
 from kafka_share_proxy.views.services import ViewServices
+from kafka_share_proxy.wire.definitions.messages import Message, RequestMessage
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.messages import Message, RequestMessage
 
 R = TypeVar("R", bound=Message)
 """The class of the responses."""

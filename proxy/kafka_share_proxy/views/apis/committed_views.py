@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from kafka_share_proxy.forwarding.declared_api import DeclaredApi
-from kafka_share_proxy.forwarding.early_matches import ByKnownGroup, EarlyMatch
-from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi
+from kafka_share_proxy.forwarding.dispatch.early_matches import ByKnownGroup, EarlyMatch
+from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.views.apis.base_queries import make_ready
 from kafka_share_proxy.views.apis.named_views import NamesUnknownView
 from kafka_share_proxy.views.model.names import PREFIX_BYTES, is_view
 from kafka_share_proxy.views.services import ViewServices
-from kafka_share_proxy.wire import messages
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 
 Commit: TypeAlias = "messages.OffsetCommitRequest | messages.TxnOffsetCommitRequest"
 

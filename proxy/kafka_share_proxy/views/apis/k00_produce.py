@@ -16,16 +16,16 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from kafka_share_proxy.forwarding.address_rewriting import drop_node_endpoints
-from kafka_share_proxy.forwarding.declared_api import DeclaredApi
-from kafka_share_proxy.forwarding.early_matches import ByTopicId, ByTopicPrefix, ByVersion, EarlyMatch
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.upstream_requests import decode_response, replied, send_request, send_upstream
+from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi
+from kafka_share_proxy.forwarding.dispatch.early_matches import ByTopicId, ByTopicPrefix, ByVersion, EarlyMatch
+from kafka_share_proxy.forwarding.rewriting.address_rewriting import drop_node_endpoints
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.forwarding.served.upstream_requests import decode_response, replied, send_request, send_upstream
 from kafka_share_proxy.views.model.catalog import ViewCatalog
 from kafka_share_proxy.views.model.names import PREFIX, is_view
 from kafka_share_proxy.views.services import ViewServices
-from kafka_share_proxy.wire import messages
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 
 _Topic: TypeAlias = "messages.ProduceRequest.TopicProduceData"

@@ -34,11 +34,11 @@ from kafka_share_proxy.brokers.topic_leaders import (
     request_topics,
     topics_to_query,
 )
-from kafka_share_proxy.forwarding.declared_api import DeclaredApi
-from kafka_share_proxy.forwarding.early_matches import ByIdOrTag, ByVersion, ContainsAny, EarlyMatch
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.services import Services
-from kafka_share_proxy.forwarding.upstream_requests import reply
+from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi
+from kafka_share_proxy.forwarding.dispatch.early_matches import ByIdOrTag, ByVersion, ContainsAny, EarlyMatch
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.forwarding.served.services import Services
+from kafka_share_proxy.forwarding.served.upstream_requests import reply
 from kafka_share_proxy.loop.interfaces import WorkersBusy
 from kafka_share_proxy.reading.chunk_cache import ReadKey
 from kafka_share_proxy.reading.upstream_fetch import PartitionResponse, RequestedPartition
@@ -59,8 +59,9 @@ from kafka_share_proxy.views.model.catalog import View, ViewCatalog
 from kafka_share_proxy.views.model.names import PREFIX_BYTES, is_view
 from kafka_share_proxy.views.model.scanning import BaseScan, PlainScan, SlotScan
 from kafka_share_proxy.views.services import ViewServices
-from kafka_share_proxy.wire import frames, messages
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import ZERO_UUID, TopicIdPartition
 

@@ -20,18 +20,23 @@ from collections.abc import Iterable
 
 from kafka_share_proxy.brokers.queries import TopicEntry
 from kafka_share_proxy.forwarding.apis.k03_metadata import repair
-from kafka_share_proxy.forwarding.declared_api import DeclaredApi
-from kafka_share_proxy.forwarding.early_matches import AnyOf, ByUnknownTopicId, ByVersion, EarlyMatch
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.upstream_requests import decode_response_in_slices, replied, send_request_in_slices
+from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi
+from kafka_share_proxy.forwarding.dispatch.early_matches import AnyOf, ByUnknownTopicId, ByVersion, EarlyMatch
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.forwarding.served.upstream_requests import (
+    decode_response_in_slices,
+    replied,
+    send_request_in_slices,
+)
 from kafka_share_proxy.views.apis.metadata_entries import metadata_entry, refused_entry
 from kafka_share_proxy.views.apis.named_views import NAMES_VIEW
 from kafka_share_proxy.views.creation import Missing, SeenView
 from kafka_share_proxy.views.model.catalog import ViewCatalog
 from kafka_share_proxy.views.model.names import is_view
 from kafka_share_proxy.views.services import ViewServices
-from kafka_share_proxy.wire import messages, slot_weights
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire import slot_weights
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 
 KEY = ApiKey.METADATA
 BY_ID_SINCE = 12

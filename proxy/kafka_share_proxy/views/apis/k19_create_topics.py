@@ -16,18 +16,18 @@ from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from kafka_share_proxy.brokers.queries import TopicEntry
-from kafka_share_proxy.forwarding.chain import next_response
-from kafka_share_proxy.forwarding.declared_api import DeclaredApi
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.upstream_requests import replied
+from kafka_share_proxy.forwarding.dispatch.chain import next_response
+from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.forwarding.served.upstream_requests import replied
 from kafka_share_proxy.views import broker_requests, state_records
 from kafka_share_proxy.views.apis.named_views import NAMES_VIEW
 from kafka_share_proxy.views.model.base_comparison import Step, cut_of, judge
 from kafka_share_proxy.views.model.catalog import Binding
 from kafka_share_proxy.views.model.names import ViewName, is_view, parse
 from kafka_share_proxy.views.services import ViewServices
-from kafka_share_proxy.wire import messages
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import ZERO_UUID
 

@@ -13,16 +13,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from kafka_share_proxy.forwarding.declared_api import DeclaredApi
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.upstream_requests import replied
+from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.forwarding.served.upstream_requests import replied
 from kafka_share_proxy.views.apis.base_queries import Place, Query, Topics, Wording, respond_from_bases
 from kafka_share_proxy.views.apis.named_views import NAMES_VIEW
 from kafka_share_proxy.views.services import ViewServices
-from kafka_share_proxy.wire import messages
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.definitions.message_classes import copied
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.message_classes import copied
 
 KEY = ApiKey.OFFSET_FOR_LEADER_EPOCH
 

@@ -10,14 +10,14 @@ Behaviour
 
 from __future__ import annotations
 
-from kafka_share_proxy.forwarding.declared_api import DeclaredApi
-from kafka_share_proxy.forwarding.early_matches import ByVersion, FromVersion
-from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi
+from kafka_share_proxy.forwarding.dispatch.early_matches import ByVersion, FromVersion
+from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.views.apis.named_views import NAMES_VIEW
 from kafka_share_proxy.views.model.names import is_view
 from kafka_share_proxy.views.services import ViewServices
-from kafka_share_proxy.wire import messages
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 
 KEY = ApiKey.ADD_PARTITIONS_TO_TXN

@@ -14,18 +14,18 @@ Behaviour
 
 from __future__ import annotations
 
-from kafka_share_proxy.forwarding.declared_api import DeclaredApi
-from kafka_share_proxy.forwarding.early_matches import AboutAllTopics, AnyOf
-from kafka_share_proxy.forwarding.hidden_topics import is_hidden
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.upstream_requests import replied, send_upstream
+from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi
+from kafka_share_proxy.forwarding.dispatch.early_matches import AboutAllTopics, AnyOf
+from kafka_share_proxy.forwarding.rewriting.hidden_topics import is_hidden
+from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.forwarding.served.upstream_requests import replied, send_upstream
 from kafka_share_proxy.views.apis.metadata_entries import describe_as_base, description, refused_description
 from kafka_share_proxy.views.apis.named_views import NAMES_VIEW
 from kafka_share_proxy.views.creation import Missing
 from kafka_share_proxy.views.model.names import is_view
 from kafka_share_proxy.views.services import ViewServices
-from kafka_share_proxy.wire import messages
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 
 KEY = ApiKey.DESCRIBE_TOPIC_PARTITIONS

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from kafka_share_proxy.brokers.queries import TopicEntry
 from kafka_share_proxy.loop.slices import Work
 from kafka_share_proxy.views.creation import SeenView
-from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode
 
 DescribedTopic: TypeAlias = "messages.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kafka_share_proxy.forwarding.early_matches import LOOKED_MAX, ContainsAny, ContainsNow, Look
+from kafka_share_proxy.forwarding.dispatch.early_matches import LOOKED_MAX, ContainsAny, ContainsNow, Look
 from kafka_share_proxy.views.model.catalog import ViewCatalog
 from kafka_share_proxy.views.model.names import PREFIX_BYTES, is_view
-from kafka_share_proxy.wire import prefixes
+from kafka_share_proxy.wire.codec import prefixes
+from kafka_share_proxy.wire.codec.prefixes import Unread
 from kafka_share_proxy.wire.errors import LocalProtocolError, RemoteProtocolError
-from kafka_share_proxy.wire.prefixes import Unread
 
 SEARCHED_BYTES = 8 << 10
 """Maximum bytes of a request that is searched for the id of each view. A longer one is decoded."""

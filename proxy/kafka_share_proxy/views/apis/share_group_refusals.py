@@ -8,16 +8,17 @@ forever.
 
 from __future__ import annotations
 
-from kafka_share_proxy.forwarding.declared_api import DeclaredApi
-from kafka_share_proxy.forwarding.interfaces import Call
-from kafka_share_proxy.forwarding.routes import Picks
+from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi
+from kafka_share_proxy.forwarding.dispatch.routes import Picks
+from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.views.apis.named_views import NAMES_VIEW, has_view_id
 from kafka_share_proxy.views.model.names import is_view
 from kafka_share_proxy.views.services import ViewServices
-from kafka_share_proxy.wire import frames, messages, registry
-from kafka_share_proxy.wire.api_key import ApiKey
+from kafka_share_proxy.wire.codec import frames
+from kafka_share_proxy.wire.definitions import messages, registry
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.messages import Message
 
 TEXT = "share groups do not read views: subscribe to the topic itself"
 

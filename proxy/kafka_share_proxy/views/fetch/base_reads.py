@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from kafka_share_proxy.brokers.interfaces import Connection
-from kafka_share_proxy.forwarding.services import Services
+from kafka_share_proxy.forwarding.served.services import Services
 from kafka_share_proxy.reading.chunk_cache import ReadKey
 from kafka_share_proxy.reading.far_records import Records
 from kafka_share_proxy.reading.upstream_fetch import (
@@ -24,8 +24,8 @@ from kafka_share_proxy.reading.upstream_fetch import (
 from kafka_share_proxy.views.fetch.shared_reads import ViewReads
 from kafka_share_proxy.views.fetch.view_chunks import ViewChunk, fates
 from kafka_share_proxy.views.model.scanning import Facts
-from kafka_share_proxy.wire.batches import BatchTable
 from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.records.batches import BatchTable
 
 READ_BYTES_MIN = 64 << 10
 """Minimum of PartitionMaxBytes for a base partition, however small the client's own limit is."""

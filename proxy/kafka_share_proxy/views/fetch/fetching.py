@@ -23,7 +23,7 @@ from itertools import count
 
 from kafka_share_proxy.brokers.connection_slots import ConnectionSlot
 from kafka_share_proxy.brokers.topic_leaders import judge, on_topics, request_topics, topics_to_query
-from kafka_share_proxy.forwarding.interfaces import Call
+from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.interfaces import WorkersBusy
 from kafka_share_proxy.loop.waiting import first_until, wait_until
 from kafka_share_proxy.reading import upstream_fetch
@@ -36,7 +36,7 @@ from kafka_share_proxy.views.fetch.view_chunks import Division, ViewChunk
 from kafka_share_proxy.views.kernel.slicing import Slice
 from kafka_share_proxy.views.model.scanning import BasePlace, BaseScan, FetchScan, NextRead, PlainScan, SlotScan
 from kafka_share_proxy.views.services import ViewServices
-from kafka_share_proxy.wire import messages
+from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicIdPartition
 

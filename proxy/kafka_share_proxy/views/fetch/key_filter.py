@@ -14,7 +14,7 @@ from hashlib import sha256
 from kafka_share_proxy.loop.interfaces import Workers
 from kafka_share_proxy.views.fetch.view_chunks import Division
 from kafka_share_proxy.views.model.slots import KeyFilterCut
-from kafka_share_proxy.wire import messages, registry
+from kafka_share_proxy.wire.definitions import messages, registry
 from kafka_share_proxy.wire.errors import ProxyError, RemoteProtocolError
 from kafka_share_proxy.wire.key_filter import LAYOUT_VERSION, MURMUR2, TAG, NullKeys
 

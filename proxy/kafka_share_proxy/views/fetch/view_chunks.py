@@ -18,10 +18,10 @@ from kafka_share_proxy.reading.chunk_cache import CacheLimits, Chunk, ChunkCache
 from kafka_share_proxy.views.kernel.slicing import BatchTooLarge, CorruptBatch, Slice, cost_estimate, split_counted
 from kafka_share_proxy.views.model.scanning import Facts
 from kafka_share_proxy.views.model.slots import Cut
-from kafka_share_proxy.wire import compression
-from kafka_share_proxy.wire.batches import KEPT, AbortedTransaction, Batch, BatchTable
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.records import DECOMPRESSED_MAX
+from kafka_share_proxy.wire.records import compression
+from kafka_share_proxy.wire.records.batches import KEPT, AbortedTransaction, Batch, BatchTable
+from kafka_share_proxy.wire.records.records import DECOMPRESSED_MAX
 
 CHUNKS_PER_PARTITION = 32
 """Maximum number of chunks per partition and isolation level: the number of positions in one log that can be served

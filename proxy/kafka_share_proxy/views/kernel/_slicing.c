@@ -17,8 +17,8 @@
 #include <Python.h>
 #endif
 
-#include "../../wire/checksum.h"
-#include "../../wire/murmur2.h"
+#include "../../wire/records/checksum.h"
+#include "../../wire/records/murmur2.h"
 
 enum { HEADER = 61, LOG_OVERHEAD = 12, CRC_AT = 17, CRC_FROM = 21, RECORD_MIN = 7 };
 enum { ATTRIBUTES_AT = 21, DELTA_AT = 23, COUNT_AT = 57, COMPRESSION_MASK = 7 };

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafka_share_proxy.wire import records
+from kafka_share_proxy.wire.codec.varints import varlong
 from kafka_share_proxy.wire.errors import LocalProtocolError
-from kafka_share_proxy.wire.records import CONTROL_MASK, HEADER, LOG_OVERHEAD, NO_PRODUCER_ID
-from kafka_share_proxy.wire.varints import varlong
+from kafka_share_proxy.wire.records import records
+from kafka_share_proxy.wire.records.records import CONTROL_MASK, HEADER, LOG_OVERHEAD, NO_PRODUCER_ID
 
 DELTA_MAX = (1 << 31) - 1
 """Number of offsets that one filler can span, less one."""

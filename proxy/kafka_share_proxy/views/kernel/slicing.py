@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from kafka_share_proxy.views.kernel import slicing_in_python
 from kafka_share_proxy.views.model.slots import KERNEL_VERSION, Cut
-from kafka_share_proxy.wire import compression, legacy, records
-from kafka_share_proxy.wire.batches import Batch
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError
-from kafka_share_proxy.wire.records import COMPRESSION_MASK, DECOMPRESSED_MAX, HEADER
+from kafka_share_proxy.wire.records import compression, legacy, records
+from kafka_share_proxy.wire.records.batches import Batch
+from kafka_share_proxy.wire.records.records import COMPRESSION_MASK, DECOMPRESSED_MAX, HEADER
 
 try:
     from kafka_share_proxy.views.kernel import _slicing

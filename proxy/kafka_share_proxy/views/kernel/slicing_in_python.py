@@ -16,10 +16,10 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 
 from kafka_share_proxy.views.model.slots import Cut
-from kafka_share_proxy.wire import records
+from kafka_share_proxy.wire.codec.varints import read_varlong
 from kafka_share_proxy.wire.errors import RemoteProtocolError
-from kafka_share_proxy.wire.records import COMPRESSION_MASK, HEADER, LOG_OVERHEAD
-from kafka_share_proxy.wire.varints import read_varlong
+from kafka_share_proxy.wire.records import records
+from kafka_share_proxy.wire.records.records import COMPRESSION_MASK, HEADER, LOG_OVERHEAD
 
 RECORD_MIN = 7
 """Bytes of the smallest record: seven varints and attributes of one byte each."""

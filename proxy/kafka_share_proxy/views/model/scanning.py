@@ -38,7 +38,7 @@ BATCH_COST_BYTES = 1 << 10
 
 
 class SourceBatch(Protocol):
-    """Header fields of `wire.batches.Batch` that are used here."""
+    """Header fields of `wire.records.batches.Batch` that are used here."""
 
     @property
     def last_offset(self) -> int:

@@ -15,7 +15,7 @@ from itertools import accumulate, chain, pairwise
 from typing import NamedTuple, Protocol
 
 from kafka_share_proxy.wire.key_filter import KEYS_MAX, RANGES_MAX, NullKeys
-from kafka_share_proxy.wire.key_hash import SPACE, hash_of_record, murmur2
+from kafka_share_proxy.wire.records.key_hash import SPACE, hash_of_record, murmur2
 
 try:
     from kafka_share_proxy.views.kernel import _slicing

@@ -1,0 +1,79 @@
+"""Trial binding of every address that `serve` would listen on, for `check`."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from kafka_share_proxy.app.settings.config import Config
+from kafka_share_proxy.app.settings.hostports import PORT_MAX
+from kafka_share_proxy.loop import listeners
+from kafka_share_proxy.wire.values import Address
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listening:
+    """One listener that `serve` would open."""
+
+    purpose: str
+    """Description of the clients of this listener."""
+    address: Address
+    trouble: str = ""
+    """Reason why it cannot be opened; empty if it can."""
+
+    @property
+    def obstacle(self) -> str:
+        """Sentence for a listener that cannot be opened; empty if it can."""
+        return f"cannot listen on {self.address} ({self.purpose}): {self.trouble}" if self.trouble else ""
+
+
+def try_all(config: Config, brokers: Mapping[int, Address]) -> tuple[Listening, ...]:
+    """Bind all addresses at the same time, as `serve` would, and release them again."""
+    held: list[socket.socket] = []
+    found = []
+    try:
+        for purpose, address in _wanted(config, brokers):
+            trouble = ""
+            try:
+                held += listeners.bind(address.host, address.port)
+            except OSError as error:
+                trouble = _reason(error)
+            found.append(Listening(purpose=purpose, address=address, trouble=trouble))
+    finally:
+        for sock in held:
+            sock.close()
+    return tuple(found)
+
+
+def mistakes(config: Config, found: tuple[Listening, ...], brokers: Mapping[int, Address]) -> Iterator[str]:
+    """Yield a sentence for every listener that cannot be opened, and every advertised address that bypasses the
+    proxy.
+    """
+    yield from filter(None, (each.obstacle for each in found))
+    told = {config.bound.port: "clients bootstrap from"}
+    told |= {config.first_broker_port + node_id: f"broker {node_id} becomes" for node_id in sorted(brokers)}
+    upstream = {*config.upstream.bootstrap, *brokers.values()}
+    for port, what in told.items():
+        ours = Address(config.advertised_host, port)
+        if ours in upstream:
+            yield f"{what} {ours}, which is a broker's own address: clients would go past the proxy; choose another"
+
+
+def _wanted(config: Config, brokers: Mapping[int, Address]) -> Iterator[tuple[str, Address]]:
+    yield "bootstrap", config.bound
+    for node_id in sorted(brokers):
+        if config.first_broker_port + node_id <= PORT_MAX:
+            yield f"broker {node_id}", Address(config.bound.host, config.first_broker_port + node_id)
+    if config.admin is not None:
+        yield "admin", config.admin
+    if config.cluster.mode == "fleet" and config.cluster.peer.listen is not None:
+        yield "other proxies", config.cluster.peer.listen
+
+
+def _reason(error: OSError) -> str:
+    """Return the reason without the address, which `listeners.bind` includes but the caller already reports."""
+    if isinstance(error.__cause__, socket.gaierror) or error.errno is None or error.errno <= 0:
+        return str(error.strerror or error).rpartition(": ")[2]
+    return os.strerror(error.errno)

@@ -1,0 +1,108 @@
+"""`check` for state in the cluster: its topic, and the rights of the proxy's own identity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kafka_share_proxy.brokers.internal_topics import InternalTopic, TopicRefused
+from kafka_share_proxy.brokers.own_client import OwnClient
+from kafka_share_proxy.brokers.queries import about_topics
+from kafka_share_proxy.durable.described_state import DescribedState
+from kafka_share_proxy.durable.ownership_rules import GROUP
+from kafka_share_proxy.durable.state_topic import StateTopic
+from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost
+
+READ, WRITE, CREATE, DESCRIBE = 3, 4, 5, 8
+"""Operation codes (org.apache.kafka.common.acl.AclOperation). They are also bits of an authorized-operations field."""
+_NAMES = {READ: "READ", WRITE: "WRITE", CREATE: "CREATE", DESCRIBE: "DESCRIBE"}
+NO_BITS = -(1 << 31)
+"""Value of an authorized-operations field that the broker did not fill in."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateRights:
+    """Rights of the identity on the topic of a state, and findings about the topic."""
+
+    partitions: int = 0
+    """Number of partitions of the topic; 0 if it does not exist yet."""
+    missing: tuple[str, ...] = ()
+    """Operations on the topic that the identity lacks."""
+    group_refused: bool = False
+    transactions_trouble: str = ""
+    unsafe: str = ""
+    """Reason why brokers delete records of the topic, with the command that corrects it."""
+    risks: tuple[str, ...] = ()
+    """Settings of the topic that put the stored records or the service at risk."""
+    state: DescribedState[Any] = SHARE_STATE
+
+
+async def send_request(own: OwnClient, state: DescribedState[Any] = SHARE_STATE) -> StateRights:
+    """Query the rights of the proxy's own identity, without changes. Raises ProxyError without a response of any
+    server.
+    """
+    response, _ = await own.send_request(ApiKey.METADATA, about_topics([state.topic], operations=True))
+    (topic,) = response.topics
+    exists = topic.error_code == ErrorCode.NONE
+    wanted = [READ, WRITE, DESCRIBE] if exists else [READ, WRITE, DESCRIBE, CREATE]
+    bits = 0 if topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED else topic.topic_authorized_operations
+    missing = () if bits == NO_BITS else tuple(_NAMES[code] for code in wanted if not bits >> code & 1)
+    probe = messages.HeartbeatRequest(group_id=GROUP, generation_id=0, member_id="check")
+    heard, _ = await own.send_request(ApiKey.HEARTBEAT, probe)
+    unsafe, risks = await dangers_of(own, state.topic, state.partitions) if exists else ("", ())
+    return StateRights(
+        unsafe=unsafe,
+        risks=risks,
+        partitions=len(topic.partitions or ()) if exists else 0,
+        missing=missing,
+        group_refused=heard.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        transactions_trouble=await _transactions_trouble(own, state),
+        state=state,
+    )
+
+
+async def dangers_of(own: OwnClient, name: str, partitions: int) -> tuple[str, tuple[str, ...]]:
+    """Return `unsafe` and `risks` of an internal topic; none if its settings are not readable."""
+    topic = InternalTopic(own, name, partitions)
+    try:
+        view = await topic.leaders()
+        if view is not None:
+            settings = await topic.settings(view)
+            return settings.unsafe, tuple(settings.risks().values())
+    except (TopicRefused, UpstreamLost):
+        pass  # reported among the rights and partitions
+    return "", ()
+
+
+async def _transactions_trouble(own: OwnClient, state: DescribedState[Any]) -> str:
+    """Return the error of looking up the transactional ids. Whether they may be used shows only at their first use."""
+    try:
+        await StateTopic(own, state).coordinators([state.transactional_id(0)])
+    except ProxyError as error:
+        return str(error)
+    return ""
+
+
+def judge(found: StateRights | None, state: DescribedState[Any] = SHARE_STATE) -> Iterator[str]:
+    """Yield a sentence for each obstacle. `found` is None if there is no identity to query with."""
+    if found is None:
+        yield (
+            f"{state.serves} will be off: their state is kept in a topic, for which the proxy needs a working "
+            f"identity of its own (upstream.sasl.*); {state.setting}: memory serves them without, until the proxy ends"
+        )
+        return
+    topic, partitions = found.state.topic, found.state.partitions
+    if found.partitions not in (0, partitions):
+        yield f"topic {topic} has {found.partitions} partitions and must have {partitions}"
+    if found.missing:
+        yield f"the proxy's own identity lacks {', '.join(found.missing)} on topic {topic}"
+    if found.group_refused:
+        yield f"the proxy's own identity lacks READ on group {GROUP}"
+    if found.transactions_trouble:
+        yield found.transactions_trouble
+    if found.unsafe:
+        yield found.unsafe

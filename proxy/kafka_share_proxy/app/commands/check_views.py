@@ -1,0 +1,110 @@
+"""`check` for views: whether they are served, by which kernel, and which rights the proxy's own identity lacks.
+
+Missing rights do not keep the proxy from working. Without them, views are served, but they follow their bases only on
+requests of clients with the rights, each proxy starts without stored facts, and plans are unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kafka_share_proxy.app.commands.check_state import CREATE, DESCRIBE, NO_BITS, READ, WRITE, dangers_of
+from kafka_share_proxy.app.settings.config import Config
+from kafka_share_proxy.brokers.own_client import OwnClient
+from kafka_share_proxy.brokers.queries import about_topics
+from kafka_share_proxy.views.kernel import slicing
+from kafka_share_proxy.views.state_records import PARTITIONS, TOPIC
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode
+
+DELETE, ALTER = 6, 7
+_NAMES = {READ: "READ", WRITE: "WRITE", CREATE: "CREATE", DELETE: "DELETE", ALTER: "ALTER", DESCRIBE: "DESCRIBE"}
+PROBE = "__view.r2.kafka-share-proxy-check"
+"""A view that does not exist. If rights are granted by prefix, those on it are those on all views."""
+
+
+@dataclass(frozen=True, slots=True)
+class ViewRights:
+    """Rights of the identity on the topics of views."""
+
+    partitions: int = 0
+    """Number of partitions of the topic with facts about views; 0 if it does not exist yet."""
+    missing_on_topic: tuple[str, ...] = ()
+    missing_on_views: tuple[str, ...] = ()
+    unsafe: str = ""
+    """See StateRights."""
+    risks: tuple[str, ...] = ()
+    """See StateRights."""
+
+
+async def send_request(own: OwnClient) -> ViewRights:
+    """Query the rights of the proxy's own identity, without changes. Raises ProxyError without a response of any
+    server.
+    """
+    response, _ = await own.send_request(ApiKey.METADATA, about_topics([TOPIC, PROBE], operations=True))
+    topics = {topic.name: topic for topic in response.topics}
+    kept = topics[TOPIC]
+    exists = kept.error_code == ErrorCode.NONE
+    wanted = (READ, WRITE, DESCRIBE) if exists else (READ, WRITE, DESCRIBE, CREATE)
+    unsafe, risks = await dangers_of(own, TOPIC, PARTITIONS) if exists else ("", ())
+    return ViewRights(
+        unsafe=unsafe,
+        risks=risks,
+        partitions=len(kept.partitions or ()) if exists else 0,
+        missing_on_topic=_missing(kept, wanted),
+        missing_on_views=_missing(topics[PROBE], (DESCRIBE, ALTER, DELETE, CREATE)),
+    )
+
+
+def _missing(topic: object, wanted: tuple[int, ...]) -> tuple[str, ...]:
+    code, bits = getattr(topic, "error_code", 0), getattr(topic, "topic_authorized_operations", NO_BITS)
+    if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        bits = 0
+    return () if bits == NO_BITS else tuple(_NAMES[each] for each in wanted if not bits >> each & 1)
+
+
+def judge(config: Config, found: ViewRights | None) -> Iterator[str]:
+    """Yield a remark for each problem. `found` is None if there is no identity to query with."""
+    if not config.views.serve:
+        return
+    forgets = "what views belong to is not kept, and plans are refused"
+    if found is None:
+        yield f"views: {forgets}, for the proxy has no working identity of its own (upstream.sasl.*)"
+        return
+    if config.views.state == "topic" and found.partitions not in (0, PARTITIONS):
+        yield f"views: {forgets}: topic {TOPIC} has {found.partitions} partitions and must have {PARTITIONS}"
+    if config.views.state == "topic" and found.missing_on_topic:
+        lacks = ", ".join(found.missing_on_topic)
+        yield f"views: {forgets}: the proxy's own identity lacks {lacks} on topic {TOPIC}"
+    if found.missing_on_views:
+        lacks = ", ".join(found.missing_on_views)
+        yield (
+            "views follow their bases only when a client with the right asks: the proxy's own identity lacks "
+            f"{lacks} on topics __view.*"
+        )
+
+
+def obstacles(config: Config, found: ViewRights | None) -> Iterator[str]:
+    """Yield the reason why the cluster would lose plans and bases of views that the proxy has confirmed."""
+    if _is_stored(config) and found is not None and found.unsafe:
+        yield f"plans and bases of views would be lost: {found.unsafe}"
+
+
+def risks(config: Config, found: ViewRights | None) -> tuple[str, ...]:
+    """Return the risks to stored plans and bases of views."""
+    return found.risks if _is_stored(config) and found is not None else ()
+
+
+def _is_stored(config: Config) -> bool:
+    return config.views.serve and config.views.state == "topic"
+
+
+def line(config: Config, found: ViewRights | None) -> str:
+    """Return a sentence for people on how views are served."""
+    if not config.views.serve:
+        return "Views: off (views.serve)."
+    is_limited = any(judge(config, found)) or any(obstacles(config, found))
+    limited = " with the limits above" if is_limited else ""
+    kernel = "in C" if slicing.KERNEL == "c" else "in Python, for the one in C was not built: slow"
+    return f"Views: served by the proxy{limited}; records are divided {kernel}."

@@ -1,0 +1,337 @@
+"""Command `commits`: what a group has committed, in order and out of order, and the holes in between.
+
+It reads from the brokers under the identity of the settings, without a running proxy. It reads the topic of ranges to
+its end and merges it with the committed offsets and metadata of the brokers. Only the latter contain ranges that a
+client wrote without a proxy or in a transaction.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import trio
+from rich.console import Console
+from rich.table import Table
+
+from kafka_share_proxy.app.commands import terminal
+from kafka_share_proxy.app.commands.terminal import cell
+from kafka_share_proxy.app.serving.composition import own_settings
+from kafka_share_proxy.app.settings import tls_contexts
+from kafka_share_proxy.app.settings.config import Config
+from kafka_share_proxy.brokers import own_log
+from kafka_share_proxy.brokers.internal_topics import TopicLeaders
+from kafka_share_proxy.brokers.own_client import OwnClient
+from kafka_share_proxy.brokers.own_connection import OwnSettings, connection
+from kafka_share_proxy.brokers.own_coordinator import CoordinatorRefused, coordinator_of
+from kafka_share_proxy.brokers.queries import about_topics
+from kafka_share_proxy.commits.held_state import HeldCommits
+from kafka_share_proxy.commits.locked_partitions import text_of
+from kafka_share_proxy.commits.model.partition_commits import PartitionCommits
+from kafka_share_proxy.commits.state_records import INDIVIDUAL_COMMITS, decode_key
+from kafka_share_proxy.durable import replay
+from kafka_share_proxy.durable.partition_log import Replay
+from kafka_share_proxy.durable.state_partitions import state_partition
+from kafka_share_proxy.durable.state_topic import StateTopic
+from kafka_share_proxy.offsets.commit_text import CommitText
+from kafka_share_proxy.offsets.ranges import OffsetRanges, OffsetSpan
+from kafka_share_proxy.wire.codec.primitives import Buffer
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost, error_name
+from kafka_share_proxy.wire.records import records
+from kafka_share_proxy.wire.topic_ids import topic_id_text
+from kafka_share_proxy.wire.values import ZERO_UUID, Address, TopicPartition
+
+OFFSET_FETCH_VERSION = 8
+RECORD_BYTES = 1 << 20
+"""Bytes fetched to find out when the record at a hole was written. A larger batch is returned whole."""
+LEADER_TRIES, LEADER_PAUSE_S = 10, 0.5
+"""Attempts to read the ranges while their leader moves, and the seconds between two of them."""
+RANGES_SHOWN = 5
+"""Ranges of a partition shown in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedPartition:
+    """Commits of a group on one partition."""
+
+    place: TopicPartition
+    committed_offset: int
+    """Offset of the next record to read, after all records that are done in order."""
+    ranges: OffsetRanges
+    user_text: str
+    """Metadata of the user."""
+    oldest_hole_s: float | None = None
+    """Age of the first record of the oldest hole in seconds; None if there is no hole or the age is unknown."""
+    topic_id: bytes = ZERO_UUID
+    """Topic id; ZERO_UUID if unknown."""
+
+    @property
+    def holes(self) -> Iterator[OffsetSpan]:
+        """Offsets between the committed offset and the last range that are not done."""
+        end = max((span.end for span in self.ranges), default=self.committed_offset)
+        return self.ranges.gaps(self.committed_offset, end)
+
+    @property
+    def oldest_hole(self) -> OffsetSpan | None:
+        """The hole that keeps the committed offset from advancing."""
+        return next(self.holes, None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Topic:
+    """A topic according to Metadata."""
+
+    topic_id: bytes
+    leaders: Mapping[int, int]
+
+
+class _Look:
+    """Queries to the brokers for one group."""
+
+    def __init__(self, client: OwnClient, settings: OwnSettings, group: str) -> None:
+        self._client, self._settings, self._group = client, settings, group
+        self._addresses: dict[int, Address] = {}
+
+    async def partitions(self) -> list[CommittedPartition]:
+        """Return the commits of the group, by topic and partition. Raises ProxyError."""
+        stored, told = await self._stored(), await self._told()
+        topics = await self._topics({place.topic for place in told})
+        found = []
+        for place, (offset, metadata) in sorted(told.items()):
+            held, topic = stored.get(place, PartitionCommits()), topics.get(place.topic)
+            if topic is not None:
+                held.topic_is(topic.topic_id)
+            text = _text_of(metadata)
+            mark, ranges = held.shown(offset, text.ranges)
+            topic_id = ZERO_UUID if topic is None else topic.topic_id
+            read = CommittedPartition(place, mark, ranges, text.user_text or "", topic_id=topic_id)
+            found.append(await self._with_age(read, topic))
+        return found
+
+    async def exists(self) -> bool:
+        """Return True if the coordinator lists the group. Raises ProxyError."""
+        request = messages.ListGroupsRequest(states_filter=[], types_filter=[])
+        async with connection(await coordinator_of(self._client, self._group), self._settings) as opened:
+            response = await opened.send_request(ApiKey.LIST_GROUPS, request)
+        if response.error_code != ErrorCode.NONE:
+            raise CoordinatorRefused(f"cannot list groups: {error_name(response.error_code)}")
+        return any(each.group_id == self._group for each in response.groups or ())
+
+    async def _stored(self) -> Mapping[TopicPartition, PartitionCommits]:
+        """Read the ranges from their topic. Looks the leader up again while it moves, as in rolling restarts."""
+        for attempt in range(LEADER_TRIES):
+            topic = await StateTopic(self._client, INDIVIDUAL_COMMITS).leaders()
+            if topic is None:
+                return {}
+            try:
+                return await self._held(await self._read(topic, state_partition(self._group)))
+            except UpstreamLost:
+                if attempt == LEADER_TRIES - 1:
+                    raise
+            await trio.sleep(LEADER_PAUSE_S)
+        return {}
+
+    async def _held(self, read: Replay) -> Mapping[TopicPartition, PartitionCommits]:
+        """Return the ranges of this group among the records of its state partition."""
+        held = HeldCommits()
+        await held.load(
+            (key, value)
+            for key, value in read.values.items()
+            if not INDIVIDUAL_COMMITS.is_keep_alive(key) and decode_key(key).group_id == self._group
+        )
+        return held.group(self._group).partitions
+
+    async def _read(self, topic: TopicLeaders, number: int) -> Replay:
+        place = replay.ReplayPlace(
+            INDIVIDUAL_COMMITS.topic, topic.leaders, topic.addresses, self._settings, topic.topic_id
+        )
+        end = (await replay.ends([number], place))[number]
+        read = Replay(INDIVIDUAL_COMMITS.reign_of, end - 1)
+        await replay.read({number: read}, place)
+        return read
+
+    async def _told(self) -> dict[TopicPartition, tuple[int, str]]:
+        """Return the brokers' committed offsets and their metadata."""
+        message = messages.OffsetFetchRequest
+        request = message(groups=[message.OffsetFetchRequestGroup(group_id=self._group, topics=None)])
+        async with connection(await coordinator_of(self._client, self._group), self._settings) as opened:
+            (group,) = (await opened.send_request(ApiKey.OFFSET_FETCH, request, version=OFFSET_FETCH_VERSION)).groups
+        if group.error_code != ErrorCode.NONE:
+            raise CoordinatorRefused(f"cannot read the offsets of group {self._group}: {error_name(group.error_code)}")
+        return {
+            TopicPartition(topic.name, entry.partition_index): (entry.committed_offset, entry.metadata or "")
+            for topic in group.topics
+            for entry in topic.partitions
+            if entry.error_code == ErrorCode.NONE and entry.committed_offset >= 0
+        }
+
+    async def _topics(self, names: set[str]) -> dict[str, _Topic]:
+        if not names:
+            return {}
+        response, _ = await self._client.send_request(ApiKey.METADATA, about_topics(sorted(names)))
+        self._addresses = {
+            broker.node_id: self._client.address_of(broker.node_id, Address(broker.host, broker.port))
+            for broker in response.brokers or ()
+        }
+        return {
+            topic.name: _Topic(
+                bytes(topic.topic_id), {each.partition_index: each.leader_id for each in topic.partitions}
+            )
+            for topic in response.topics or ()
+            if topic.error_code == ErrorCode.NONE and topic.name is not None
+        }
+
+    async def _with_age(self, read: CommittedPartition, topic: _Topic | None) -> CommittedPartition:
+        """Add the age of the first record of the oldest hole, if it can be read."""
+        hole = read.oldest_hole
+        leader = None if topic is None else self._addresses.get(topic.leaders.get(read.place.partition, -1))
+        if hole is None or leader is None:
+            return read
+        async with connection(leader, self._settings) as opened:
+            (entry,) = await own_log.fetch(
+                opened,
+                read.place.topic,
+                {read.place.partition: hole.start},
+                wait_ms=0,
+                max_bytes=RECORD_BYTES,
+                partition_bytes=RECORD_BYTES,
+            )
+        written_ms = _written_ms(entry.records or b"", hole)
+        if entry.error_code != ErrorCode.NONE or written_ms is None:
+            return read
+        age_s = max(0.0, time.time() - written_ms / 1000)
+        return replace(read, oldest_hole_s=age_s)
+
+
+def _text_of(metadata: str) -> CommitText:
+    """Decode commit metadata. Text in another format is the user's."""
+    return text_of(metadata) or CommitText(user_text=metadata)
+
+
+def _written_ms(data: Buffer, hole: OffsetSpan) -> int | None:
+    """Return the timestamp of the first record of a hole in milliseconds; None if it has no readable record."""
+    for batch in records.iter_batches(data):
+        if batch.last_offset < hole.start or batch.is_control:
+            continue
+        for record in records.decode_records(data[batch.position : batch.end]):
+            if hole.start <= record.offset < hole.end:
+                return record.timestamp
+    return None
+
+
+class NoSuchGroup(ProxyError):
+    """The brokers list no group of this name."""
+
+
+async def look(config: Config, group: str) -> list[CommittedPartition]:
+    """Return what a group has committed; empty for a group that has committed nothing yet.
+
+    Raises:
+        NoSuchGroup: the brokers list no such group, or hide it from the identity of the settings.
+        ProxyError: the brokers cannot be reached, or refuse.
+    """
+    settings = own_settings(config, tls_contexts.towards_brokers(config.upstream.tls))
+    client = OwnClient(config.upstream.bootstrap, settings, config.upstream.nodes)
+    try:
+        reader = _Look(client, settings, group)
+        found = await reader.partitions()
+        if not found and not await reader.exists():
+            raise NoSuchGroup(
+                f"the brokers list no group {group!a}: check the name (kafka-consumer-groups.sh --list), and that "
+                "the identity of upstream.sasl has DESCRIBE on the group"
+            )
+        return found
+    finally:
+        with trio.CancelScope(shield=True):
+            await client.aclose()
+
+
+def run(config: Config, group: str, *, holes: bool, as_json: bool, console: Console | None = None) -> None:
+    """Print the commits of a group. Raises ProxyError."""
+    try:
+        found = trio.run(partial(look, config, group))
+    except BaseExceptionGroup as several:
+        error: BaseException = several
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        raise error from None
+    console = console or terminal.console()
+    if as_json:
+        terminal.print_json(console, holes_of(group, found) if holes else report_of(group, found))
+    elif found:
+        console.print(_holes_table(found) if holes else _table(found), markup=False)
+    else:
+        console.print(cell(f"Group {group!a} has no committed offsets."))
+
+
+# Read by other programs: names stay, new ones may be added
+
+
+def report_of(group: str, found: list[CommittedPartition]) -> Mapping[str, Any]:
+    """Return the JSON of `commits GROUP --json`."""
+    return {"group": group, "partitions": [_partition_of(each) for each in found]}
+
+
+def _partition_of(read: CommittedPartition) -> Mapping[str, Any]:
+    hole = read.oldest_hole
+    return {
+        "topic": read.place.topic,
+        "partition": read.place.partition,
+        "committed_offset": read.committed_offset,
+        "metadata": read.user_text,
+        "range_count": len(read.ranges),
+        "ranges": [{"first": span.start, "last": span.last} for span in read.ranges],
+        "oldest_hole": None if hole is None else _span(hole) | {"age_s": read.oldest_hole_s},
+    }
+
+
+def holes_of(group: str, found: list[CommittedPartition]) -> Mapping[str, Any]:
+    """Return the JSON of `commits GROUP --holes --json`: offsets to process again, for a backfill."""
+    holes = [
+        {"topic": each.place.topic, "partition": each.place.partition} | _id(each.topic_id) | _span(hole)
+        for each in found
+        for hole in each.holes
+    ]
+    return {"group": group, "holes": holes}
+
+
+def _id(topic_id: bytes) -> dict[str, Any]:
+    """Return the topic id, by which a backfill notices that a topic was deleted and created again."""
+    return {} if topic_id == ZERO_UUID else {"topic_id": topic_id_text(topic_id)}
+
+
+def _span(span: OffsetSpan) -> dict[str, Any]:
+    return {"first": span.start, "last": span.last}
+
+
+# Read by people
+
+
+def _table(found: list[CommittedPartition]) -> Table:
+    table = Table("PARTITION", "COMMITTED", "RANGES", "OLDEST HOLE", "AGE", "DONE BEHIND IT", box=None, pad_edge=False)
+    for each in found:
+        hole = each.oldest_hole
+        shown = ",".join(map(str, list(each.ranges)[:RANGES_SHOWN]))
+        more = ",..." if len(each.ranges) > RANGES_SHOWN else ""
+        age = "-" if each.oldest_hole_s is None else f"{each.oldest_hole_s:.0f} s"
+        cells = (_name(each.place), each.committed_offset, len(each.ranges), hole or "-", age, shown + more or "-")
+        table.add_row(*map(cell, cells))
+    return table
+
+
+def _holes_table(found: list[CommittedPartition]) -> Table:
+    table = Table("PARTITION", "FIRST", "LAST", "OFFSETS", box=None, pad_edge=False)
+    for each in found:
+        for hole in each.holes:
+            cells = (_name(each.place), hole.start, hole.last, hole.end - hole.start)
+            table.add_row(*map(cell, cells))
+    return table
+
+
+def _name(place: TopicPartition) -> str:
+    return f"{place.topic}-{place.partition}"

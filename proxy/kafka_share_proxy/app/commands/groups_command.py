@@ -1,0 +1,173 @@
+"""Command `groups`: share groups of a running proxy, read from its admin listener."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from kafka_share_proxy.app.commands import terminal
+from kafka_share_proxy.app.commands.terminal import cell, printable
+from kafka_share_proxy.wire.errors import ProxyError
+from kafka_share_proxy.wire.values import Address
+
+TIMEOUT_S = 10.0
+WATCH_EVERY_S = 1.0
+ROWS_MAX = 50
+"""Maximum number of rows of one table on a screen."""
+
+View = Mapping[str, Any]
+
+
+class NoResponse(ProxyError):
+    """The admin listener did not respond, or refused. The text has the reason."""
+
+
+def fetch(admin: Address, path: str, method: str = "GET") -> Any:
+    """Return the decoded JSON. Raises NoResponse."""
+    connection = http.client.HTTPConnection(admin.host, admin.port, timeout=TIMEOUT_S)
+    try:
+        connection.request(method, path)
+        response = connection.getresponse()
+        body = json.loads(response.read())
+    except (OSError, http.client.HTTPException) as error:
+        raise NoResponse(f"the admin listener at {admin} does not answer: {printable(str(error))}") from None
+    except ValueError:
+        raise NoResponse(f"{admin} is no admin listener of this proxy") from None
+    finally:
+        connection.close()
+    if response.status >= http.client.BAD_REQUEST:
+        raise NoResponse(printable(_reason(body, response.status)))
+    return body
+
+
+def _reason(body: Any, status: int) -> str:
+    told = body if isinstance(body, dict) else {}
+    return str(told.get("reason") or ", ".join(told.get("reasons", ())) or f"status {status}")
+
+
+def show(admin: Address, group: str | None, *, as_json: bool, watch: bool, console: Console | None = None) -> None:
+    """Print all groups or one, once or until interrupted. Raises NoResponse."""
+    console = console or terminal.console()
+    path = "/groups" if group is None else f"/groups/{quote(group, safe='')}"
+    render = all_groups if group is None else one_group
+    if as_json:
+        terminal.print_json(console, fetch(admin, path))
+        return
+    if not watch:
+        console.print(render(fetch(admin, path)))
+        return
+    try:
+        with Live(render(fetch(admin, path)), console=console, auto_refresh=False, screen=console.is_terminal) as live:
+            while True:
+                time.sleep(WATCH_EVERY_S)
+                live.update(render(fetch(admin, path)), refresh=True)
+    except KeyboardInterrupt:
+        return
+
+
+def release(admin: Address, group: str, member: str) -> str:
+    """Release all records of a member. Return a sentence about the result. Raises NoResponse."""
+    path = f"/groups/{quote(group, safe='')}/members/{quote(member, safe='')}/release"
+    told = fetch(admin, path, "POST")
+    durable = "" if told["durable"] else "; not durable yet"
+    return printable(f"{told['released_records']} records of {member} in {group} are free again{durable}")
+
+
+def all_groups(view: View) -> RenderableType:
+    """Render one line per group."""
+    table = Table("GROUP", "STATE", "MEMBERS", "PARTITIONS", "ACQUIRED", "RENEWED", "BLOCKED", box=None, pad_edge=False)
+    for line in view["groups"]:
+        figures = (line["members"], line["partitions"], line["acquired"], line["renewed"])
+        _add(table, line["group"], line["state"], *map(str, figures), _seconds(line["oldest_blocked_s"]))
+    resting = view["resting_partitions"]
+    notes = [f"{resting} idle partitions rest"] if resting else []
+    if not view.get("complete", True):
+        notes.append(f"This list is not complete: {printable(view['reason'])}.")
+    return Group(table, *map(Text, notes)) if notes else table
+
+
+def one_group(view: View) -> RenderableType:
+    """Render members, partitions and locks of a group."""
+    title = Text(printable(f"{view['group']}  {view['state']}  epoch {view['epoch']}"))
+    return Group(title, "", _members(view), "", _partitions(view), "", _locks(view))
+
+
+def _members(view: View) -> RenderableType:
+    table = Table("MEMBER", "CLIENT", "HOST", "ASSIGNED", "ACQUIRED", "RENEWALS", "SESSION ENDS IN", box=None)
+    for member in view["members"][:ROWS_MAX]:
+        assigned = ", ".join(f"{name}:{_row(parts)}" for name, parts in member["assigned"].items())
+        _add(
+            table,
+            member["member"],
+            member["client_id"],
+            member["client_host"],
+            assigned or "-",
+            str(member["acquired"]),
+            str(member["renewals_most"]),
+            _seconds(member["session_ends_in_s"]),
+        )
+    return _more(table, len(view["members"]))
+
+
+def _partitions(view: View) -> RenderableType:
+    table = Table("PARTITION", "START", "END", "FREE", "ACQUIRED", "OLDEST", "BLOCKED", "HELD BY", "RENEWALS", box=None)
+    for each in view["partitions"][:ROWS_MAX]:
+        figures = (each["start_offset"], each["end_offset"], each["available"], each["acquired"])
+        oldest = (_or_dash(each["oldest_unsettled"]), _seconds(each["oldest_blocked_s"]))
+        holder = (each["oldest_held_by"] or "-", _or_dash(each["oldest_renewals"]))
+        _add(table, f"{each['topic']}-{each['partition']}", *map(str, figures), *oldest, *holder)
+    return _more(table, len(view["partitions"]) + view["partitions_left_out"])
+
+
+def _locks(view: View) -> RenderableType:
+    table = Table("PARTITION", "OFFSETS", "MEMBER", "DELIVERY", "HELD", "ENDS IN", "RENEWALS", box=None)
+    for lock in view["locks"][:ROWS_MAX]:
+        _add(
+            table,
+            f"{lock['topic']}-{lock['partition']}",
+            f"{lock['first']}-{lock['last']}",
+            lock["member"],
+            str(lock["delivery_count"]),
+            _seconds(lock["held_s"]),
+            _seconds(lock["ends_in_s"]),
+            str(lock["renewals"]),
+        )
+    return _more(table, len(view["locks"]) + view["locks_left_out"])
+
+
+def _add(table: Table, *cells: str) -> None:
+    """Add a row. Client-supplied text is not interpreted as markup or control characters."""
+    table.add_row(*map(cell, cells))
+
+
+def _more(table: Table, there: int) -> RenderableType:
+    left_out = there - table.row_count
+    return Group(table, f"... and {left_out} more") if left_out > 0 else table
+
+
+def _row(partitions: list[int]) -> str:
+    """Format partition numbers in short form: 3 or 0-7 or 0,2,5."""
+    spans: list[list[int]] = []
+    for number in sorted(partitions):
+        if spans and spans[-1][1] + 1 == number:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f} s"
+
+
+def _or_dash(value: object) -> str:
+    return "-" if value is None else str(value)

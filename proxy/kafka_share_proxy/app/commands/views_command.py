@@ -1,0 +1,344 @@
+"""Commands `views ...`, executed on the brokers under the identity of the settings, without a running proxy.
+
+Running proxies see the changes: they follow `__proxy_views` and query topics again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import trio
+from rich.table import Table
+
+from kafka_share_proxy.app.commands import terminal, view_groups
+from kafka_share_proxy.app.commands.terminal import cell, printable
+from kafka_share_proxy.app.commands.view_migration import CannotMigrate, Migration, Sliced
+from kafka_share_proxy.app.serving import view_setup
+from kafka_share_proxy.app.serving.composition import own_settings
+from kafka_share_proxy.app.settings import tls_contexts
+from kafka_share_proxy.app.settings.config import Config
+from kafka_share_proxy.brokers.own_client import OwnClient
+from kafka_share_proxy.brokers.own_client_connection import OwnPort, drive
+from kafka_share_proxy.brokers.queries import TopicEntry, about_all_topics
+from kafka_share_proxy.loop.trio_timers import TrioTimers
+from kafka_share_proxy.views import broker_requests, state_records
+from kafka_share_proxy.views.creation import Missing, SeenView, ViewCreation
+from kafka_share_proxy.views.model.base_comparison import Step, cut_of, judge
+from kafka_share_proxy.views.model.catalog import ViewCatalog
+from kafka_share_proxy.views.model.names import BadViewName, ViewName, is_view, parse
+from kafka_share_proxy.views.model.plans import Plan
+from kafka_share_proxy.views.model.plans import read as read_plan
+from kafka_share_proxy.views.state_topic import ViewTopic
+from kafka_share_proxy.views.stored_state import ViewState
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, error_name
+from kafka_share_proxy.wire.values import Address
+
+T = TypeVar("T")
+
+LOOK_S = 1.0
+DELETE_S = 10.0
+
+
+class ViewsFailed(ProxyError):
+    """A command did not complete. The text names what is left to do."""
+
+
+class Desk:
+    """Clients and state of a command."""
+
+    def __init__(self, config: Config, nursery: trio.Nursery) -> None:
+        self.config = config
+        self.settings = own_settings(config, tls_contexts.towards_brokers(config.upstream.tls))
+        self.catalog = ViewCatalog()
+        self.reasons: dict[str, str] = {}
+        """View -> reason for its refusal."""
+        self.unread = ""
+        """Reason why the stored facts were not read at the last attempt."""
+        self.client = self._client()
+        self.port = OwnPort(self._client())
+        self.store = ViewState(self.catalog, self._client, LOOK_S, self._note)
+        self.keeper = ViewCreation(
+            self.catalog, view_setup.options(config), self.store, TrioTimers(nursery), self._note
+        )
+        nursery.start_soon(self.port.run)
+        nursery.start_soon(self.store.run)
+
+    def _client(self) -> OwnClient:
+        return OwnClient(self.config.upstream.bootstrap, self.settings, self.config.upstream.nodes)
+
+    def _note(self, event: str, /, **context: Any) -> None:
+        if event == "view-state-not-read":
+            self.unread = f": {context['reason']}"
+        topic = context.get("topic") or context.get("view")
+        if topic is not None and "reason" in context:
+            self.reasons[topic] = context["reason"]
+
+    async def look(self, topics: Iterable[str], *, missing: Missing) -> dict[str, SeenView]:
+        """Return the state of views, after making them ready as far as possible. Raises BadViewName."""
+        names = [parse_view(topic, self.config.views.slots_max) for topic in topics]
+        return await drive(self.keeper.look(self.port, names, missing=missing))
+
+    async def all_views(self) -> tuple[list[str], dict[str, TopicEntry], dict[int, Address]]:
+        """Return the names of all views, the Metadata entries of all topics, and the addresses of the brokers."""
+        response, _ = await self.client.send_request(ApiKey.METADATA, about_all_topics())
+        entries = {topic.name: topic for topic in response.topics or () if topic.name is not None}
+        brokers = {
+            broker.node_id: self.client.address_of(broker.node_id, Address(broker.host, broker.port))
+            for broker in response.brokers or ()
+        }
+        return sorted(name for name in entries if is_view(name)), entries, brokers
+
+    async def stored(self) -> None:
+        """Wait until the stored facts are read. Raises ViewsFailed if they cannot be."""
+        synced = self.store.synced()
+        done = trio.Event()
+        synced.on_settled(done.set)
+        with trio.move_on_after(self.config.views.create_wait_s) as scope:
+            await done.wait()
+        if scope.cancelled_caught or self.store.off:
+            raise ViewsFailed(self.store.off or f"{state_records.TOPIC} cannot be read{self.unread}")
+
+    async def keep(self, key: bytes, value: bytes | None) -> None:
+        """Store a fact durably. Raises ProxyError."""
+        stored = self.store.store(key, value)
+        done = trio.Event()
+        stored.on_settled(done.set)
+        await done.wait()
+        stored.result()
+
+
+def parse_view(topic: str, slots_max: int) -> ViewName:
+    """Parse a view's name. Raises BadViewName, also for other topics."""
+    name = parse(topic, slots_max)
+    if name is None:
+        raise BadViewName(f"{topic!r} is no view: write __view.r<slots>.<topic>, s<slots> or p<plan>")
+    return name
+
+
+@asynccontextmanager
+async def desk(config: Config) -> AsyncIterator[Desk]:
+    """Open a desk, and close everything at the end."""
+    async with trio.open_nursery() as nursery:
+        opened = Desk(config, nursery)
+        try:
+            yield opened
+        finally:
+            nursery.cancel_scope.cancel()
+            with trio.CancelScope(shield=True):
+                await opened.client.aclose()
+
+
+def run(config: Config, command: Callable[[Desk], Coroutine[Any, Any, T]]) -> T:
+    """Run one command to its end. Raises ProxyError."""
+
+    async def main() -> T:
+        async with desk(config) as opened:
+            return await command(opened)
+
+    try:
+        return trio.run(main)
+    except BaseExceptionGroup as group:
+        error: BaseException = group
+        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+            error = error.exceptions[0]
+        raise error from None
+
+
+async def create(at: Desk, topics: Sequence[str]) -> list[str]:
+    """Create views, or make existing ones follow their bases. Return a line for each. Raises ViewsFailed."""
+    return _told(at, await at.look(topics, missing=Missing.CREATE))
+
+
+async def grow(at: Desk, topics: Sequence[str]) -> list[str]:
+    """Make views follow their bases: all views if none is named. Raises ViewsFailed."""
+    names = list(topics) or (await at.all_views())[0]
+    wanted = [name for name in names if topics or _is_good(name)]
+    return _told(at, await at.look(wanted, missing=Missing.LEAVE))
+
+
+def _is_good(topic: str) -> bool:
+    try:
+        return parse(topic) is not None
+    except BadViewName:
+        return False
+
+
+def _told(at: Desk, sights: dict[str, SeenView]) -> list[str]:
+    lines, failed = [], []
+    for topic, sight in sorted(sights.items()):
+        view = at.catalog.named(topic)
+        if sight.code == ErrorCode.NONE and view is not None:
+            lines.append(f"{topic}: {view.partitions} partitions, {view.slots} for each of {sight.name.base}")
+            if at.reasons.get(topic):
+                failed.append(f"{topic}: {at.reasons[topic]}")
+        else:
+            failed.append(f"{topic}: {at.reasons.get(topic) or error_name(sight.code)}")
+    if failed:
+        raise ViewsFailed("\n".join([*lines, *failed]))
+    return lines
+
+
+async def delete(at: Desk, topics: Sequence[str]) -> list[str]:
+    """Delete views, including the committed offsets of groups on them. Raises ViewsFailed."""
+    for topic in topics:
+        if not is_view(topic):
+            raise BadViewName(f"{topic!r} is no view")
+    entries = await drive(broker_requests.request_topics(at.port, topics))
+    lines, failed = [], []
+    for topic in dict.fromkeys(topics):
+        if entries[topic].error_code != ErrorCode.NONE:
+            failed.append(f"{topic}: {error_name(entries[topic].error_code)}")
+            continue
+        code, text = await drive(broker_requests.delete(at.port, bytes(entries[topic].topic_id), DELETE_S))
+        if code != ErrorCode.NONE:
+            failed.append(f"{topic}: {text or error_name(code)}")
+            continue
+        with suppress(ViewsFailed):  # if nothing can be stored, nothing is stored
+            await at.stored()
+            if at.catalog.binding(topic) is not None:
+                await at.keep(state_records.binding_key(topic), None)
+        lines.append(f"{topic}: deleted")
+    if failed:
+        raise ViewsFailed("\n".join([*lines, *failed]))
+    return lines
+
+
+async def plan(at: Desk, plan_id: str, text: bytes, *, dry_run: bool) -> str:
+    """Check a plan and store it. Raises BadPlan, ViewsFailed."""
+    read = read_plan(plan_id, text)
+    await at.stored()
+    known = at.catalog.plan(plan_id)
+    if known is not None and known.starts != read.starts:
+        raise ViewsFailed(f"there is another plan {plan_id!r}, and plans never change: give this one another name")
+    is_news = known is None or (bool(read.weights) and known.weights != read.weights)
+    if is_news and not dry_run:
+        kept = read if known is None else replace(known, weights=read.weights)
+        await at.keep(state_records.plan_key(plan_id), state_records.plan_value(kept))
+        if known is None:
+            await _check_first(at, read)
+    done = "would be stored" if dry_run else "is stored"
+    if known is not None:
+        done = "is stored already" if not is_news else done + " with these weights"
+    return f"plan {plan_id} {done}: {read.slots} ranges; read it as __view.p{plan_id}.{read.topic or '<topic>'}"
+
+
+async def _check_first(at: Desk, written: Plan) -> None:
+    """Restore the first plan stored under this name, and raise ViewsFailed, if it is that of another writer."""
+    topic = ViewTopic(OwnClient(at.config.upstream.bootstrap, at.settings, at.config.upstream.nodes))
+    try:
+        key = state_records.plan_key(written.plan_id)
+        values = [value for name, value in await topic.all() if name == key and value is not None]
+    finally:
+        await topic.aclose()
+    if values and values[0] != state_records.plan_value(written):
+        leader = await topic.leader()
+        if leader is not None:
+            await topic.append(leader, [(key, values[0])])
+        await topic.aclose()
+        raise ViewsFailed(f"somebody else stored another plan {written.plan_id!r} just now; it stays")
+
+
+async def migrate(at: Desk, group: str, old: str, new: str, *, dry_run: bool) -> tuple[str, dict[int, int]]:
+    """Move a group to another view of the same base. Return the new topic and its offsets. Raises CannotMigrate."""
+    bases = {topic: _base(at, topic) for topic in (old, new)}
+    if old == new or bases[old] != bases[new]:
+        raise CannotMigrate(f"{old} and {new} are not two views of one topic")
+    await at.stored()
+    sights = await at.look([topic for topic in (old, new) if is_view(topic)], missing=Missing.LEAVE)
+    if is_view(new) and sights[new].code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not dry_run:
+        sights |= await at.look([new], missing=Missing.CREATE)
+    _, entries, addresses = await at.all_views()
+    base = entries.get(bases[old])
+    for topic, sight in sights.items():
+        if sight.code != ErrorCode.NONE and not (dry_run and topic == new):
+            raise CannotMigrate(f"{topic}: {at.reasons.get(topic) or error_name(sight.code)}")
+    if base is None:
+        raise CannotMigrate(f"there is no topic {bases[old]}")
+    migration = Migration(at.client, at.settings, group)
+    sliced = Sliced(new, _slots(at, new))
+    offsets = await migration.plan(Sliced(old, _slots(at, old)), sliced, base, addresses)
+    if not dry_run:
+        await migration.commit(sliced, offsets)
+    return new, offsets
+
+
+def _base(at: Desk, topic: str) -> str:
+    name = parse(topic, at.config.views.slots_max)
+    return topic if name is None else name.base
+
+
+def _slots(at: Desk, topic: str) -> int:
+    name = parse(topic, at.config.views.slots_max)
+    if name is None:
+        return 1
+    stored = None if name.plan is None else at.catalog.plan(name.plan)
+    if name.plan is not None and stored is None:
+        raise CannotMigrate(f"there is no plan {name.plan!r}")
+    return cut_of(name, stored).slots
+
+
+@dataclass(frozen=True, slots=True)
+class ViewList:
+    """Result of `views list`."""
+
+    views: Sequence[tuple[str, str, str, str]]
+    """View, partitions, base partitions, state."""
+    groups: Sequence[str]
+    """A line for each group that reads a view."""
+
+
+async def listed(at: Desk) -> ViewList:
+    """Return all views, and the groups that read them. Raises ProxyError."""
+    await at.stored()
+    names, entries, brokers = await at.all_views()
+    groups = await view_groups.groups_on_views(brokers.values(), at.settings) if names else []
+    return ViewList(
+        [_line(at, topic, entries) for topic in names], [each.line(_known(at, each.view)) for each in groups]
+    )
+
+
+def _known(at: Desk, view: str) -> int:
+    """Return the number of slots of a view, or 1 if unknown."""
+    try:
+        return _slots(at, view)
+    except ProxyError:
+        return 1
+
+
+def _line(at: Desk, topic: str, entries: Mapping[str, TopicEntry]) -> tuple[str, str, str, str]:
+    there = str(len(entries[topic].partitions or ()))
+    try:
+        name = parse_view(topic, at.config.views.slots_max)
+        slots = _slots(at, topic)
+    except ProxyError as error:
+        return topic, there, "-", str(error)
+    base = broker_requests.seen(entries.get(name.base))
+    standing = judge(
+        slots, broker_requests.seen(entries[topic]), base, at.catalog.binding(topic), at.config.views.partitions_max
+    )
+    state = _STATES.get(standing.step) or standing.reason or f"{name.base}: {error_name(standing.code)}"
+    return topic, there, str(base.partitions) if base.partitions else "-", state
+
+
+_STATES = {
+    Step.READY: "ready",
+    Step.GROW: "its base has grown: views grow",
+    Step.REPLACE: "belongs to an earlier topic of its base's name: views grow makes it anew",
+}
+
+
+def show_list(at: Desk, found: ViewList) -> None:
+    """Print views, plans, and groups that read views."""
+    console = terminal.console()
+    table = Table("VIEW", "PARTITIONS", "OF", "STATE", box=None, pad_edge=False)
+    for line in found.views:
+        table.add_row(*map(cell, line))
+    console.print(table, markup=False)
+    for each in at.catalog.plans:
+        console.print(printable(f"plan {each.plan_id}: {each.slots} ranges"), markup=False, highlight=False)
+    for text in found.groups:
+        console.print(printable(text), markup=False, highlight=False)

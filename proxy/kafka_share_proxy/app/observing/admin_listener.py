@@ -1,0 +1,241 @@
+"""Admin listener: /livez, /readyz and its parts, /metrics and /groups over HTTP/1.1 (with h11).
+
+It is deliberately small: GET, HEAD and POST, no request bodies, one response per connection, each limited in bytes and
+time. A request with a foreign name in its Host header is refused: a web page may let its own name resolve to this
+machine (DNS rebinding), and could then read the responses.
+"""
+
+from __future__ import annotations
+
+import importlib
+import ipaddress
+import json
+import socket
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from itertools import islice
+
+import h11
+import trio
+
+from kafka_share_proxy.app.observing.admin_groups import AdminRequest, GroupPages
+from kafka_share_proxy.loop.interfaces import Notes
+from kafka_share_proxy.wire.values import Address
+
+REQUEST_BYTES_MAX = 16 << 10
+"""Maximum bytes of request line and headers together."""
+REQUEST_TIMEOUT_S = 10.0
+"""Seconds from the connection to the last byte of the response."""
+CONNECTIONS_MAX = 32
+"""Maximum number of connections, for a probe and a few scrapers. A further one is closed immediately."""
+READ_BYTES = 4096
+WORDS = 4096
+"""Tokens of JSON that are encoded in one step."""
+
+METRICS_PATH = b"/metrics"
+METRICS_LIBRARY = "prometheus_client"
+
+THERE_ARE = "there are /livez, /readyz, /readyz/share-groups, /readyz/commits, /readyz/views, /metrics and /groups"
+JSON = "application/json; charset=utf-8"
+METRICS = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probes:
+    """Sources of the responses."""
+
+    alive: Callable[[], Mapping[str, object]]
+    ready: Mapping[bytes, Callable[[], tuple[bool, Mapping[str, object]]]]
+    """Readiness by path: whether something can be served, and the details."""
+    metrics: Callable[[], Iterable[bytes]]
+    """Text of /metrics, in pieces that each take little time to make."""
+    groups: GroupPages | None = None
+    hosts: frozenset[str] = frozenset({"localhost"})
+    """Host names of this listener (`own_names`). Addresses are always accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Response:
+    status: HTTPStatus
+    body: bytes
+    content_type: str = JSON
+
+
+async def open_admin(address: Address) -> list[trio.SocketListener]:
+    """Bind the listener. Raises OSError if the address is in use or not of this machine."""
+    return await trio.open_tcp_listeners(address.port, host=address.host)
+
+
+async def serve_admin(listeners: list[trio.SocketListener], probes: Probes, notes: Notes) -> None:
+    """Serve requests until cancelled."""
+    open_now: set[int] = set()
+    await trio.serve_listeners(partial(_serve_one, probes=probes, notes=notes, open_now=open_now), listeners)
+
+
+async def _serve_one(stream: trio.abc.Stream, *, probes: Probes, notes: Notes, open_now: set[int]) -> None:
+    """Serve one connection with one response. No failure of a client may end the proxy."""
+    if len(open_now) >= CONNECTIONS_MAX:
+        await trio.aclose_forcefully(stream)
+        return
+    open_now.add(id(stream))
+    try:
+        with trio.move_on_after(REQUEST_TIMEOUT_S):
+            await _respond_one(stream, probes)
+    except h11.RemoteProtocolError as error:
+        notes("admin-bad-request", reason=str(error))
+    except (trio.BrokenResourceError, OSError):
+        pass  # the client closed the connection, and only the client needed the response
+    finally:
+        open_now.discard(id(stream))
+        await trio.aclose_forcefully(stream)
+
+
+async def _respond_one(stream: trio.abc.Stream, probes: Probes) -> None:
+    http = h11.Connection(h11.SERVER, max_incomplete_event_size=REQUEST_BYTES_MAX)
+    try:
+        request = await _request(stream, http)
+    except h11.RemoteProtocolError as error:
+        if http.our_state is h11.IDLE:
+            status = HTTPStatus(error.error_status_hint)
+            await stream.send_all(_bytes(http, _Response(status, _json({"reason": str(error)})), head=False))
+            await _linger(stream)
+        raise
+    if request is not None:
+        response = await _response(request, probes, _peer(stream))
+        await stream.send_all(_bytes(http, response, head=request.method == b"HEAD"))
+        await _linger(stream)
+
+
+async def _request(stream: trio.abc.Stream, http: h11.Connection) -> h11.Request | None:
+    """Read the request head. Return None if the client closed the connection."""
+    while True:
+        event = http.next_event()
+        if isinstance(event, h11.Request):
+            return event
+        if event is not h11.NEED_DATA:
+            return None
+        http.receive_data(bytes(await stream.receive_some(READ_BYTES)))
+
+
+async def _linger(stream: trio.abc.Stream) -> None:
+    """Read the remaining input. Closing with unread bytes would reset the connection, and the response could be
+    lost.
+    """
+    if isinstance(stream, trio.SocketStream):
+        await stream.send_eof()
+    left = REQUEST_BYTES_MAX
+    while left > 0:
+        chunk = await stream.receive_some(READ_BYTES)
+        if not chunk:
+            return
+        left -= len(chunk)
+
+
+def _peer(stream: trio.abc.Stream) -> str:
+    """Return the address of the client; empty if unknown."""
+    if not isinstance(stream, trio.SocketStream):
+        return ""
+    try:
+        return str(stream.socket.getpeername()[0])
+    except OSError:
+        return ""
+
+
+def own_names(*configured: str) -> frozenset[str]:
+    """Return the accepted host names in lower case: the configured ones, that of this machine, and localhost."""
+    return frozenset(name.lower() for name in (*configured, socket.gethostname(), "localhost"))
+
+
+def _is_ours(request: h11.Request, hosts: frozenset[str]) -> bool:
+    """Return True if the Host header is an address or one of our names. HTTP/1.0 clients may send no Host."""
+    for name, value in request.headers:
+        if name == b"host":
+            host = _without_port(value.decode("ascii", "replace")).lower()
+            return host in hosts or host.removesuffix(".") in hosts or _is_address(host)
+    return True
+
+
+def _without_port(host: str) -> str:
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
+async def _response(request: h11.Request, probes: Probes, peer: str) -> _Response:
+    if not _is_ours(request, probes.hosts):
+        reason = "this is no name of the admin listener: call it by its address, or name it in admin_hosts"
+        return _Response(HTTPStatus.MISDIRECTED_REQUEST, _json({"reason": reason}))
+    path = request.target.partition(b"?")[0]
+    if path == METRICS_PATH and METRICS_LIBRARY not in sys.modules:
+        # Import it here, because a proxy without scrapes does not need these several MiB. The import takes a tenth of a
+        # second.
+        await trio.to_thread.run_sync(importlib.import_module, METRICS_LIBRARY)
+    if probes.groups is not None and request.method in (b"GET", b"HEAD", b"POST"):
+        from_page = any(name == b"origin" for name, _ in request.headers)
+        words = path.decode("ascii", "replace")
+        asked = AdminRequest(method=request.method.decode(), path=words, from_page=from_page, peer=peer)
+        found = await probes.groups.response(asked)
+        if found is not None:
+            return _Response(found[0], await _in_steps(_pieces(found[1])))
+    if path == METRICS_PATH and request.method in (b"GET", b"HEAD"):
+        return _Response(HTTPStatus.OK, await _in_steps(probes.metrics()), METRICS)
+    return _probed(request, path, probes)
+
+
+def _probed(request: h11.Request, path: bytes, probes: Probes) -> _Response:
+    if request.method not in (b"GET", b"HEAD"):
+        return _Response(HTTPStatus.METHOD_NOT_ALLOWED, _json({"reason": "only GET and HEAD are served"}))
+    if path == b"/livez":
+        return _Response(HTTPStatus.OK, _json(probes.alive()))
+    if path in probes.ready:
+        ready, body = probes.ready[path]()
+        return _Response(HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE, _json(body))
+    return _Response(HTTPStatus.NOT_FOUND, _json({"reason": THERE_ARE}))
+
+
+def _bytes(http: h11.Connection, response: _Response, *, head: bool) -> bytes:
+    headers = [
+        ("Content-Type", response.content_type),
+        ("Content-Length", str(len(response.body))),
+        ("Connection", "close"),
+        ("Cache-Control", "no-store"),
+    ]
+    if response.status == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers.append(("Allow", "GET, HEAD"))
+    start = h11.Response(status_code=response.status, headers=headers, reason=response.status.phrase.encode())
+    body = b"" if head else response.body
+    return b"".join(http.send(event) or b"" for event in (start, h11.Data(data=body), h11.EndOfMessage()))
+
+
+def _json(body: Mapping[str, object]) -> bytes:
+    return b"".join(_pieces(body))
+
+
+async def _in_steps(pieces: Iterable[bytes]) -> bytes:
+    """Join pieces of a possibly long text. 10,000 groups take a tenth of a second; clients are served between
+    pieces.
+    """
+    written: list[bytes] = []
+    for piece in pieces:
+        written.append(piece)
+        await trio.lowlevel.checkpoint()
+    return b"".join(written)
+
+
+def _pieces(body: Mapping[str, object]) -> Iterator[bytes]:
+    """Encode JSON in pieces of WORDS tokens each."""
+    words = json.JSONEncoder(indent=2, default=str).iterencode(body)
+    while piece := "".join(islice(words, WORDS)):
+        yield piece.encode()
+    yield b"\n"

@@ -1,0 +1,63 @@
+"""Metrics of individual commits, named without the prefix `ksp_`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from math import isfinite
+
+from kafka_share_proxy.app.observing.observe import Metrics
+from kafka_share_proxy.app.serving.commit_setup import CommitRuntime
+from kafka_share_proxy.commits.counters import GroupCommits, HeldSurvey, survey
+from kafka_share_proxy.durable.journal import TopicJournal
+
+
+def of_commits(metrics: Metrics, runtime: CommitRuntime, groups_max: int) -> None:
+    """Add all metrics. `groups_max`: number of groups shown by name."""
+    services = runtime.services
+    figures, followed, held = services.figures, services.followed, services.held
+    words = "Commits of a partition in groups with ranges, by kind; refused by the broker or here."
+    metrics.add("commits", "counter", words, lambda: figures.commits, "kind")
+    words = "From a change of ranges until it was stored, or could not be."
+    metrics.add("commit_append_seconds", "histogram", words, lambda: figures.append_s)
+    if isinstance(services.journal, TopicJournal):
+        journal = services.journal
+        words = "Requests that append to the topic of ranges: many commits share one."
+        metrics.add("commit_append_requests", "counter", words, lambda: journal.appends)
+    words = "Groups known to commit individually."
+    metrics.add("commit_groups", "gauge", words, lambda: len(held.groups.keys() | followed.groups.keys()))
+    words = "Parts of the topic of ranges of which it is not known which groups they have."
+    metrics.add("commit_partitions_uncertain", "gauge", words, lambda: len(followed.uncertain))
+    words = "Of these, parts with more groups than are remembered: all their groups go to the owner."
+    metrics.add("commit_partitions_overflowing", "gauge", words, lambda: len(followed.overflowing))
+    _of_groups(metrics, runtime, groups_max)
+    _of_tail(metrics, runtime)
+
+
+def _of_groups(metrics: Metrics, runtime: CommitRuntime, groups_max: int) -> None:
+    """Add the metrics by group. The groups with the most ranges are shown by name."""
+    now = [HeldSurvey([], 0)]
+    services = runtime.services
+
+    def look() -> Generator[None, None, None]:
+        now[0] = yield from survey(services.held, groups_max, services.options.ranges_max)
+
+    def reader(read: Callable[[GroupCommits], int]) -> Callable[[], dict[str, float]]:
+        return lambda: {each.group_id: read(each) for each in now[0].groups}
+
+    metrics.before(look)
+    words = "Partitions of groups that have 80 % of commits.ranges_max, held here."
+    metrics.add("commit_partitions_near_limit", "gauge", words, lambda: now[0].near_limit)
+    words = "Ranges done behind the committed offsets, held here."
+    metrics.add("commit_ranges", "gauge", words, reader(lambda each: each.ranges), "group")
+    words = "Offsets not done between the committed offsets and the last ranges, held here."
+    metrics.add("commit_offsets_open", "gauge", words, reader(lambda each: each.offsets_open), "group")
+
+
+def _of_tail(metrics: Metrics, runtime: CommitRuntime) -> None:
+    tail = runtime.tail
+    if tail is None:
+        return
+    words = "How old what is known of marked groups may be; -1 before it is known."
+    metrics.add("commit_tail_age_seconds", "gauge", words, lambda: tail.age_s if isfinite(tail.age_s) else -1.0)
+    words = "From the last append to the topic of ranges until it was read here."
+    metrics.add("commit_tail_delay_seconds", "gauge", words, lambda: tail.delay_s)

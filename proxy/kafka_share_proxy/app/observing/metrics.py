@@ -1,0 +1,173 @@
+"""Metrics of the proxy, and the source of each. Names without the prefix `ksp_`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kafka_share_proxy.app.observing import commit_metrics, share_group_metrics
+from kafka_share_proxy.app.observing.observe import Distribution, LogNotes, Metrics
+from kafka_share_proxy.views.stored_state import ViewState
+
+if TYPE_CHECKING:
+    from kafka_share_proxy.app.serving.composition import ServingParts
+    from kafka_share_proxy.app.serving.garbage_collection import Garbage
+    from kafka_share_proxy.durable.state_home import StateHome
+    from kafka_share_proxy.forwarding.data_plane import PlaneStatistics
+    from kafka_share_proxy.loop.turns import Turns
+
+PLANE_GAUGES = {
+    "connections": "Client connections now.",
+    "tls_handshakes": "Unfinished TLS handshakes of clients.",
+    "tls_bytes": "Memory that TLS connections of clients take, by estimate (limits.tls_total_bytes).",
+    "upstream_connections": "Upstream connections now, one for each client connection that asked for something.",
+    "in_flight": "Requests that wait for an answer.",
+    "muted": "Connections with a request that is being served here.",
+    "local_answer_bytes": "Bytes of answers made here that the kernel has not taken, room reserved for such included.",
+    "gathered_bytes": "Bytes of requests and answers being gathered, kept or worked on.",
+    "unsent_bytes": "Bytes that a peer has not taken yet.",
+}
+PLANE_COUNTERS = {
+    "connections_total": "Client connections since the start.",
+    "tls_handshakes_refused_total": "TLS handshakes refused or ended because of limits.tls_*.",
+    "local_answers_total": "Requests answered here.",
+    "local_answers_without_room": "Answers that went out without records because the limit was reached.",
+    "gathered_without_room": "Connections that ended because limits.gathered_total_bytes were in use.",
+    "bytes_up": "Bytes from clients to brokers.",
+    "bytes_down": "Bytes to clients.",
+}
+VIEW_COUNTERS = {
+    "requests": "Fetches of views answered here.",
+    "reads": "Fetches made upstream for views.",
+    "joined": "Waits for a Fetch that another client's request had made.",
+    "read_bytes": "Records of base partitions that came from brokers for views.",
+    "scanned_bytes": "Records looked through for answers.",
+    "kept_bytes": "Records in answers.",
+    "kept_records": "How many.",
+    "corrupt": "Batches that could not be taken apart.",
+    "threaded": "Runs of batches taken apart by a thread.",
+    "large": "Batches so large when opened that a thread of their own opened them.",
+}
+
+
+def of_events(metrics: Metrics, notes: LogNotes) -> None:
+    """Add the number of log events, including those below the log level."""
+    metrics.add("events", "counter", "What happened, by event of the log.", lambda: notes.counts, "event")
+
+
+def of_turns(metrics: Metrics, turns: Turns) -> None:
+    """Add the durations of loop iterations, during which clients wait."""
+    longest = "Longest turn of the loop since the last scrape; 0 where none took 5 ms."
+    over = "Turns of the loop that took longer, by seconds; none over 0.02 is the rule."
+    metrics.add("turn_longest_seconds", "gauge", longest, turns.take_longest)
+    metrics.add("turns_over", "counter", over, turns.over, "seconds")
+
+
+def of_garbage(metrics: Metrics, garbage: Garbage) -> None:
+    """Add the durations of garbage collections, during which clients wait."""
+    longest = "Longest collection of garbage since the last scrape."
+    metrics.add("garbage_collection_longest_seconds", "gauge", longest, garbage.take_longest)
+
+
+def of_parts(metrics: Metrics, parts: ServingParts) -> None:
+    """Add all metrics of clients, brokers and share groups."""
+    _of_plane(metrics, parts)
+    share_group_metrics.of_served(metrics, parts.services)
+    _of_brokers(metrics, parts)
+    _of_share_groups(metrics, parts)
+    if parts.home is not None:
+        _of_state(metrics, parts.home)
+    _of_state_topics(metrics, parts)
+    _of_views(metrics, parts)
+    if parts.commits is not None:
+        commit_metrics.of_commits(metrics, parts.commits, parts.services.limits.metrics_groups)
+
+
+def _of_plane(metrics: Metrics, parts: ServingParts) -> None:
+    now: list[PlaneStatistics] = []
+
+    def take_snapshot() -> None:
+        now[:] = [parts.plane.statistics()]
+
+    def reader(name: str) -> Callable[[], float]:
+        return lambda: float(getattr(now[0], name))
+
+    metrics.before(take_snapshot)
+    for name, words in PLANE_GAUGES.items():
+        metrics.add(name, "gauge", words, reader(name))
+    for name, words in PLANE_COUNTERS.items():
+        metrics.add(name.removesuffix("_total"), "counter", words, reader(name))
+    metrics.add("ended", "counter", "Connections that ended, by reason.", lambda: now[0].ended, "reason")
+
+
+def _of_brokers(metrics: Metrics, parts: ServingParts) -> None:
+    book = parts.services.book
+    metrics.add("brokers", "gauge", "Brokers with a listener here.", lambda: len(book.nodes))
+    metrics.add("brokers_left_out", "gauge", "Brokers that clients are not told of.", lambda: len(book.unbound))
+
+
+def _of_share_groups(metrics: Metrics, parts: ServingParts) -> None:
+    services = parts.services
+    if not services.serve_share:
+        return
+    coordinator, reads = services.coordinator, services.reads
+
+    def members() -> float:
+        return sum(len(group.members) for group in coordinator.groups.values())
+
+    shipping = parts.audit
+    if shipping is not None:
+        metrics.add("audit_events", "counter", "Audit events, lost ones included.", lambda: shipping.audit.log.seq)
+        metrics.add("audit_events_lost", "counter", "Audit events that were lost, by where.", shipping.dropped, "where")
+    metrics.add("share_groups", "gauge", "Share groups held here.", lambda: len(coordinator.groups))
+    metrics.add("share_members", "gauge", "Members of share groups.", members)
+    metrics.add("share_partitions", "gauge", "Share partitions loaded.", lambda: sum(1 for _ in coordinator.shares()))
+    metrics.add("share_partitions_resting", "gauge", "Share partitions at rest.", lambda: coordinator.resting)
+    share_group_metrics.of_groups(metrics, services)
+    metrics.add("share_reads_reserved", "gauge", "Share partitions being read upstream.", lambda: reads.reserved)
+    metrics.add("share_fetches_waiting", "gauge", "ShareFetch requests that wait for records.", lambda: reads.waiting)
+
+
+def _of_views(metrics: Metrics, parts: ServingParts) -> None:
+    views = None if parts.views is None else parts.views.services
+    if views is None:
+        return
+    catalog, cache, figures = views.catalog, views.reads.cache, views.reads.figures
+
+    def reader(name: str) -> Callable[[], float]:
+        return lambda: float(getattr(figures, name))
+
+    for name, words in VIEW_COUNTERS.items():
+        metrics.add(f"view_{name}", "counter", words, reader(name))
+    metrics.add("views", "gauge", "Views that are ready.", lambda: len(catalog))
+    metrics.add("view_cache_bytes", "gauge", "Batches just read, and what was made of them.", lambda: cache.bytes)
+    metrics.add("view_cache_hits", "counter", "Times a slot was served from them.", lambda: cache.hits)
+    metrics.add("view_cache_misses", "counter", "Times it was not.", lambda: cache.misses)
+
+
+def _of_state(metrics: Metrics, home: StateHome) -> None:
+    """Add metrics of state in topics, and of the other proxies that own parts of it."""
+    metrics.add("state_partitions", "gauge", "Partitions of state owned here.", lambda: len(home.served))
+    metrics.add("state_appends", "counter", "Appends to topics of state.", lambda: home.appends)
+    links = home.links
+    if links is not None:
+        metrics.add("peers", "gauge", "Other proxies that are linked with this one.", lambda: len(links.linked))
+        metrics.add("peer_requests", "gauge", "Requests that other proxies serve now.", lambda: links.requests_waiting)
+        metrics.add("peer_clients", "gauge", "Clients of other proxies served here.", lambda: links.far_clients)
+
+
+def _of_state_topics(metrics: Metrics, parts: ServingParts) -> None:
+    """Add metrics of topic settings that put records in internal topics at risk."""
+    guards = [] if parts.home is None else [hosted.guard for hosted in parts.home.states]
+    if parts.views is not None and isinstance(parts.views.store, ViewState):
+        guards.append(parts.views.store.guard)
+    if not guards:
+        return
+    unsafe = "1 while brokers delete confirmed records of an internal topic, by its settings."
+    risks = "1 while a setting of an internal topic puts confirmed records or the service at risk, by setting."
+
+    def at_risk() -> dict[tuple[str, ...], float | Distribution]:
+        return {(guard.topic, risk): 1.0 for guard in guards for risk in guard.risks}
+
+    metrics.add("state_topic_unsafe", "gauge", unsafe, lambda: {g.topic: bool(g.unsafe) * 1.0 for g in guards}, "topic")
+    metrics.add("state_topic_risks", "gauge", risks, at_risk, "topic", "risk")

@@ -1,0 +1,137 @@
+"""Metrics of share groups under names that map to Kafka's (ShareGroupMetrics, SharePartitionMetrics,
+ShareSessionCache), and the duration of locally served requests. Names without the prefix `ksp_`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from kafka_share_proxy.app.observing.observe import Figure, Metrics
+from kafka_share_proxy.loop.histogram import Histogram
+from kafka_share_proxy.sharegroups.counters import ACKNOWLEDGE_TYPES, GroupFigures, ShareFigures
+from kafka_share_proxy.sharegroups.services import ShareServices
+from kafka_share_proxy.wire.definitions import registry
+
+SHARES_A_STEP = 1_000
+"""Number of share partitions examined between serving clients: about a millisecond."""
+
+HISTOGRAMS: Mapping[str, tuple[str, Callable[[GroupFigures], Histogram]]] = {
+    "share_topic_partitions_acquire_time_seconds": (
+        "From the arrival of a ShareFetch until it acquired records.",
+        lambda group: group.acquire_s,
+    ),
+    "share_request_topic_partitions_fetch_ratio": (
+        "Share partitions that gave a ShareFetch records, of those in its session.",
+        lambda group: group.fetch_ratio,
+    ),
+    "share_fetch_lock_time_seconds": (
+        "How long a share partition was kept for one reader, its wait for new records included.",
+        lambda group: group.fetch_lock_s,
+    ),
+    "share_in_flight_batch_messages": (
+        "Records of the in-flight batches that first deliveries made.",
+        lambda group: group.batch_records,
+    ),
+}
+"""Histograms by group: name -> (help, accessor)."""
+
+
+@dataclass
+class _InFlight:
+    """Records and batches in the windows of all loaded share partitions, by group."""
+
+    messages: Counter[str] = field(default_factory=Counter)
+    batches: Counter[str] = field(default_factory=Counter)
+
+
+def of_served(metrics: Metrics, services: ShareServices) -> None:
+    """Export the duration of requests, by API."""
+
+    def served() -> Mapping[str, Histogram]:
+        return {registry.API_KEYS[key]: histogram for key, histogram in services.figures.served_s.items()}
+
+    words = "From a request that is served here, whole, until its answer; waits for records included."
+    metrics.add("served_request_seconds", "histogram", words, served, "api")
+
+
+def of_groups(metrics: Metrics, services: ShareServices) -> None:
+    """Add all metrics of share groups, by group and in total."""
+    figures, in_flight = services.figures, _InFlight()
+    metrics.before(lambda: _look(services, in_flight))
+    metrics.add(
+        "share_record_acknowledgements",
+        "counter",
+        "Records acknowledged, by acknowledge type.",
+        lambda: _acknowledgements(figures),
+        "group",
+        "ack_type",
+    )
+    metrics.add(
+        "share_acquisition_lock_timeouts",
+        "counter",
+        "Records whose acquisition lock ended before they were acknowledged.",
+        _by_group(figures, lambda group: group.lock_timeouts),
+        "group",
+    )
+    metrics.add("share_in_flight_messages", "gauge", _WINDOW, lambda: in_flight.messages, "group")
+    metrics.add("share_in_flight_batches", "gauge", _RUNS, lambda: in_flight.batches, "group")
+    for name, (words, read) in HISTOGRAMS.items():
+        metrics.add(name, "histogram", words, _by_group(figures, read), "group")
+    _of_process(metrics, services)
+
+
+_WINDOW = "Offsets from the start offset to the end of the window, settled ones included."
+_RUNS = "Runs of offsets in one state in those windows: in-flight batches, and the parts of divided ones."
+
+
+def _of_process(metrics: Metrics, services: ShareServices) -> None:
+    figures, coordinator = services.figures, services.coordinator
+    words = "From the first ShareFetch of a share partition until its start offset was stored."
+    metrics.add("share_partition_load_time_seconds", "histogram", words, lambda: figures.load_s)
+    metrics.add(
+        "share_state_write_seconds",
+        "histogram",
+        "The append of one change of share state.",
+        lambda: figures.state_write_s,
+    )
+    metrics.add("share_sessions", "gauge", "Open share sessions.", lambda: len(coordinator.sessions))
+    metrics.add(
+        "share_session_partitions",
+        "gauge",
+        "Share partitions in open share sessions.",
+        lambda: coordinator.sessions.partitions,
+    )
+    metrics.add(
+        "share_session_evictions",
+        "counter",
+        "Share sessions that ended because their connection did.",
+        lambda: coordinator.sessions.evicted,
+    )
+
+
+def _look(services: ShareServices, in_flight: _InFlight) -> Iterator[None]:
+    """Forget deleted groups, and sum up the windows once for all metrics. Runs in steps, because there may be many."""
+    coordinator, figures = services.coordinator, services.figures
+    figures.forget(lambda group_id: coordinator.group(group_id) is None and not coordinator.keys_of(group_id))
+    messages, batches = Counter[str](), Counter[str]()
+    for number, (key, share) in enumerate(list(coordinator.shares())):
+        label, window = figures.label(key.group_id), share.partition
+        messages[label] += window.end_offset - window.start_offset + 1
+        batches[label] += len(window.runs)
+        if number % SHARES_A_STEP == 0:
+            yield
+    in_flight.messages, in_flight.batches = messages, batches
+
+
+def _acknowledgements(figures: ShareFigures) -> dict[tuple[str, ...], float]:
+    return {
+        (label, name): group.acknowledged[acknowledge_type]
+        for label, group in figures.shown()
+        for acknowledge_type, name in ACKNOWLEDGE_TYPES.items()
+    }
+
+
+def _by_group(figures: ShareFigures, read: Callable[[GroupFigures], Figure]) -> Callable[[], dict[str, Figure]]:
+    return lambda: {label: read(group) for label, group in figures.shown()}

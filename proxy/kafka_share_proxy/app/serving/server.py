@@ -1,0 +1,279 @@
+"""Assembly and run of the proxy: settings -> machines -> data plane -> until a signal.
+
+Order: the ports are tried, and the admin listener opens, so that probes see why the proxy is not ready. Then the
+cluster is queried. Its responses decide, once, which side serves share groups. Only then are clients admitted. At the
+end, new clients are refused, requests in flight may finish until the deadline, and then everything else is closed
+immediately.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from importlib import import_module
+from typing import Any, TypeVar
+
+import trio
+
+from kafka_share_proxy.app.commands import check_listeners
+from kafka_share_proxy.app.observing import admin_listener, metrics, observe
+from kafka_share_proxy.app.observing.admin_groups import GroupPages
+from kafka_share_proxy.app.observing.readiness import Readiness
+from kafka_share_proxy.app.serving import garbage_collection, huge_pages, open_files, state_setup
+from kafka_share_proxy.app.serving.composition import ServingParts, compose, own_settings
+from kafka_share_proxy.app.serving.garbage_collection import Garbage
+from kafka_share_proxy.app.serving.state_setup import HostState
+from kafka_share_proxy.app.settings import tls_contexts
+from kafka_share_proxy.app.settings.config import Config
+from kafka_share_proxy.brokers.cluster_watch import ClusterWatch
+from kafka_share_proxy.brokers.own_client import OwnClient
+from kafka_share_proxy.forwarding.walk.pump import new_pump
+from kafka_share_proxy.loop.reactor import Reactor
+from kafka_share_proxy.sharegroups.services import ShareServices
+from kafka_share_proxy.sharegroups.state.state_records import TOPIC
+from kafka_share_proxy.wire.errors import ConfigError
+
+T = TypeVar("T")
+
+LIBRARIES = ("crc32c", "cramjam", "lz4.frame", "zstandard")
+"""Libraries loaded at startup, not at first use: loading blocks the loop for up to a tenth of a second, and there may
+be no descriptor left to read them with.
+"""
+SCRAM = "scramp"
+"""Library of the SCRAM mechanisms, 2.1 MiB with its imports. It is loaded only if the proxy logs in with SCRAM."""
+
+ENDED, CUT_SHORT = 0, 1
+"""Exit statuses: after an orderly end, and after a second signal."""
+
+
+def run(config: Config, states: Sequence[HostState] = state_setup.STATES) -> int:
+    """Serve until SIGTERM or SIGINT. Return the exit status. `states`: states that may be kept in topics of the
+    cluster.
+
+    Raises:
+        ConfigError: a setting is invalid in this environment. OSError: a port cannot be bound.
+    """
+    garbage_collection.share_one_arena()
+    notes = observe.LogNotes(observe.log_lines(config.log_format), observe.LEVELS[config.log_level])
+    config = _with_room(config, notes)
+    reactor = Reactor(new_pump, notes)
+    try:
+        return reactor.run(Server(config, reactor, notes, states).main)
+    except BaseExceptionGroup as group:
+        raise _innermost(group) from None
+    finally:
+        reactor.shut()
+
+
+async def _load_in_thread(names: Iterable[str], loaded: trio.Event) -> None:
+    """Load libraries while the cluster is queried: memory is frozen and returned to the system after that."""
+    await trio.to_thread.run_sync(_load_libraries, names)
+    loaded.set()
+
+
+def _load_libraries(names: Iterable[str]) -> None:
+    for name in names:
+        import_module(name)
+
+
+def needed_libraries(config: Config) -> tuple[str, ...]:
+    """Return the names of the libraries that the server loads before it serves clients."""
+    mechanism = config.upstream.sasl.mechanism
+    return (*LIBRARIES, SCRAM) if mechanism is not None and mechanism.startswith("SCRAM") else LIBRARIES
+
+
+class Server:
+    """One running proxy."""
+
+    def __init__(
+        self,
+        config: Config,
+        reactor: Reactor,
+        notes: observe.LogNotes,
+        states: Sequence[HostState] = state_setup.STATES,
+    ) -> None:
+        self._config = config
+        self._states = states
+        self._reactor = reactor
+        self._notes = notes
+        self._metrics = observe.Metrics()
+        self._client_tls = tls_contexts.towards_clients(config.client_tls)
+        self._upstream_tls = tls_contexts.towards_brokers(config.upstream.tls)
+        self._garbage = Garbage(reactor.call_from_thread, self._is_idle)
+        self._stop = trio.Event()
+        self._parts: ServingParts | None = None
+        """Parts that serve clients; None until the cluster has responded."""
+        self._watch = ClusterWatch(
+            OwnClient(config.upstream.bootstrap, own_settings(config, self._upstream_tls)),
+            nodes=config.upstream.nodes,
+            bootstrap=config.upstream.bootstrap,
+            interval_s=config.upstream.metadata_interval_s,
+            notes=notes,
+            topics=self._topics,
+        )
+        metrics.of_events(self._metrics, notes)
+        metrics.of_turns(self._metrics, reactor.turns)
+        metrics.of_garbage(self._metrics, self._garbage)
+
+    async def main(self) -> int:
+        """Run all phases in order. Return the exit status."""
+        config = self._config
+        upstream = ",".join(map(str, config.upstream.bootstrap))
+        self._notes(observe.STARTING, upstream=upstream, listen=str(config.bound))
+        _try_ports(config)
+        with trio.CancelScope() as everything:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._receive_signals, everything)
+                await self._open_admin(nursery)
+                await self._serve(nursery)
+                nursery.cancel_scope.cancel()
+            self._garbage.end()
+            self._notes(observe.STOPPED)
+            return ENDED
+        self._notes(observe.STOPPED_AT_ONCE)
+        return CUT_SHORT
+
+    async def _serve(self, nursery: trio.Nursery) -> None:
+        loaded = trio.Event()
+        nursery.start_soon(_load_in_thread, needed_libraries(self._config), loaded)
+        sight = await _unless(self._stop, self._watch.first)
+        if sight is None:
+            return  # stopped before the cluster responded
+        self._parts = parts = compose(
+            self._config,
+            self._reactor,
+            self._notice,
+            nursery,
+            sight,
+            client_tls=self._client_tls,
+            upstream_tls=self._upstream_tls,
+            states=self._states,
+        )
+        metrics.of_parts(self._metrics, parts)
+        parts.open(sight)
+        await loaded.wait()
+        # Current objects are permanent: a garbage collection must not walk through all of them while clients wait.
+        self._garbage.begin()
+        huge_pages.move()
+        self._notes(observe.SERVING, listen=str(self._config.bound), brokers=len(parts.services.book.nodes))
+        nursery.start_soon(self._watch.follow, parts.seen)
+        if parts.home is not None:
+            nursery.start_soon(parts.home.run)
+        if parts.audit is not None:
+            nursery.start_soon(parts.audit.run)
+        if parts.views is not None:
+            nursery.start_soon(parts.views.run)
+        if parts.commits is not None:
+            nursery.start_soon(parts.commits.run)
+        await trio.lowlevel.checkpoint()  # no client was waiting during the loop iteration that did all this
+        self._reactor.turns.begin()
+        await self._stop.wait()
+        await self._drain(parts)
+
+    def _notice(self, event: str, /, **context: Any) -> None:
+        """Log an event of the parts. Trouble with a broker triggers an early query of the cluster."""
+        self._notes(event, **context)
+        if event == observe.BROKER_UNREACHABLE:
+            self._watch.check_soon()
+
+    async def _drain(self, parts: ServingParts) -> None:
+        self._notes(observe.STOPPING, drain_s=self._config.drain_s)
+        if not await parts.plane.drained(self._reactor.now() + self._config.drain_s):
+            self._notes(observe.DRAIN_INCOMPLETE, reason="requests in flight were cut at the deadline")
+        if parts.home is not None:
+            await parts.home.retire()
+        if parts.audit is not None:
+            await parts.audit.finish()
+
+    async def _receive_signals(self, everything: trio.CancelScope) -> None:
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
+            async for _ in received:
+                if self._stop.is_set():
+                    everything.cancel()
+                self._stop.set()
+
+    async def _open_admin(self, nursery: trio.Nursery) -> None:
+        address = self._config.admin
+        if address is None:
+            return
+        groups = GroupPages(self._services, self._config.admin_changes)
+        readiness = Readiness(self._watch, lambda: self._parts, self._stop.is_set)
+        probes = admin_listener.Probes(
+            alive=self._alive,
+            ready=readiness.probes(),
+            metrics=self._metrics.steps,
+            groups=groups,
+            hosts=admin_listener.own_names(address.host, self._config.advertised_host, *self._config.admin_hosts),
+        )
+        try:
+            opened = await admin_listener.open_admin(address)
+        except OSError as error:
+            raise OSError(error.errno, f"cannot listen on {address} (admin): {error.strerror or error}") from None
+        nursery.start_soon(admin_listener.serve_admin, opened, probes, self._notes)
+        self._notes(observe.ADMIN_LISTENING, address=str(address))
+
+    def _is_idle(self) -> bool:
+        return self._parts is None or self._parts.plane.is_idle
+
+    def _services(self) -> ShareServices | None:
+        return None if self._parts is None else self._parts.services
+
+    def _alive(self) -> Mapping[str, object]:
+        return {"alive": True}
+
+    def _topics(self) -> list[str]:
+        """Return the topics whose leaders this proxy depends on."""
+        if self._parts is None:  # undecided who serves share groups: does the topic of their state exist?
+            return [TOPIC]
+        return [topic.name for topic in self._parts.services.topology.topics()]
+
+
+def _with_room(config: Config, notes: observe.LogNotes) -> Config:
+    """Raise the limit of open files. Return the settings with as many client connections as it allows.
+
+    Raises:
+        ConfigError: not even one connection fits.
+    """
+    wanted = config.named_limits.connections
+    room = open_files.raise_limit(wanted)
+    lacks = open_files.shortage(room, wanted)
+    if not lacks:
+        return config
+    if not room.connections:
+        raise ConfigError(lacks)
+    notes(observe.CONNECTIONS_LOWERED, connections=room.connections, reason=lacks)
+    return config.with_connections(room.connections)
+
+
+def _try_ports(config: Config) -> None:
+    """Report every port that cannot be bound, before one of them is opened.
+
+    Raises:
+        OSError: the text names each address, its purpose, and why it cannot be opened.
+    """
+    tried = check_listeners.try_all(config, config.upstream.nodes)
+    if obstacles := [each.obstacle for each in tried if each.trouble]:
+        raise OSError("; ".join(obstacles))
+
+
+async def _unless(stop: trio.Event, wait: Callable[[], Awaitable[T]]) -> T | None:
+    """Return the result of `wait`, or None if `stop` is set first."""
+    result: T | None = None
+    async with trio.open_nursery() as nursery:
+
+        async def cancel_at_stop() -> None:
+            await stop.wait()
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(cancel_at_stop)
+        result = await wait()
+        nursery.cancel_scope.cancel()
+    return result
+
+
+def _innermost(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the one error that a nursery wrapped, or the group if there are several."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

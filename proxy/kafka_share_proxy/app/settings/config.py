@@ -1,0 +1,339 @@
+"""The settings, and what is right by itself for each. `config_loading` reads them."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, SecretStr
+
+from kafka_share_proxy.app.settings import limit_settings
+from kafka_share_proxy.app.settings.hostports import PORT_MAX, parse_address, parse_addresses, parse_nodes
+from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
+from kafka_share_proxy.wire.errors import ConfigError
+from kafka_share_proxy.wire.values import Address, Limits
+
+HostPort = Annotated[Address, PlainValidator(parse_address), PlainSerializer(str)]
+HostPorts = Annotated[
+    tuple[Address, ...],
+    PlainValidator(parse_addresses),
+    PlainSerializer(lambda addresses: [str(address) for address in addresses]),
+]
+Nodes = Annotated[
+    dict[int, Address],
+    PlainValidator(parse_nodes),
+    PlainSerializer(lambda nodes: {node_id: str(address) for node_id, address in nodes.items()}),
+]
+Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+
+
+class Section(BaseModel):
+    """Settings never change, and a key that does not exist is a mistake."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class UpstreamTls(Section):
+    """TLS towards the brokers, for every upstream connection."""
+
+    enabled: bool | None = None
+    """Unset: on when any other key of this section is set."""
+    ca_file: str | None = None
+    """The authorities that may sign the brokers' certificates (PEM); unset: the system's list."""
+    cert_file: str | None = None
+    """The proxy's own certificate chain (PEM), shown to the brokers for every client."""
+    key_file: str | None = None
+    server_name: str | None = None
+    """The name to ask for and to verify; unset: the host that is dialled."""
+    verify: bool = True
+
+    @property
+    def on(self) -> bool:
+        """True if the brokers are dialled with TLS."""
+        if self.enabled is not None:
+            return self.enabled
+        return bool(self.ca_file or self.cert_file or self.server_name or not self.verify)
+
+
+class UpstreamSasl(Section):
+    """The proxy's own identity, for its own requests only; clients keep theirs."""
+
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    username: str | None = None
+    password: SecretStr | None = None
+    password_file: str | None = None
+    """A file with the password and nothing else (line ends after it are removed)."""
+
+    @property
+    def on(self) -> bool:
+        """True if the proxy has its own identity."""
+        return self.mechanism is not None
+
+    def secret(self) -> str:
+        """The password, read again from its file if it is in one."""
+        if self.password is not None:
+            return self.password.get_secret_value()
+        return Path(self.password_file).read_text("utf-8").rstrip("\r\n") if self.password_file else ""
+
+
+class Upstream(Section):
+    """The cluster that the proxy serves."""
+
+    bootstrap: HostPorts = ()
+    tls: UpstreamTls = UpstreamTls()
+    sasl: UpstreamSasl = UpstreamSasl()
+    nodes: Nodes = Field(default_factory=dict)
+    """Brokers by id: dialled there in place of what they advertise, and known without the proxy's own identity."""
+    metadata_interval_s: Seconds = 30.0
+
+
+class ClientTls(Section):
+    """TLS towards the clients: on when cert_file and key_file are set."""
+
+    cert_file: str | None = None
+    key_file: str | None = None
+    client_ca_file: str | None = None
+    """Clients must show a certificate signed by one of these. Brokers never see it."""
+
+    @property
+    def on(self) -> bool:
+        """True if clients are served with TLS."""
+        return self.cert_file is not None
+
+
+class RenewalLimit(Section):
+    """How long members of some groups may keep records by renewing their locks."""
+
+    groups: str = "*"
+    """A group id, or a pattern with * and ?."""
+    renewals: int | None = Field(None, ge=1, le=1_000_000)
+    """Number of renewals that are granted to one delivery."""
+    held_s: Seconds | None = None
+    """Time after which a held record gets no further renewal."""
+
+
+class ServeGroups(Section):
+    """A rule that says where some share groups are served."""
+
+    groups: str = "*"
+    """A group id, or a pattern with * and ?."""
+    serve: Literal["auto", "local", "upstream"] = "auto"
+    """The value of share_groups.serve for these groups."""
+
+
+class ShareGroups(Section):
+    """Where share groups live, and the bounds of those that live here."""
+
+    serve: Literal["auto", "local", "upstream"] = "auto"
+    """auto: a group with state here stays here; any other is on the brokers if every one of them can serve it."""
+    serve_by_group: tuple[ServeGroups, ...] = ()
+    """Of these the first that names a group says where it lives; for all others it is `serve`."""
+    state: Literal["topic", "memory"] = "topic"
+    """topic: in a compacted topic of the cluster, where it survives this proxy; memory: gone when the proxy ends."""
+    state_wait_s: Annotated[float, Field(ge=2, le=300, allow_inf_nan=False)] = 20.0
+    """How long a request of a tool (settings, offsets, deletion) waits for state that is being loaded."""
+    broker: dict[str, Any] = Field(default_factory=dict)
+    """The brokers' `group.share.*` settings, under Kafka's names."""
+    renewal_limits: tuple[RenewalLimit, ...] = ()
+    """Of these the first that names a group bounds its renewals (refused with 121 then); none: unbounded, as Kafka."""
+
+    @cached_property
+    def limits(self) -> BrokerShareLimits:
+        """`broker`, checked and with its defaults; ConfigError names every mistake."""
+        return BrokerShareLimits.check(self.broker)
+
+
+class Views(Section):
+    """Views: slices of a topic's partitions by key, as topics that any consumer can read."""
+
+    serve: bool = True
+    """Off: topics named like views are topics like any other."""
+    state: Literal["topic", "memory"] = "topic"
+    """topic: plans, and which base a view belongs to, are kept in a topic of the cluster; memory: with this proxy."""
+    slots_max: Annotated[int, Field(ge=2, le=1024)] = 1024
+    """A view that would have more slots is refused."""
+    partitions_max: Annotated[int, Field(ge=2, le=1_000_000)] = 10_000
+    views_max: Annotated[int, Field(ge=1, le=100_000)] = 1_000
+    """Largest number of views. While there are that many, clients create no further ones."""
+    """A view that would have more partitions (those of its base times its slots) is refused."""
+    create_wait_s: Annotated[float, Field(gt=0, le=60, allow_inf_nan=False)] = 10.0
+    """How long a request that first names a view waits for the view's topic to be there."""
+    growth_interval_s: Seconds = 30.0
+    """How often the bases of views are looked at for new partitions, and for having been made anew."""
+    codec: Literal["none", "lz4", "zstd"] = "none"
+    """How filtered batches are compressed: not at all costs the least here, and the most on the way to the client."""
+    cache_bytes: Annotated[int, Field(ge=1 << 20, le=1 << 36)] = 64 << 20
+    """Batches just read, and what was made of them, kept for the other slots of views."""
+    cache_age_s: Seconds = 10.0
+    """How long they are kept at most: deleted records may be served so long."""
+    read_bytes: Annotated[int, Field(ge=1 << 16, le=1 << 26)] = 4 << 20
+    """Records that one upstream Fetch requests."""
+    scanned_bytes: Annotated[int, Field(ge=1 << 16, le=1 << 32)] = 32 << 20
+    """An answer is given once so much was looked through, or opened where it is compressed, matched or not."""
+
+
+class Commits(Section):
+    """Individual commits: consumers finish records in any order, and say which in the metadata of their commits."""
+
+    serve: bool = True
+    """Off: metadata like `ic/1;43-45` is metadata like any other."""
+    groups: str = "*"
+    """A group id, or a pattern with * and ?: of others metadata is not looked at."""
+    ranges_max: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
+    """Ranges that one group may have of one partition; a commit that would make more is refused (12)."""
+    state: Literal["topic", "memory"] = "topic"
+    """topic: ranges are kept in a compacted topic of the cluster; memory: gone when the proxy ends."""
+
+
+class AuditSettings(Section):
+    """What happened, as JSON lines; off unless a file or a topic is named."""
+
+    file: str | None = None
+    """Written here; FILE.1 is the one before it."""
+    file_bytes: Annotated[int, Field(ge=4096, le=1 << 40)] = 64 << 20
+    """A file of this size is followed by a new one."""
+    files_kept: Annotated[int, Field(ge=1, le=1000)] = 8
+    """Older files that are kept in addition to the current one."""
+    topic: str | None = None
+    """A topic of the cluster that exists; written under the proxy's own identity."""
+    proxy_id: str | None = None
+    """Names this proxy in every event, with a part that is new at each start; unset: where clients bootstrap."""
+    queue_events: Annotated[int, Field(ge=100, le=10_000_000)] = 100_000
+    """Events that may wait to be written; those beyond are dropped and counted."""
+    load_interval_s: Seconds = 60.0
+    """How often load, hot keys and renewed locks that are still held are told."""
+    key_samples_per_s: Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)] = 10.0
+    """Budget of sampled keys, 1,024 a second for each; 0: none, and the load has no key ranges."""
+    key_bytes: Annotated[int, Field(ge=0, le=256)] = 64
+    """Bytes of a hot key that are written with its hash; 0: only the hash."""
+
+    @property
+    def on(self) -> bool:
+        """True if events are written."""
+        return self.file is not None or self.topic is not None
+
+
+class PeerTls(Section):
+    """TLS between the proxies of a fleet; on when all three files are given. Both sides show and verify certificates.
+
+    The certificate is used when dialling and when dialled: one with an extended key usage must name both.
+    """
+
+    cert_file: str | None = None
+    """This proxy's certificate chain (PEM), for the host that others dial, or for `server_name`."""
+    key_file: str | None = None
+    ca_file: str | None = None
+    """The only authorities that may sign the certificates of the fleet (PEM)."""
+    server_name: str | None = None
+    """The name that the certificates of all proxies carry; unset: the host that is dialled."""
+
+    @property
+    def is_wanted(self) -> bool:
+        """True if any of them is set; then all three files are needed."""
+        return any((self.cert_file, self.key_file, self.ca_file, self.server_name))
+
+
+class PeerLinks(Section):
+    """How the proxies of a fleet reach each other, and how they know each other."""
+
+    listen: HostPort | None = None
+    """The address at which the proxy accepts other proxies."""
+    advertise: HostPort | None = None
+    """The address that other proxies dial; unset: `listen`."""
+    secret: SecretStr | None = None
+    """The same at every proxy of the fleet, 16 characters or more."""
+    secret_file: str | None = None
+    """A file with the secret and nothing else (line ends after it are removed)."""
+    insecure: bool = False
+    """Allow a fleet without a secret: every host that reaches the address may serve share groups."""
+    tls: PeerTls = PeerTls()
+    """The same at every proxy of the fleet: all with it, or all without."""
+
+    def key(self) -> bytes | None:
+        """The secret; None where there is none."""
+        if self.secret is not None:
+            return self.secret.get_secret_value().encode()
+        return Path(self.secret_file).read_bytes().rstrip(b"\r\n") if self.secret_file else None
+
+
+class Cluster(Section):
+    """How several proxies share the work."""
+
+    mode: Literal["single", "fleet"] = "single"
+    """single: one proxy serves share groups; a second one finds that out and refuses them until the first is gone.
+    fleet: all proxies serve share groups, each owns a part of them."""
+    peer: PeerLinks = PeerLinks()
+    session_timeout_s: Annotated[float, Field(ge=1, le=300, allow_inf_nan=False)] = 6.0
+    """How long a proxy that vanished keeps the others waiting; brokers allow 6 s or more by default."""
+
+
+class Config(Section):
+    """All settings of one proxy."""
+
+    upstream: Upstream = Upstream()
+    listen: HostPort | None = None
+    """The bootstrap listener."""
+    advertise: str | None = None
+    """The host that clients receive and dial; unset: the host of `listen`."""
+    first_port: int | None = Field(None, ge=1, le=PORT_MAX)
+    """The broker with node id N is served on this port + N; unset: the port of `listen` + 1."""
+    client_tls: ClientTls = ClientTls()
+    admin: HostPort | None = None
+    """The address of /livez, /readyz, /metrics and /groups; unset: they are not served."""
+    admin_hosts: tuple[str, ...] = ()
+    """Further names by which the admin listener is called; addresses, localhost, this machine's name, `advertise` and
+    the host of `admin` are always taken. Requests that call it by another name are refused."""
+    admin_changes: Literal["local", "any", "never"] = "local"
+    """Who may release a member's locks through the admin listener: this machine, whoever reaches it, nobody."""
+    log_format: Literal["console", "json"] = "console"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    unknown_apis: Literal["hide", "pass"] = "hide"
+    """APIs the proxy does not know: left out of ApiVersions and refused, or passed on as they are."""
+    share_groups: ShareGroups = ShareGroups()
+    views: Views = Views()
+    commits: Commits = Commits()
+    cluster: Cluster = Cluster()
+    audit: AuditSettings = AuditSettings()
+    limits: dict[str, Any] = Field(default_factory=dict)
+    """The proxy's own limits, as `values.Limits` names them."""
+    drain_s: Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)] = 30.0
+    """How long requests in flight may take after SIGTERM."""
+    vanished_broker_grace_s: Seconds = 300.0
+    """How long a broker that left the cluster keeps its listener."""
+    rights_cache_s: Seconds = 15.0
+    """How long a verdict on a client's rights holds, on its own connection."""
+
+    @property
+    def bound(self) -> Address:
+        """`listen`, which a checked config has."""
+        if self.listen is None:
+            raise ConfigError("listen: missing")
+        return self.listen
+
+    @property
+    def peer_address(self) -> Address | None:
+        """The address at which other proxies of the fleet reach this one; None without a fleet."""
+        peer = self.cluster.peer
+        return (peer.advertise or peer.listen) if self.cluster.mode == "fleet" else None
+
+    @property
+    def advertised_host(self) -> str:
+        """The host that clients receive and dial."""
+        return self.advertise or self.bound.host
+
+    @property
+    def first_broker_port(self) -> int:
+        """The port of the broker with node id 0."""
+        return self.bound.port + 1 if self.first_port is None else self.first_port
+
+    def with_connections(self, connections: int) -> Config:
+        """The same settings with another `limits.connections`."""
+        other = self.model_copy(update={"limits": self.limits | {"connections": connections}})
+        other.__dict__.pop("named_limits", None)  # computed from what it was before, and copied with the rest
+        return other
+
+    @cached_property
+    def named_limits(self) -> Limits:
+        """`limits`, checked and with its defaults; ConfigError names every mistake."""
+        return limit_settings.parse(self.limits)

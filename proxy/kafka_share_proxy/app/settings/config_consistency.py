@@ -1,0 +1,197 @@
+"""Checks between settings that are each valid alone. Reads the named files, changes nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from kafka_share_proxy.app.settings import limit_settings
+from kafka_share_proxy.app.settings.config import (
+    ClientTls,
+    Config,
+    PeerLinks,
+    PeerTls,
+    Upstream,
+    UpstreamSasl,
+    UpstreamTls,
+)
+from kafka_share_proxy.app.settings.config_sources import Key
+from kafka_share_proxy.app.settings.hostports import PORT_MAX
+from kafka_share_proxy.wire.errors import ConfigError
+from kafka_share_proxy.wire.values import DECODED_BYTES, Limits
+
+SECRET_BYTES_MIN = 16
+"""Shorter secrets of a fleet could be guessed by who listens."""
+WILDCARDS = frozenset({"0.0.0.0", "::", "*"})  # noqa: S104  # recognised, not bound
+
+Found = Iterator[tuple[Key, str]]
+
+
+def mistakes(config: Config) -> Found:
+    """Every setting that cannot work, by path, with what to do."""
+    yield from _listening(config)
+    yield from _upstream(config.upstream)
+    yield from _client_tls(config.client_tls)
+    wrong_limits = list(limit_settings.mistakes(config.limits))
+    yield from wrong_limits or _limits_together(limit_settings.parse(config.limits))
+    yield from _share_groups(config)
+    yield from _audit(config)
+    yield from _fleet(config)
+
+
+def _listening(config: Config) -> Found:
+    if config.listen is None:
+        yield ("listen",), "missing; give --listen HOST:PORT, the address clients bootstrap from"
+        return
+    if config.advertised_host in WILDCARDS:
+        key = "advertise"
+        yield (
+            (key,),
+            f"needed, since nobody can dial {config.advertised_host}; give the host clients reach this proxy by",
+        )
+    if config.first_broker_port > PORT_MAX:
+        yield ("listen",), f"no port is left for brokers above {config.listen.port}; set first_port, or another port"
+    for node_id in config.upstream.nodes:
+        if config.first_broker_port + node_id > PORT_MAX:
+            port = config.first_broker_port + node_id
+            yield ("upstream", "nodes", str(node_id)), f"its port would be {port}, above {PORT_MAX}; lower first_port"
+    if config.admin == config.listen:
+        yield ("admin",), "is the address of `listen`; give another port"
+
+
+def _upstream(upstream: Upstream) -> Found:
+    if not upstream.bootstrap:
+        yield ("upstream", "bootstrap"), "missing; give --bootstrap HOST:PORT[,HOST:PORT...]"
+    yield from _upstream_tls(upstream.tls)
+    yield from _sasl(upstream.sasl)
+
+
+def _upstream_tls(tls: UpstreamTls) -> Found:
+    here = ("upstream", "tls")
+    if not tls.on and (tls.ca_file or tls.cert_file or tls.key_file or tls.server_name or not tls.verify):
+        yield (*here, "enabled"), "TLS is off, but other keys of upstream.tls are set; set it to true or take them out"
+    yield from _pair(here, tls.cert_file, tls.key_file)
+    for name in ("ca_file", "cert_file", "key_file"):
+        yield from _readable((*here, name), getattr(tls, name))
+
+
+def _audit(config: Config) -> Found:
+    if config.audit.file is None:
+        return
+    folder = Path(config.audit.file).resolve().parent
+    if not folder.is_dir():
+        yield ("audit", "file"), f"the folder {folder} does not exist"
+    elif not os.access(folder, os.W_OK):
+        yield ("audit", "file"), f"nothing may be written in the folder {folder}"
+
+
+def _fleet(config: Config) -> Found:
+    peer, here = config.cluster.peer, ("cluster", "peer")
+    if config.cluster.mode != "fleet":
+        given = [name for name in ("listen", "advertise", "secret", "secret_file") if getattr(peer, name) is not None]
+        given += ["tls"] if peer.tls.is_wanted else []
+        if given:
+            yield (*here, given[0]), "set, but cluster.mode is single; say fleet, or take it out"
+        return
+    if peer.listen is None:
+        yield (*here, "listen"), "needed in a fleet; give HOST:PORT, the address other proxies reach this one by"
+    elif (peer.advertise or peer.listen).host in WILDCARDS:
+        yield (*here, "advertise"), f"needed, since nobody can dial {peer.listen.host}; give this proxy's own HOST:PORT"
+    if config.share_groups.state != "topic":
+        yield ("share_groups", "state"), "must be topic in a fleet: what is in memory only cannot be taken over"
+    if config.commits.serve and config.commits.state != "topic":
+        yield ("commits", "state"), "must be topic in a fleet: what is in memory only cannot be taken over"
+    yield from _peer_tls(peer.tls)
+    yield from _readable((*here, "secret_file"), peer.secret_file)
+    if peer.secret is not None and peer.secret_file is not None:
+        yield (*here, "secret"), "secret_file is set too; keep one of them"
+    elif peer.secret is not None or peer.secret_file is not None:
+        yield from _secret(peer)
+    elif not peer.insecure:
+        yield (*here, "secret"), "needed in a fleet, or secret_file; only insecure: true allows proxies without one"
+
+
+def _peer_tls(tls: PeerTls) -> Found:
+    here, files = ("cluster", "peer", "tls"), ("cert_file", "key_file", "ca_file")
+    for name in files:
+        if tls.is_wanted and getattr(tls, name) is None:
+            yield (*here, name), f"needed; TLS between proxies takes all of {', '.join(files)}"
+        yield from _readable((*here, name), getattr(tls, name))
+
+
+def _secret(peer: PeerLinks) -> Found:
+    try:
+        key = peer.key() or b""
+    except OSError:
+        return  # reported already
+    if len(key) < SECRET_BYTES_MIN:
+        name = "secret" if peer.secret is not None else "secret_file"
+        yield ("cluster", "peer", name), f"too short; a secret has at least {SECRET_BYTES_MIN} characters"
+
+
+def _client_tls(tls: ClientTls) -> Found:
+    here = ("client_tls",)
+    yield from _pair(here, tls.cert_file, tls.key_file)
+    if tls.client_ca_file and not tls.cert_file:
+        yield (*here, "cert_file"), "needed to ask clients for a certificate; give the proxy's own"
+    for name in ("cert_file", "key_file", "client_ca_file"):
+        yield from _readable((*here, name), getattr(tls, name))
+
+
+def _pair(here: Key, cert_file: str | None, key_file: str | None) -> Found:
+    if bool(cert_file) != bool(key_file):
+        missing, other = ("key_file", "cert_file") if cert_file else ("cert_file", "key_file")
+        yield (*here, missing), f"missing, {other} is set; a certificate is used together with its key"
+
+
+def _sasl(sasl: UpstreamSasl) -> Found:
+    here = ("upstream", "sasl")
+    if not sasl.on:
+        if sasl.username or sasl.password or sasl.password_file:
+            yield (*here, "mechanism"), "missing; say PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"
+        return
+    if not sasl.username:
+        yield (*here, "username"), "missing; the proxy's own principal at the brokers"
+    if sasl.password is not None and sasl.password_file is not None:
+        yield (*here, "password"), "password_file is set too; keep one of them"
+    elif sasl.password is None and sasl.password_file is None:
+        yield (*here, "password"), "missing; give it here or in password_file"
+    yield from _readable((*here, "password_file"), sasl.password_file)
+
+
+def _readable(key: Key, path: str | None) -> Found:
+    if path is None:
+        return
+    try:
+        with Path(path).open("rb"):
+            return
+    except OSError as error:
+        yield key, f"cannot read {path}: {error.strerror}"
+
+
+def _limits_together(limits: Limits) -> Found:
+    largest = max(limits.collected_bytes, limits.inspected_request_bytes, DECODED_BYTES * limits.served_request_bytes)
+    if largest > limits.gathered_total_bytes:
+        yield (
+            ("limits", "gathered_total_bytes"),
+            f"{limits.gathered_total_bytes} is less than one frame may take ({largest}: the largest of "
+            "limits.collected_bytes, limits.inspected_request_bytes "
+            f"and {DECODED_BYTES} x limits.served_request_bytes)",
+        )
+    if limits.local_answer_bytes > limits.local_answers_total_bytes:
+        yield (
+            ("limits", "local_answers_total_bytes"),
+            f"{limits.local_answers_total_bytes} is less than limits.local_answer_bytes ({limits.local_answer_bytes}), "
+            "so that no answer would ever have room",
+        )
+
+
+def _share_groups(config: Config) -> Found:
+    try:
+        _ = config.share_groups.limits
+    except ConfigError as error:
+        for line in str(error).splitlines():
+            name, separator, text = line.strip().partition(":")
+            known = separator and name.startswith("group.share")
+            yield ("share_groups", "broker", name if known else ""), text.strip() if known else line.strip()

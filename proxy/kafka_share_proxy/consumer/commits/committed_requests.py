@@ -1,0 +1,187 @@
+"""OffsetFetch: the committed offsets of one group.
+
+Requires stable offsets (KIP-447): an offset that an open transaction may still abort is never returned.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka_share_proxy.consumer.events import BackgroundEvent, BrokerRefused, ConsumerError
+from kafka_share_proxy.consumer.groups.classic_messages import MemberIdentity
+from kafka_share_proxy.consumer.groups.coordinator_requests import GONE, CoordinatorRequests
+from kafka_share_proxy.consumer.options import ConsumerOptions
+from kafka_share_proxy.consumer.partitions import OffsetAndMetadata, Partitions, by_topic
+from kafka_share_proxy.consumer.requests import Lane, Outcome, RequestFailure, RetryBackoff, UnsentRequest, Wanted
+from kafka_share_proxy.consumer.troubles import TroubleKind, Troubles
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import TopicPartition
+
+VERSIONS = (8, 9)
+NOTHING_COMMITTED = -1
+SUBJECT = ("OffsetFetch", None)
+"""Subject under which its troubles are reported (UnsentRequest.subject)."""
+PENDING_ADVICE = "A transaction that commits these offsets is open: check its producer"
+
+RETRIABLE = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.REQUEST_TIMED_OUT,
+        *GONE,
+    }
+)
+
+Committed = Mapping[TopicPartition, OffsetAndMetadata | None]
+Deliver = Callable[[Committed | ConsumerError], list[BackgroundEvent]]
+"""Callback for the result: committed offsets by partition (None if nothing is committed), or the final error."""
+
+
+@dataclass(slots=True)
+class _Query:
+    missing: set[TopicPartition]
+    deliver: Deliver
+    call_id: int | None = None
+    """Application call that waits for the result. None for a query of the consumer itself."""
+    found: dict[TopicPartition, OffsetAndMetadata | None] = field(default_factory=dict)
+
+
+class CommittedRequests:
+    """Lookups of committed offsets, combined into one OffsetFetch at a time."""
+
+    def __init__(
+        self,
+        options: ConsumerOptions,
+        coordinator: CoordinatorRequests,
+        backoff: RetryBackoff,
+        who: Callable[[], MemberIdentity],
+        troubles: Troubles | None = None,
+    ) -> None:
+        self._troubles = troubles or Troubles()
+        self._options = options
+        self._coordinator = coordinator
+        self._backoff = backoff
+        self._who = who
+        self._queries: list[_Query] = []
+        self._in_flight: UnsentRequest | None = None
+
+    def query(self, partitions: Partitions, deliver: Deliver, call_id: int | None = None) -> None:
+        """Look up the committed offsets of these partitions. `deliver` is called once."""
+        self._queries.append(_Query(set(partitions), deliver, call_id))
+
+    def give_up(self, call_id: int) -> None:
+        """Drop a lookup for an application call that has timed out."""
+        self._queries = [each for each in self._queries if each.call_id != call_id]
+
+    def poll(self, now: float) -> Wanted:
+        """Return one OffsetFetch for all partitions that pending lookups are missing."""
+        wanted = {each for query in self._queries for each in query.missing}
+        if self._in_flight is not None or not wanted:
+            return Wanted()
+        if not self._backoff.is_ready(now):
+            return Wanted(wake_at=self._backoff.ready_at)
+        node_id = self._coordinator.need(now, "OffsetFetch")
+        if node_id is None:
+            return Wanted()
+        self._in_flight = UnsentRequest(
+            sender=self,
+            api="OffsetFetch",
+            message=self._message(wanted),
+            versions=VERSIONS,
+            timeout_s=self._options.request_timeout_s,
+            node_id=node_id,
+            lane=Lane.COORDINATOR,
+        )
+        return Wanted((self._in_flight,), math.inf)
+
+    def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
+        """Handle the response to an OffsetFetch, or note its failure."""
+        if request is not self._in_flight:
+            return []
+        self._in_flight = None
+        if isinstance(outcome, RequestFailure):
+            if not outcome.is_retriable:
+                self._backoff.failed(now)
+                return self.fail(ConsumerError(f"OffsetFetch: {outcome.reason}"))
+            self._coordinator.note(outcome, now)
+            self._backoff.failed(now)
+            return []
+        response: Any = outcome
+        (group,) = response.groups
+        code = ErrorCode.of(group.error_code)
+        if code:
+            return self._refused(code, now)
+        return self._take(group, now)
+
+    def _message(self, wanted: set[TopicPartition]) -> Any:
+        message, who = messages.OffsetFetchRequest, self._who()
+        topics = [
+            message.OffsetFetchRequestTopics(name=topic, partition_indexes=numbers)
+            for topic, numbers in by_topic(wanted).items()
+        ]
+        is_member = self._options.group_protocol == "consumer" and who.generation > 0
+        group = message.OffsetFetchRequestGroup(
+            group_id=self._options.group,
+            member_id=who.member_id if is_member else None,
+            member_epoch=who.generation if is_member else -1,
+            topics=topics,
+        )
+        return message(groups=[group], require_stable=True)
+
+    def _take(self, group: Any, now: float) -> list[BackgroundEvent]:
+        found: dict[TopicPartition, OffsetAndMetadata | None] = {}
+        refused: BrokerRefused | None = None
+        again = False
+        for topic in group.topics:
+            for each in topic.partitions:
+                partition, code = TopicPartition(topic.name, each.partition_index), ErrorCode.of(each.error_code)
+                if code in RETRIABLE:
+                    again = True
+                    self._report(f"OffsetFetch of {partition}: {code.name}", code)
+                elif code:
+                    refused = BrokerRefused("OffsetFetch", code, str(partition))
+                elif each.committed_offset == NOTHING_COMMITTED:
+                    found[partition] = None
+                else:
+                    found[partition] = OffsetAndMetadata(
+                        each.committed_offset, each.metadata or "", each.committed_leader_epoch
+                    )
+        if again or refused:
+            self._backoff.failed(now)
+        else:
+            self._backoff.succeeded()
+        return self.fail(refused) if refused else self._hand_out(found)
+
+    def _hand_out(self, found: Committed) -> list[BackgroundEvent]:
+        events: list[BackgroundEvent] = []
+        for query in list(self._queries):
+            responded = query.missing & found.keys()
+            query.missing -= responded
+            query.found.update({each: found[each] for each in responded})
+            if not query.missing:
+                self._queries.remove(query)
+                events += query.deliver(query.found)
+        return events
+
+    def _refused(self, code: ErrorCode, now: float) -> list[BackgroundEvent]:
+        self._coordinator.note(code, now)
+        self._backoff.failed(now)
+        if code in RETRIABLE or code is ErrorCode.UNKNOWN_MEMBER_ID:
+            self._report(f"OffsetFetch of group {self._options.group!r}: {code.name}", code)
+            return []
+        return self.fail(BrokerRefused("OffsetFetch", code, f"group {self._options.group_id}"))
+
+    def _report(self, text: str, code: ErrorCode) -> None:
+        advice = PENDING_ADVICE if code is ErrorCode.UNSTABLE_OFFSET_COMMIT else ""
+        self._troubles.report(TroubleKind.REQUEST, SUBJECT, text, advice)
+
+    def fail(self, error: ConsumerError) -> list[BackgroundEvent]:
+        """Fail all pending lookups with this error."""
+        queries, self._queries = self._queries, []
+        return [event for query in queries for event in query.deliver(error)]

@@ -1,0 +1,222 @@
+"""A second flow that reads older records while the main flow reads the newest ones (KIP-333).
+
+How it works. If the start position of a partition is below the end of its log by `catch_up_lag_min` or more, the main
+flow continues at the end. The child reads the unprocessed ranges below that offset. It has its own positions, requests,
+buffer and connection, but no group membership, generation or task. Rules: consumer/README.md 36-41.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+
+from kafka_share_proxy.consumer.commits.caught_up_offsets import CaughtUpOffsets
+from kafka_share_proxy.consumer.events import BackgroundEvent, CatchUpChanged, ConsumerError
+from kafka_share_proxy.consumer.fetch.fetch_requests import FetchRequests
+from kafka_share_proxy.consumer.fetch.offset_requests import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Found, OffsetRequests
+from kafka_share_proxy.consumer.fetch.positions import Positions
+from kafka_share_proxy.consumer.metadata_requests import MetadataRequests
+from kafka_share_proxy.consumer.options import ConsumerOptions
+from kafka_share_proxy.consumer.partitions import Flow, OffsetAndMetadata
+from kafka_share_proxy.consumer.requests import RetryBackoff
+from kafka_share_proxy.offsets.commit_text import CommitText, commit_text_version
+from kafka_share_proxy.offsets.ranges import OffsetSpan
+from kafka_share_proxy.wire.values import TopicPartition
+
+
+class CatchUp:
+    """The second flow ("child") of one consumer. Idle until a partition has a backlog to catch up."""
+
+    def __init__(
+        self,
+        options: ConsumerOptions,
+        metadata: MetadataRequests,
+        main: Positions,
+        offsets: OffsetRequests,
+        new_backoff: Callable[[], RetryBackoff],
+        tell: Callable[[BackgroundEvent], None],
+    ) -> None:
+        self._metadata = metadata
+        self._main = main
+        self._offsets = offsets
+        self._tell = tell
+        self.positions = Positions()
+        share = replace(options, buffer_bytes_max=max(1, options.buffer_bytes_max // 2))
+        self.fetches = FetchRequests(share, metadata, self.positions, self, new_backoff, Flow.CHILD)
+        self.is_alive = False
+        """True after the first start. Stays true, so that later backlogs are read too."""
+        self._of: dict[TopicPartition, CaughtUpOffsets] = {}
+        self._moves: dict[TopicPartition, int] = {}
+        """Value of `moves` of the main position when it was last checked, by partition."""
+
+    # Start and stop
+
+    def start(
+        self, partition: TopicPartition, committed: OffsetAndMetadata, text: CommitText, end: int, end_epoch: int
+    ) -> bool:
+        """Move the main flow to the end of the log and start the child on the unprocessed ranges below it.
+
+        Returns: False, with nothing changed, if no range below the end is unprocessed.
+        """
+        done = text.ranges.copy()
+        mark = done.absorb(committed.offset)[0]
+        behind = tuple(done.gaps(mark, end))
+        if not behind:
+            return False
+        of = CaughtUpOffsets(mark, done, behind, end, text.user_text)
+        of.cut(end)
+        self._of[partition] = of
+        self._main.seek(partition, end, end_epoch)
+        self._main[partition].leader = self._metadata.leader(partition)  # which returned `end`
+        self._moves[partition] = self._main[partition].moves
+        self.positions.include([partition])
+        self.positions.seek(partition, mark, committed.leader_epoch, behind)
+        self.is_alive = True
+        for each in behind:
+            self._changed(partition, each, each.end - each.start, "lies behind")
+        return True
+
+    def drop(self, partitions: Iterable[TopicPartition]) -> None:
+        """Stop the child for these partitions because they were revoked or the child has read its ranges to the end."""
+        gone = frozenset(partitions)
+        for each in gone:
+            main, child = self._main.get(each), self.positions.get(each)
+            if main is not None and child is not None:
+                main.was_processed(child.processed)
+            self._of.pop(each, None)
+            self._moves.pop(each, None)
+        self.positions.drop(gone)
+        self.fetches.drop(gone)
+
+    def clear(self) -> None:
+        """Drop everything because the subscription has changed."""
+        self.drop(list(self._of))
+        self.fetches.clear()
+
+    def keep_up(self) -> None:
+        """Copy the pause and leader of the main flow to the child.
+
+        If the main flow has sought to an earlier offset, the child's ranges end there.
+        """
+        for each in list(self._of):
+            main, child = self._main.get(each), self.positions.get(each)
+            if main is None or child is None:
+                self.drop([each])
+                continue
+            child.paused, child.held_back = main.paused, main.held_back
+            child.leader = self._metadata.leader(each)
+            if main.moves != self._moves[each] and main.offset is not None:
+                self._moves[each] = main.moves
+                self._cut(each, main.offset, "the main flow went on before it")
+
+    # Reading
+
+    def consumed(self, partition: TopicPartition, next_offset: int) -> None:
+        """Advance the child: the application has received every record of the child below `next_offset`."""
+        child, of = self.positions.get(partition), self._of.get(partition)
+        if child is None or of is None:
+            return
+        before = child.offset if child.offset is not None else next_offset
+        self.positions.consumed(partition, next_offset)
+        for each in of.behind:
+            if before < each.end <= next_offset:
+                self._changed(partition, each, 0, "read to its end")
+
+    def read_again(self, partition: TopicPartition) -> None:
+        """Seek the child back to the first record that it fetched and the application has not received."""
+        if partition in self._of:
+            child = self.positions[partition]
+            self.positions.seek(partition, self._child(partition), ranges=child.ranges)
+
+    def remaining(self) -> dict[TopicPartition, tuple[OffsetSpan, ...]]:
+        """Return the ranges that the child has not yet delivered to the application, by partition."""
+        return {each: left for each, of in self._of.items() if (left := of.left(self._child(each)))}
+
+    def reset(self, partitions: Iterable[TopicPartition], _: str) -> list[BackgroundEvent]:
+        """Shrink a range at which the leader returned OFFSET_OUT_OF_RANGE.
+
+        The log was either deleted from its start or truncated at its end. The child never applies the reset policy.
+        """
+        for each in partitions:
+            at = self.positions[each].fetch_from
+            self.positions.reset(each)
+            self._offsets.query({each: EARLIEST_TIMESTAMP}, partial(self._begun, each, at, self.positions[each].moves))
+        return []
+
+    def _begun(
+        self, partition: TopicPartition, at: int, moves: int, found: Found | ConsumerError
+    ) -> list[BackgroundEvent]:
+        if partition not in self.positions or self.positions[partition].moves != moves:
+            return []
+        if isinstance(found, ConsumerError):
+            self.positions.seek(partition, at, ranges=self._of[partition].behind)
+        elif found[partition].offset > at:
+            self._deleted_below(partition, at, found[partition].offset)
+        else:
+            self._offsets.query({partition: LATEST_TIMESTAMP}, partial(self._ended, partition, at, moves))
+        return []
+
+    def _deleted_below(self, partition: TopicPartition, at: int, start: int) -> None:
+        of = self._of[partition]
+        for each in of.left(at):
+            gone = OffsetSpan(each.start, min(each.end, start)) if each.start < start else None
+            if gone is not None:
+                self._changed(partition, gone, 0, f"deleted before it was read: the log begins at {start}")
+        self.positions.seek(partition, max(at, start), ranges=of.behind)
+
+    def _ended(
+        self, partition: TopicPartition, at: int, moves: int, found: Found | ConsumerError
+    ) -> list[BackgroundEvent]:
+        if partition in self.positions and self.positions[partition].moves == moves:
+            ranges = self._of[partition].behind
+            self.positions.seek(partition, at, ranges=ranges)
+            if not isinstance(found, ConsumerError):
+                self._cut(partition, found[partition].offset, "the log was cut before its end")
+        return []
+
+    def _cut(self, partition: TopicPartition, end: int, reason: str) -> None:
+        """End the child's ranges at `end`: the offsets above are truncated or read by the main flow."""
+        of = self._of[partition]
+        if end >= of.main_from:
+            return
+        for each in of.left(end):
+            self._changed(partition, each, 0, reason)
+        child = self._child(partition)
+        of.cut(end)
+        self.positions.seek(partition, min(child, end), ranges=of.behind)
+
+    def _child(self, partition: TopicPartition) -> int:
+        """Return the next offset of the child to deliver to the application."""
+        position = self.positions[partition]
+        return position.offset if position.offset is not None else position.fetch_from
+
+    # Commits
+
+    def __contains__(self, partition: object) -> bool:
+        return partition in self._of
+
+    def consumed_offset(self, partition: TopicPartition, main: int) -> OffsetAndMetadata:
+        """Return what to commit when everything that either flow has returned is processed."""
+        of = self._of[partition]
+        of.committed = {Flow.MAIN: max(main, of.main_from), Flow.CHILD: self._child(partition)}
+        return self._ending(partition, of.now())
+
+    def split(self, partition: TopicPartition, offset: OffsetAndMetadata) -> OffsetAndMetadata:
+        """Return what to commit for an offset that the application commits, which belongs to one of the flows."""
+        of = self._of.get(partition)
+        if of is None or commit_text_version(offset.metadata) is not None:
+            return offset
+        of.user_text = offset.metadata or of.user_text
+        flow = of.flow_of(offset.offset, self._child(partition))
+        if flow is Flow.CHILD and offset.offset > self._child(partition):
+            self.positions.seek(partition, offset.offset, ranges=of.behind)  # processed without having been returned
+        return self._ending(partition, of.commit(offset.offset, flow))
+
+    def _ending(self, partition: TopicPartition, committed: OffsetAndMetadata) -> OffsetAndMetadata:
+        if self._of[partition].is_finished:
+            self.drop([partition])
+        return committed
+
+    def _changed(self, partition: TopicPartition, token: OffsetSpan, remaining: int, reason: str) -> None:
+        self._tell(CatchUpChanged(partition=partition, token=token, remaining=remaining, reason=reason))

@@ -1,0 +1,391 @@
+"""Fetch: read ahead into a buffer bounded in bytes, with at most one request per broker (AbstractFetch).
+
+How it works. A partition is requested from `fetch_from`, which advances when whole batches arrive. Therefore a broker
+receives the next request while the application still processes earlier records, until the buffer is full. Chunks leave
+the buffer in the order of their arrival, and only while their partition may be returned. A seek increments the
+position's `moves`, which makes earlier chunks stale. Requests list all partitions each time, without fetch sessions
+(session id 0, epoch -1).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Protocol
+
+from kafka_share_proxy.consumer.events import (
+    BackgroundError,
+    BackgroundEvent,
+    BrokerRefused,
+    ConsumerError,
+    FetchArrived,
+)
+from kafka_share_proxy.consumer.fetch.positions import Position, Positions
+from kafka_share_proxy.consumer.metadata_requests import LeaderAndEpoch, MetadataRequests
+from kafka_share_proxy.consumer.options import ConsumerOptions
+from kafka_share_proxy.consumer.partitions import Flow, Partitions, by_topic
+from kafka_share_proxy.consumer.requests import Lane, Outcome, RequestFailure, RetryBackoff, UnsentRequest, Wanted
+from kafka_share_proxy.consumer.troubles import TroubleKind, Troubles
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.errors import ErrorCode, RemoteProtocolError
+from kafka_share_proxy.wire.key_filter import TAG
+from kafka_share_proxy.wire.records.batches import split_complete
+from kafka_share_proxy.wire.values import ZERO_UUID, TopicPartition
+
+VERSIONS = (13, 16)
+"""Versions that identify topics by id. 17 and 18 add nothing for consumers."""
+NAMED = (12, 12)
+"""Version that identifies topics by name. Used if Metadata has no topic id (zeros): a view that does not exist yet."""
+SESSION_ID, SESSION_EPOCH = 0, -1
+"""Session id and epoch without a session (KIP-227)."""
+
+STALE_LEADER = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    }
+)
+"""Errors after which metadata is requested again."""
+
+
+class FetchedChunk(NamedTuple):
+    """Whole batches of one partition, as received."""
+
+    partition: TopicPartition
+    records: Any
+    """Encoded batches. The first batch may begin before `first`."""
+    first: int
+    """First requested offset. Records below it are not returned."""
+    next_offset: int
+    """Offset after the last batch, which is the position once all is consumed, even if the last records are missing."""
+    aborted: tuple[Any, ...]
+    """Aborted transactions, for read_committed."""
+    high_watermark: int
+    last_stable_offset: int
+    moves: int
+    """`moves` of the position when the request was sent."""
+    flow: Flow = Flow.MAIN
+    is_filtered: bool = False
+    """True if the proxy applied the key filter of the request."""
+    until: int | None = None
+    """Offset from which on records are not returned. None: no end."""
+
+    def apart(self) -> FetchedChunk:
+        """Return the chunk with a copy of its bytes.
+
+        A view would keep the whole response (fetch.max.bytes) in memory.
+        """
+        records = self.records
+        is_part = isinstance(records, memoryview) and records.nbytes < len(memoryview(records.obj).cast("B"))
+        return self._replace(records=bytes(records)) if is_part else self
+
+
+class OutOfRange(Protocol):
+    """Handler for offsets that are out of the log's range."""
+
+    def reset(self, partitions: Iterable[TopicPartition], reason: str, /) -> list[BackgroundEvent]:
+        """Find a new position for these partitions."""
+        ...
+
+
+class FetchRequests:
+    """The fetches of one flow of a consumer."""
+
+    def __init__(
+        self,
+        options: ConsumerOptions,
+        metadata: MetadataRequests,
+        positions: Positions,
+        offsets: OutOfRange,
+        new_backoff: Callable[[], RetryBackoff],
+        flow: Flow = Flow.MAIN,
+        troubles: Troubles | None = None,
+    ) -> None:
+        self.flow = flow
+        self._troubles = troubles or Troubles()
+        self._options = options
+        self._metadata = metadata
+        self._positions = positions
+        self._offsets = offsets
+        self._new_backoff = new_backoff
+        self._backoffs: dict[int, RetryBackoff] = {}
+        """Backoff by node id, so that a failing broker does not delay requests to others."""
+        self._busy: dict[int, UnsentRequest] = {}
+        """The request in flight, by node id."""
+        self._buffer: deque[FetchedChunk] = deque()
+        self.buffered_bytes = 0
+        """Bytes of record batches, including those of paused partitions."""
+
+    # Buffer, as used by the application
+
+    def take(self, bytes_max: float = math.inf) -> list[FetchedChunk]:
+        """Return chunks for the application, at least one if any is returnable. Positions do not advance here."""
+        taken: list[FetchedChunk] = []
+        kept: deque[FetchedChunk] = deque()
+        waiting: set[TopicPartition] = set()
+        size = 0
+        for chunk in self._buffer:
+            if self.is_stale(chunk):
+                self.buffered_bytes -= len(chunk.records)
+            elif not self._positions[chunk.partition].is_returnable:
+                kept.append(chunk.apart())
+            elif chunk.partition in waiting or (taken and size + len(chunk.records) > bytes_max):
+                kept.append(chunk)
+                waiting.add(chunk.partition)
+            else:
+                size += len(chunk.records)
+                self.buffered_bytes -= len(chunk.records)
+                taken.append(chunk)
+        self._buffer = kept
+        return taken
+
+    @property
+    def has_records(self) -> bool:
+        """True if `take` would return any chunk."""
+        return any(map(self.may_return, self._buffer))
+
+    def may_return(self, chunk: FetchedChunk) -> bool:
+        """Return True if the application may receive the chunk's records now.
+
+        Also used for a chunk that was taken earlier and kept since.
+        """
+        return not self.is_stale(chunk) and self._positions[chunk.partition].is_returnable
+
+    def is_stale(self, chunk: FetchedChunk) -> bool:
+        """Return True if the position was moved after the request, or the partition is no longer assigned."""
+        position = self._positions.get(chunk.partition)
+        return position is None or position.moves != chunk.moves
+
+    def clear(self) -> None:
+        """Drop the buffer and the responses to requests in flight because the subscription has changed."""
+        self._buffer.clear()
+        self.buffered_bytes = 0
+        self._busy.clear()
+
+    def drop(self, partitions: Iterable[TopicPartition]) -> None:
+        """Drop these partitions, which are no longer read."""
+        gone = frozenset(partitions)
+        for each in gone if self._troubles.is_any else ():
+            self._troubles.end(TroubleKind.REQUEST, ("Fetch", each))
+        self._buffer = deque(chunk for chunk in self._buffer if chunk.partition not in gone)
+        self.buffered_bytes = sum(len(chunk.records) for chunk in self._buffer)
+
+    # Manager interface
+
+    def poll(self, now: float) -> Wanted:
+        """Return one Fetch for each broker that has fetchable partitions and no request in flight."""
+        room = self._options.buffer_bytes_max - self.buffered_bytes - self._expected_bytes()
+        by_node = self._by_node(now)
+        share = self._options.buffer_bytes_max // max(1, len(by_node))
+        requests, wake_at = [], math.inf
+        for node_id, listed in by_node.items():
+            partitions = [each for each in listed if self._positions[each].not_before <= now]
+            ready_at = max(self._ready_at(node_id), min(self._positions[each].not_before for each in listed))
+            least, most = self._sizes(len(listed), share)
+            if node_id in self._busy or room < least:
+                continue
+            if not partitions or ready_at > now:
+                wake_at = min(wake_at, ready_at)
+                continue
+            bytes_max = min(most, room)
+            room -= bytes_max
+            self._busy[node_id] = self._request(node_id, partitions, bytes_max)
+            requests.append(self._busy[node_id])
+        return Wanted(tuple(requests), wake_at)
+
+    def _sizes(self, partitions: int, share: int) -> tuple[int, int]:
+        """Return the minimum and maximum number of bytes to request from one broker.
+
+        The maximum is what the broker can return, within its share of the buffer, so that a Fetch that waits for
+        records reserves no room of other brokers. The minimum is at least half of it: with the other half buffered the
+        application does not wait for the next response, and many small requests cost more.
+        """
+        options = self._options
+        most = min(options.fetch_max_bytes, partitions * options.max_partition_fetch_bytes, share)
+        return max(most // 2, min(options.max_partition_fetch_bytes, most)), most
+
+    def _ready_at(self, node_id: int) -> float:
+        return self._backoffs[node_id].ready_at if node_id in self._backoffs else -math.inf
+
+    def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
+        """Handle the response. Drop it if `clear` was called after the request."""
+        if self._busy.get(request.node_id) is not request:
+            return []
+        del self._busy[request.node_id]
+        if isinstance(outcome, RequestFailure):
+            self._node_failed(request, now)
+            if outcome.is_retriable:
+                return []
+            return [BackgroundError(error=ConsumerError(f"Fetch: {outcome.reason}"))]
+        response: Any = outcome
+        if response.error_code:
+            self._node_failed(request, now)
+            return []
+        self._backoffs.pop(request.node_id, None)
+        return self._take_partitions(request, response, now)
+
+    # Private methods
+
+    def _expected_bytes(self) -> int:
+        return sum(int(request.message.max_bytes) for request in self._busy.values())
+
+    def _by_node(self, now: float) -> dict[int, list[TopicPartition]]:
+        grouped: dict[int, list[TopicPartition]] = {}
+        for partition in self._positions.fetchable():
+            leader = self._metadata.leader(partition)
+            known = self._metadata.topic_id(partition.topic) is not None
+            if known and leader.node_id >= 0 and leader.epoch == self._positions[partition].leader.epoch:
+                grouped.setdefault(self._reader(partition, leader.node_id, now), []).append(partition)
+        return grouped
+
+    def _reader(self, partition: TopicPartition, leader_id: int, now: float) -> int:
+        """Return the preferred read replica that the leader named while it is valid, else the leader."""
+        position = self._positions[partition]
+        if position.preferred is not None and not (
+            now < position.preferred[1] and position.preferred[0] in self._metadata.nodes
+        ):
+            position.preferred = None
+        return leader_id if position.preferred is None else position.preferred[0]
+
+    def _request(self, node_id: int, partitions: list[TopicPartition], bytes_max: int) -> UnsentRequest:
+        message = messages.FetchRequest
+        grouped = by_topic(partitions)
+        ids = {topic: self._metadata.topic_id(topic) or ZERO_UUID for topic in grouped}
+        by_name = ZERO_UUID in ids.values()
+        topics = [
+            message.FetchTopic(
+                **({"topic": topic} if by_name else {"topic_id": ids[topic]}),
+                partitions=[self._asked(message, TopicPartition(topic, number)) for number in numbers],
+            )
+            for topic, numbers in grouped.items()
+        ]
+        made = message(
+            max_wait_ms=round(self._options.fetch_max_wait_s * 1000),
+            min_bytes=self._options.fetch_min_bytes,
+            max_bytes=bytes_max,
+            isolation_level=int(self._options.read_committed),
+            session_id=SESSION_ID,
+            session_epoch=SESSION_EPOCH,
+            topics=topics,
+            rack_id=self._options.rack or "",
+        )
+        moves = {each: (self._positions[each].moves, self._positions[each].fetch_from) for each in partitions}
+        return UnsentRequest(
+            sender=self,
+            api="Fetch",
+            message=made,
+            versions=NAMED if by_name else VERSIONS,
+            timeout_s=self._options.request_timeout_s,
+            node_id=node_id,
+            lane=Lane.DATA if self.flow is Flow.MAIN else Lane.CATCHING_UP,
+            context=moves,
+        )
+
+    def _asked(self, message: Any, partition: TopicPartition) -> Any:
+        position, wanted = self._positions[partition], self._options.key_filter
+        return message.FetchPartition(
+            partition=partition.partition,
+            current_leader_epoch=position.leader.epoch,
+            fetch_offset=position.fetch_from,
+            last_fetched_epoch=position.record_epoch,
+            partition_max_bytes=self._options.max_partition_fetch_bytes,
+            unknown_tags=() if wanted is None else ((TAG, wanted.content),),
+        )
+
+    def _take_partitions(self, request: UnsentRequest, response: Any, now: float) -> list[BackgroundEvent]:
+        arrived: set[TopicPartition] = set()
+        events: list[BackgroundEvent] = []
+        for topic in response.responses:
+            name = topic.topic or self._metadata.topic_name(bytes(topic.topic_id))
+            for each in topic.partitions if name is not None else ():
+                partition = TopicPartition(name or "", each.partition_index)
+                position = self._positions.get(partition)
+                if position is None or request.context.get(partition) != (position.moves, position.fetch_from):
+                    continue  # position moved or partition reassigned since the request
+                code = ErrorCode.of(each.error_code)
+                position.not_before = now + self._options.retry_backoff_s if code else -math.inf
+                if not code:
+                    position.high_watermark, position.last_stable_offset = each.high_watermark, each.last_stable_offset
+                if self._troubles.is_any and code not in STALE_LEADER:
+                    self._troubles.end(TroubleKind.REQUEST, ("Fetch", partition))
+                if code and position.preferred is not None:
+                    position.preferred = None  # ask the leader next
+                elif code in STALE_LEADER:
+                    self._metadata.request_update()
+                    self._troubles.report(
+                        TroubleKind.REQUEST, ("Fetch", partition), f"Fetch of {partition}: {code.name}"
+                    )
+                    leader = LeaderAndEpoch(each.current_leader.leader_id, each.current_leader.leader_epoch)
+                    self._metadata.note_leader(partition, leader)
+                elif code:
+                    events += self._refused(partition, code, now)
+                elif each.preferred_read_replica >= 0:
+                    position.preferred = (each.preferred_read_replica, now + self._options.metadata_max_age_s)
+                elif troubles := self._buffered(partition, position, each, arrived):
+                    position.not_before = now + self._options.retry_backoff_s
+                    events += troubles
+        return [FetchArrived(partitions=frozenset(arrived)), *events] if arrived else events
+
+    def _buffered(
+        self, partition: TopicPartition, position: Position, data: Any, arrived: set[TopicPartition]
+    ) -> list[BackgroundEvent]:
+        if data.diverging_epoch.epoch >= 0:
+            self._positions.log_was_cut(partition, data.diverging_epoch.end_offset, data.diverging_epoch.epoch)
+            return []
+        records = data.records if data.records is not None else b""
+        try:
+            batches, _ = split_complete(records, position.fetch_from)
+        except RemoteProtocolError as error:
+            return [BackgroundError(error=ConsumerError(f"Fetch of {partition}: {error}"), partitions=_only(partition))]
+        if not len(batches):
+            return []
+        last, until = batches[-1], position.until
+        next_offset = last.last_offset + 1 if until is None else min(last.last_offset + 1, until)
+        chunk = FetchedChunk(
+            partition=partition,
+            records=records[: last.position + last.size],
+            first=position.fetch_from,
+            next_offset=next_offset,
+            aborted=tuple(data.aborted_transactions or ()),
+            high_watermark=data.high_watermark,
+            last_stable_offset=data.last_stable_offset,
+            moves=position.moves,
+            flow=self.flow,
+            is_filtered=any(tag == TAG for tag, _ in data.unknown_tags),
+            until=until,
+        )
+        self._buffer.append(chunk)
+        self.buffered_bytes += len(chunk.records)
+        self._positions.fetched(partition, next_offset, last.leader_epoch)
+        arrived.add(partition)
+        return []
+
+    def _refused(self, partition: TopicPartition, code: ErrorCode, now: float) -> list[BackgroundEvent]:
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            position = self._positions[partition]
+            if position.has_unread:  # the application reads what was fetched before the position is reset
+                position.not_before = now + self._options.retry_backoff_max_s
+                return []
+            offset = position.fetch_from
+            return self._offsets.reset([partition], f"offset {offset} is out of range")
+        return [BackgroundError(error=BrokerRefused("Fetch", code, str(partition)), partitions=_only(partition))]
+
+    def _node_failed(self, request: UnsentRequest, now: float) -> None:
+        self._backoffs.setdefault(request.node_id, self._new_backoff()).failed(now)
+        for partition in request.context:
+            if partition in self._positions:
+                self._positions[partition].preferred = None
+        self._metadata.request_update()
+
+
+def _only(partition: TopicPartition) -> Partitions:
+    return frozenset({partition})

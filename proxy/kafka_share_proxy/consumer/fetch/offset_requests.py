@@ -1,0 +1,364 @@
+"""ListOffsets and OffsetForLeaderEpoch: offsets by timestamp, the reset policy, and detection of truncated logs.
+
+Source: OffsetsRequestManager, OffsetFetcherUtils, KIP-320.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from kafka_share_proxy.consumer.events import BackgroundError, BackgroundEvent, BrokerRefused, ConsumerError
+from kafka_share_proxy.consumer.fetch.positions import Positions, PositionState
+from kafka_share_proxy.consumer.metadata_requests import NO_EPOCH, NO_LEADER, LeaderAndEpoch, MetadataRequests
+from kafka_share_proxy.consumer.options import ConsumerOptions
+from kafka_share_proxy.consumer.partitions import by_topic
+from kafka_share_proxy.consumer.requests import Outcome, RequestFailure, RetryBackoff, UnsentRequest, Wanted
+from kafka_share_proxy.consumer.troubles import TroubleKind, Troubles
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import TopicPartition
+
+LIST_VERSIONS = (7, 9)
+"""Supported versions. The largest timestamp needs 7 (KIP-734)."""
+EPOCH_VERSIONS = (4, 4)
+LATEST_TIMESTAMP = -1
+EARLIEST_TIMESTAMP = -2
+CONSUMER_REPLICA = -1
+NOT_FOUND = -1
+
+STALE_LEADER = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""Errors after which the request is sent again to the current leader."""
+
+
+class FoundOffset(NamedTuple):
+    """An offset in the ListOffsets response."""
+
+    offset: int
+    """Offset, or -1 if no record has that timestamp or a later one."""
+    timestamp: int
+    """Milliseconds since 1970; -1 if the request was not for a time."""
+    leader_epoch: int
+
+
+Found = Mapping[TopicPartition, FoundOffset]
+Deliver = Callable[[Found | ConsumerError], list[BackgroundEvent]]
+
+
+class NoOffsetForPartition(ConsumerError):
+    """A partition has no valid position, and the reset policy is `none`."""
+
+    def __init__(self, partition: TopicPartition, reason: str, moves: int) -> None:
+        self.partition = partition
+        self.moves = moves
+        """`moves` of the position when the error was made. A seek since then has set a position."""
+        super().__init__(f"{partition}: {reason}, and auto.offset.reset is none; seek")
+
+
+class LogTruncated(ConsumerError):
+    """The log was truncated below the position, and the reset policy is `none`."""
+
+
+@dataclass(slots=True, eq=False)
+class _Query:
+    missing: dict[TopicPartition, int]
+    deliver: Deliver
+    call_id: int | None = None
+    """Application call that waits for the result. None for a query of the consumer itself."""
+    found: dict[TopicPartition, FoundOffset] = field(default_factory=dict)
+
+
+class OffsetRequests:
+    """The ListOffsets of one consumer: for its application, and for start positions."""
+
+    def __init__(
+        self,
+        options: ConsumerOptions,
+        metadata: MetadataRequests,
+        positions: Positions,
+        backoff: RetryBackoff,
+        troubles: Troubles | None = None,
+    ) -> None:
+        self._troubles = troubles or Troubles()
+        self._options = options
+        self._metadata = metadata
+        self._positions = positions
+        self._backoff = backoff
+        self._queries: list[_Query] = []
+        self._asked: dict[TopicPartition, int] = {}
+        """Timestamp of the ListOffsets in flight, by partition. A request may contain a partition only once."""
+
+    # Requests of other components
+
+    def query(self, timestamps: Mapping[TopicPartition, int], deliver: Deliver, call_id: int | None = None) -> None:
+        """Look up the offsets of these timestamps. `deliver` is called once."""
+        self._queries.append(_Query(dict(timestamps), deliver, call_id))
+
+    def give_up(self, call_id: int) -> set[str]:
+        """Forget a call of the application. Returns: topics that no other query needs."""
+        dropped = [each for each in self._queries if each.call_id == call_id]
+        self._queries = [each for each in self._queries if each.call_id != call_id]
+        wanted = {partition.topic for each in self._queries for partition in each.missing}
+        return {partition.topic for each in dropped for partition in each.missing} - wanted
+
+    def fail(self, error: ConsumerError, about: TopicPartition | None = None) -> list[BackgroundEvent]:
+        """End the queries of a partition with an error; None ends all queries."""
+        failed = [each for each in self._queries if about is None or about in each.missing]
+        self._queries = [each for each in self._queries if each not in failed]
+        return [event for query in failed for event in query.deliver(error)]
+
+    def reset(
+        self, partitions: Iterable[TopicPartition], reason: str = "nothing is committed"
+    ) -> list[BackgroundEvent]:
+        """Reset positions by the reset policy. With `none` return an error, which includes the reason."""
+        events: list[BackgroundEvent] = []
+        for each in partitions:
+            if self._options.auto_offset_reset != "none":
+                self._positions.reset(each)
+                continue
+            position = self._positions.get(each)
+            error = NoOffsetForPartition(each, reason, -1 if position is None else position.moves)
+            events.append(BackgroundError(error=error, partitions=frozenset({each})))
+            if position is not None and position.offset is None:
+                position.problem = error
+        return events
+
+    # Manager interface
+
+    def poll(self, now: float) -> Wanted:
+        """Return requests to the leaders of all partitions with a pending query or validation."""
+        self._request_for_resets()
+        self._notice_new_leaders()
+        if not self._backoff.is_ready(now):
+            return Wanted(wake_at=self._backoff.ready_at)
+        return Wanted((*self._listing(now), *self._validating(now)), math.inf)
+
+    def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
+        """Handle a response of either API, or note its failure."""
+        if request.api == "ListOffsets":
+            asked = {each: self._asked.pop(each) for each in request.context}
+        else:
+            self._cancel_query(request.context)
+        if isinstance(outcome, RequestFailure):
+            self._backoff.failed(now)
+            self._metadata.request_update()
+            if outcome.is_retriable:
+                return []
+            return self.fail(ConsumerError(f"{request.api}: {outcome.reason}"))
+        if request.api == "ListOffsets":
+            return self._listed(outcome, asked, now)
+        return self._validated(request, outcome, now)
+
+    # ListOffsets
+
+    def _request_for_resets(self) -> None:
+        missing = self._positions.missing(PositionState.RESETTING)
+        if missing:
+            earliest = self._options.auto_offset_reset == "earliest"
+            moves = {each: self._positions[each].moves for each in missing}
+            for each in missing:
+                self._positions[each].asking = True
+            timestamp = EARLIEST_TIMESTAMP if earliest else LATEST_TIMESTAMP
+            self.query(dict.fromkeys(missing, timestamp), lambda found: self._reset_to(found, moves))
+
+    def _reset_to(self, found: Found | ConsumerError, moves: Mapping[TopicPartition, int]) -> list[BackgroundEvent]:
+        still = [each for each in moves if each in self._positions and self._positions[each].moves == moves[each]]
+        if isinstance(found, ConsumerError):
+            for each in still:
+                self._positions[each].asking = False
+            return [BackgroundError(error=found, partitions=frozenset(still))]
+        for each in still:
+            self._positions.seek(each, found[each].offset, found[each].leader_epoch)
+            self._positions[each].leader = self._metadata.leader(each)
+        return []
+
+    def _listing(self, _: float) -> list[UnsentRequest]:
+        wanted: dict[TopicPartition, int] = {}
+        for query in self._queries:
+            for each, timestamp in query.missing.items():
+                if each not in self._asked:
+                    wanted.setdefault(each, timestamp)
+        return [
+            self._request("ListOffsets", node_id, self._list_message(partitions, wanted), LIST_VERSIONS, partitions)
+            for node_id, partitions in self._by_leader(wanted).items()
+        ]
+
+    def _list_message(self, partitions: list[TopicPartition], timestamps: Mapping[TopicPartition, int]) -> Any:
+        self._asked.update({each: timestamps[each] for each in partitions})
+        message = messages.ListOffsetsRequest
+        topics = [
+            message.ListOffsetsTopic(
+                name=topic,
+                partitions=[
+                    message.ListOffsetsPartition(
+                        partition_index=number,
+                        current_leader_epoch=self._metadata.leader(TopicPartition(topic, number)).epoch,
+                        timestamp=timestamps[TopicPartition(topic, number)],
+                    )
+                    for number in numbers
+                ],
+            )
+            for topic, numbers in by_topic(partitions).items()
+        ]
+        return message(replica_id=CONSUMER_REPLICA, isolation_level=int(self._options.read_committed), topics=topics)
+
+    def _listed(self, response: Any, asked: Mapping[TopicPartition, int], now: float) -> list[BackgroundEvent]:
+        events: list[BackgroundEvent] = []
+        again = any(each.error_code for topic in response.topics for each in topic.partitions)
+        for topic in response.topics:
+            for each in topic.partitions:
+                partition, code = TopicPartition(topic.name, each.partition_index), ErrorCode.of(each.error_code)
+                if code in STALE_LEADER:
+                    text = f"ListOffsets of {partition}: {code.name}"
+                    self._troubles.report(TroubleKind.REQUEST, ("ListOffsets", partition), text)
+                    continue
+                self._troubles.end(TroubleKind.REQUEST, ("ListOffsets", partition))
+                if code:
+                    events += self.fail(BrokerRefused("ListOffsets", code, str(partition)), partition)
+                elif partition in asked:
+                    events += self._found(
+                        partition, asked[partition], FoundOffset(each.offset, each.timestamp, each.leader_epoch)
+                    )
+        self._after(again, now)
+        return events
+
+    def _found(self, partition: TopicPartition, timestamp: int, found: FoundOffset) -> list[BackgroundEvent]:
+        events: list[BackgroundEvent] = []
+        for query in list(self._queries):
+            if query.missing.get(partition) == timestamp:
+                del query.missing[partition]
+                query.found[partition] = found
+            if not query.missing:
+                self._queries.remove(query)
+                events += query.deliver(query.found)
+        return events
+
+    # OffsetForLeaderEpoch
+
+    def _notice_new_leaders(self) -> None:
+        """Start validation of positions with a new leader epoch: the log may be truncated below them (KIP-320)."""
+        for partition in self._positions.fetchable():
+            position = self._positions[partition]
+            leader = self._metadata.leader(partition)
+            if leader.node_id == NO_LEADER or leader.epoch == position.leader.epoch:
+                continue
+            if position.record_epoch != NO_EPOCH:
+                position.state = PositionState.VALIDATING
+            position.leader = leader
+
+    def _validating(self, _: float) -> list[UnsentRequest]:
+        missing = self._positions.missing(PositionState.VALIDATING)
+        requests = []
+        for node_id, partitions in self._by_leader(missing).items():
+            moves = {each: self._positions[each].moves for each in partitions}
+            for each in partitions:
+                self._positions[each].asking = True
+            message = self._epoch_message(partitions)
+            requests.append(self._request("OffsetForLeaderEpoch", node_id, message, EPOCH_VERSIONS, moves))
+        return requests
+
+    def _epoch_message(self, partitions: list[TopicPartition]) -> Any:
+        message = messages.OffsetForLeaderEpochRequest
+        topics = [
+            message.OffsetForLeaderTopic(
+                topic=topic,
+                partitions=[
+                    message.OffsetForLeaderPartition(
+                        partition=number,
+                        current_leader_epoch=self._metadata.leader(TopicPartition(topic, number)).epoch,
+                        leader_epoch=self._positions[TopicPartition(topic, number)].record_epoch,
+                    )
+                    for number in numbers
+                ],
+            )
+            for topic, numbers in by_topic(partitions).items()
+        ]
+        return message(replica_id=CONSUMER_REPLICA, topics=topics)
+
+    def _cancel_query(self, moves: Mapping[TopicPartition, int]) -> None:
+        for each in self._unmoved(moves):
+            self._positions[each].asking = False
+
+    def _unmoved(self, moves: Mapping[TopicPartition, int]) -> list[TopicPartition]:
+        return [each for each in moves if each in self._positions and self._positions[each].moves == moves[each]]
+
+    def _validated(self, request: UnsentRequest, response: Any, now: float) -> list[BackgroundEvent]:
+        events: list[BackgroundEvent] = []
+        unmoved = self._unmoved(request.context)
+        again = False
+        for topic in response.topics:
+            for each in topic.partitions:
+                partition, code = TopicPartition(topic.topic, each.partition), ErrorCode.of(each.error_code)
+                if partition not in unmoved:
+                    continue
+                if code in STALE_LEADER:
+                    again = True
+                elif code:
+                    about = frozenset({partition})
+                    error = BrokerRefused("OffsetForLeaderEpoch", code, str(partition))
+                    events.append(BackgroundError(error=error, partitions=about))
+                    again = True
+                else:
+                    events += self._compare(partition, each.end_offset, each.leader_epoch)
+        self._after(again, now)
+        return events
+
+    def _compare(self, partition: TopicPartition, end_offset: int, epoch: int) -> list[BackgroundEvent]:
+        """Compare the leader's end offset of the last record's epoch with the position.
+
+        If the end offset is lower than the position, the log was truncated there.
+        """
+        position = self._positions[partition]
+        if end_offset == NOT_FOUND:
+            return self.reset([partition], "the leader does not know the epoch of the last record")
+        position.state = PositionState.FETCHING
+        if end_offset >= position.fetch_from:
+            return []
+        if self._options.auto_offset_reset == "none":
+            text = f"{partition}: the log was cut at {end_offset}, the position is {position.fetch_from}"
+            return [BackgroundError(error=LogTruncated(text), partitions=frozenset({partition}))]
+        self._positions.log_was_cut(partition, end_offset, epoch)
+        return []
+
+    # Shared by both APIs
+
+    def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        grouped: dict[int, list[TopicPartition]] = {}
+        for each in sorted(partitions):
+            leader: LeaderAndEpoch = self._metadata.leader(each)
+            if leader.node_id != NO_LEADER:
+                grouped.setdefault(leader.node_id, []).append(each)
+        return grouped
+
+    def _request(
+        self, api: str, node_id: int, message: Any, versions: tuple[int, int], context: object
+    ) -> UnsentRequest:
+        return UnsentRequest(
+            sender=self,
+            api=api,
+            message=message,
+            versions=versions,
+            timeout_s=self._options.request_timeout_s,
+            node_id=node_id,
+            context=context,
+        )
+
+    def _after(self, again: bool, now: float) -> None:
+        if again:
+            self._backoff.failed(now)
+            self._metadata.request_update()
+        else:
+            self._backoff.succeeded()

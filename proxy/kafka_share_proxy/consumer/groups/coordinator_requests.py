@@ -1,0 +1,147 @@
+"""FindCoordinator for one group, sent only when a request needs the coordinator (consumer/README.md rule 6)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kafka_share_proxy.consumer.events import BackgroundError, BackgroundEvent, BrokerRefused, ConsumerError
+from kafka_share_proxy.consumer.groups.states import CoordinatorState, StateTrace
+from kafka_share_proxy.consumer.requests import Outcome, RequestFailure, RetryBackoff, UnsentRequest, Wanted
+from kafka_share_proxy.consumer.troubles import COORDINATOR, TroubleKind, Troubles
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.errors import ErrorCode
+
+GROUP_KEY = 0
+"""Key type of FindCoordinator."""
+VERSIONS = (4, 6)
+
+RETRIABLE = frozenset(
+    {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.UNKNOWN_SERVER_ERROR}
+)
+GONE = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
+"""Error codes of a broker that is not the coordinator."""
+
+
+ADVICE = (
+    "Check that all brokers run, and that the topic __consumer_offsets has leaders "
+    "(offsets.topic.replication.factor must not exceed the number of brokers)"
+)
+
+
+class CoordinatorRequests:
+    """The coordinator of one group, shared by all managers that send requests to it."""
+
+    def __init__(
+        self,
+        group_id: str,
+        trace: StateTrace[CoordinatorState],
+        backoff: RetryBackoff,
+        request_timeout_s: float,
+        troubles: Troubles | None = None,
+    ) -> None:
+        self._troubles = troubles or Troubles()
+        self._group_id = group_id
+        self._trace = trace
+        self._backoff = backoff
+        self._request_timeout_s = request_timeout_s
+        self._in_flight: UnsentRequest | None = None
+        self._failed: ConsumerError | None = None
+        self.node_id: int | None = None
+        """Node id of the coordinator. None while unknown."""
+        self.address: tuple[str, int] | None = None
+        """(host, port) from the last response."""
+
+    def start(self, now: float) -> None:
+        """Begin: the network side is running."""
+        self._trace.to(CoordinatorState.INITIALIZED, now, "the consumer has started")
+
+    def stop(self, now: float) -> None:
+        """End: send no further request."""
+        self._in_flight, self.node_id = None, None
+        if self._trace.state is not CoordinatorState.DOWN:
+            self._trace.to(CoordinatorState.DOWN, now, "the consumer is closed")
+
+    def need(self, now: float, reason: str) -> int | None:
+        """Return the coordinator's node id. If it is unknown, start discovery and return None."""
+        if self._trace.state is CoordinatorState.INITIALIZED:
+            self._trace.to(CoordinatorState.COORDINATOR_DISCOVERY, now, reason)
+        return self.node_id
+
+    def lost(self, now: float, reason: str) -> None:
+        """Start discovery again because the coordinator does not respond or is no longer the coordinator."""
+        if self._trace.state is CoordinatorState.STABLE:
+            self.node_id = None
+            self._trace.to(CoordinatorState.COORDINATOR_DISCOVERY, now, reason)
+
+    def note(self, outcome: Outcome | ErrorCode, now: float) -> None:
+        """Note the error code or failure of another manager's request to the coordinator."""
+        if isinstance(outcome, RequestFailure):
+            self.lost(now, outcome.reason)
+        elif isinstance(outcome, ErrorCode) and outcome in RETRIABLE | GONE:
+            self._unavailable(outcome, "")
+            if outcome in GONE:
+                self.lost(now, outcome.name)
+
+    def poll(self, now: float) -> Wanted:
+        """Return FindCoordinator if discovery is due and no request is in flight."""
+        if self._trace.state is not CoordinatorState.COORDINATOR_DISCOVERY or self._in_flight or self._failed:
+            return Wanted()
+        if not self._backoff.is_ready(now):
+            return Wanted(wake_at=self._backoff.ready_at)
+        message = messages.FindCoordinatorRequest(key_type=GROUP_KEY, coordinator_keys=[self._group_id])
+        self._in_flight = UnsentRequest(
+            sender=self, api="FindCoordinator", message=message, versions=VERSIONS, timeout_s=self._request_timeout_s
+        )
+        return Wanted((self._in_flight,), math.inf)
+
+    def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
+        """Handle the response. Drop it if `stop` was called after the request."""
+        if request is not self._in_flight:
+            return []
+        self._in_flight = None
+        if isinstance(outcome, RequestFailure):
+            if outcome.is_retriable:
+                self._backoff.failed(now)
+                return []
+            return self._fail(ConsumerError(f"FindCoordinator: {outcome.reason}"), now)
+        return self._responded(outcome, now)
+
+    def _responded(self, response: Any, now: float) -> list[BackgroundEvent]:
+        (found,) = response.coordinators[:1] or [None]
+        if found is None or found.error_code in RETRIABLE:
+            self._backoff.failed(now)
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE if found is None else ErrorCode.of(found.error_code)
+            self._unavailable(code, (found and found.error_message) or "")
+            return []
+        if found.error_code:
+            about = f"group {self._group_id}"
+            return self._fail(BrokerRefused("FindCoordinator", found.error_code, about, found.error_message), now)
+        self._backoff.succeeded()
+        self.node_id, self.address = found.node_id, (found.host, found.port)
+        self._trace.to(CoordinatorState.STABLE, now, f"node {found.node_id}")
+        return []
+
+    def _unavailable(self, code: ErrorCode, detail: str) -> None:
+        reason = f"{code.name} ({detail})" if detail else code.name
+        self._troubles.report(
+            TroubleKind.GROUP,
+            COORDINATOR,
+            f"the coordinator of group {self._group_id!r} is not available: {reason}",
+            ADVICE,
+        )
+
+    def _fail(self, error: ConsumerError, now: float) -> list[BackgroundEvent]:
+        """Stop discovery until `retry`."""
+        self._failed = error
+        self._backoff.failed(now)
+        return [BackgroundError(error=error)]
+
+    @property
+    def failed(self) -> ConsumerError | None:
+        """Error that ended discovery, or None."""
+        return self._failed
+
+    def retry(self) -> None:
+        """Allow discovery again after a final error, which the application has received before it called again."""
+        self._failed = None

@@ -1,0 +1,98 @@
+"""Leader of a classic group: reads the subscriptions of all members and assigns partitions (ConsumerCoordinator)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from kafka_share_proxy.consumer.assignors.interface import Assignor, SlotWeights
+from kafka_share_proxy.consumer.assignors.racks import Racks, racks_of_members
+from kafka_share_proxy.consumer.events import FatalGroupError
+from kafka_share_proxy.consumer.groups.group_protocol import (
+    GroupAssignment,
+    GroupSubscription,
+    read_subscription,
+    write_assignment,
+)
+
+
+class GroupTopics(Protocol):
+    """Topic metadata that the leader needs, including topics to which it does not subscribe itself."""
+
+    def partition_counts(self, topics: Iterable[str], now: float) -> dict[str, int] | None:
+        """Return the number of partitions of each existing topic. None while the metadata of some is unknown."""
+        ...
+
+    def replica_racks(self, topics: Iterable[str]) -> Racks:
+        """Return the racks of each partition's replicas, for known partitions."""
+        ...
+
+    def slot_weights(self, topics: Iterable[str]) -> SlotWeights:
+        """Return the share of the load for each slot, by view, of views whose weights are known."""
+        ...
+
+
+class GroupLeader:
+    """The leader's work from the JoinGroup response to the SyncGroup request. Watches the topics afterwards."""
+
+    def __init__(self, assignors: Sequence[Assignor], topics: GroupTopics) -> None:
+        self._assignors = {each.name: each for each in assignors}
+        self._topics = topics
+        self._members: dict[str, GroupSubscription] = {}
+        self._assignor: Assignor | None = None
+        self._counts: dict[str, int] | None = None
+        """Partition counts at the last assignment. None: this member is not the leader, or does not assign."""
+        self._racks: Racks = {}
+        """Replica racks at the last assignment. Empty if no member has a rack."""
+
+    def elected(self, response: Any) -> None:
+        """Become leader, from the JoinGroup response.
+
+        Raises:
+            MalformedMember: a member has sent a malformed subscription; the text names the member.
+            FatalGroupError: the coordinator has chosen an assignor that this member did not offer.
+        """
+        self.deposed()
+        if response.protocol_name not in self._assignors:
+            raise FatalGroupError(f"the coordinator has chosen the assignor {response.protocol_name!r}, not offered")
+        if not response.skip_assignment:
+            self._assignor = self._assignors[response.protocol_name]
+            self._members = {
+                each.member_id: read_subscription(each.member_id, bytes(each.metadata), each.group_instance_id)
+                for each in response.members
+            }
+
+    def deposed(self) -> None:
+        """Forget the group because this member is no longer its leader."""
+        self._members, self._assignor, self._counts = {}, None, None
+
+    def assign(self, now: float) -> list[tuple[str, bytes]] | None:
+        """Return (member id, assignment) of every member, or None while topics are unknown.
+
+        The list is empty for a follower and for a static leader that has rejoined (skip_assignment).
+        """
+        if self._assignor is None:
+            return []
+        counts = self._topics.partition_counts(self._all_topics(), now)
+        if counts is None:
+            return None
+        self._counts, self._racks = counts, self._racks_of_replicas()
+        weights = self._topics.slot_weights(counts)
+        assigned = self._assignor.assign(counts, self._members, self._racks, weights)
+        return [
+            (member_id, write_assignment(GroupAssignment(partitions=tuple(partitions))))
+            for member_id, partitions in assigned.items()
+        ]
+
+    def must_assign_anew(self, now: float) -> bool:
+        """Return True if a topic was created, deleted, extended or moved to other racks since the assignment."""
+        if self._counts is None:
+            return False
+        counts = self._topics.partition_counts(self._all_topics(), now)
+        return counts is not None and (counts, self._racks_of_replicas()) != (self._counts, self._racks)
+
+    def _racks_of_replicas(self) -> Racks:
+        return self._topics.replica_racks(self._all_topics()) if racks_of_members(self._members) else {}
+
+    def _all_topics(self) -> list[str]:
+        return sorted({topic for each in self._members.values() for topic in each.topics})

@@ -1,0 +1,53 @@
+"""Common base of members of both group protocols: poll deadline, and the state of giving partitions up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from kafka_share_proxy.consumer.events import ConsumerError
+from kafka_share_proxy.consumer.groups.classic_messages import MemberIdentity
+from kafka_share_proxy.consumer.groups.coordinator_requests import CoordinatorRequests
+from kafka_share_proxy.consumer.groups.rebalance_flow import RebalanceFlow
+from kafka_share_proxy.consumer.options import ConsumerOptions
+from kafka_share_proxy.consumer.partitions import Partitions
+from kafka_share_proxy.consumer.requests import RetryBackoff
+
+
+class GroupMembership:
+    """A member of a group. Subclasses implement joining, heartbeats and leaving."""
+
+    def __init__(
+        self,
+        options: ConsumerOptions,
+        flow: RebalanceFlow,
+        coordinator: CoordinatorRequests,
+        backoff: RetryBackoff,
+        is_settled: Callable[[Partitions], bool],
+    ) -> None:
+        self._options = options
+        self._flow = flow
+        self._coordinator = coordinator
+        self._backoff = backoff
+        self._is_settled = is_settled
+        """Returns True if none of these partitions has a commit waiting or in flight."""
+        self.fatal: ConsumerError | None = None
+        """Permanent error with which the group refuses this member. No request is sent after it."""
+        self._topics: frozenset[str] = frozenset()
+        self._session_deadline = self._settle_by = math.inf
+        self._poll_deadline = math.inf
+        """Infinite also while the application does not poll. The member does not join then."""
+        self._leave_as: MemberIdentity | None = None
+
+    @property
+    def is_polled(self) -> bool:
+        """True if the application has called poll within max.poll.interval.ms."""
+        return self._poll_deadline < math.inf
+
+    def polled(self, now: float) -> None:
+        """Restart the poll deadline because the application has called poll."""
+        self._poll_deadline = now + self._options.max_poll_interval_s
+
+    def acknowledge_revoked(self, partitions: Partitions, _: float) -> None:
+        """Note that the application has released these partitions."""
+        self._flow.release(partitions)

@@ -1,0 +1,186 @@
+"""Subscriptions and assignments that members of a classic group exchange (ConsumerProtocol.java, KIP-429).
+
+They begin with a two-byte version. A newer version than the newest supported one is read as that one, and the bytes
+that follow are ignored.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from kafka_share_proxy.consumer.partitions import by_topic
+from kafka_share_proxy.wire.definitions import messages, registry
+from kafka_share_proxy.wire.errors import ProxyError, RemoteProtocolError
+from kafka_share_proxy.wire.values import TopicPartition
+
+PROTOCOL_TYPE = "consumer"
+"""Protocol type of all consumer groups, in JoinGroup."""
+VERSION_MAX = 3
+NO_GENERATION = -1
+
+_VERSION = struct.Struct(">h")
+
+
+class MalformedMember(ProxyError):
+    """Another member of the group sent a malformed subscription. The text names the member."""
+
+
+class MalformedAssignment(ProxyError):
+    """The leader of the group sent a malformed assignment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSubscription:
+    """Subscription that a member sends to the leader (ConsumerPartitionAssignor.Subscription)."""
+
+    topics: tuple[str, ...]
+    user_data: bytes | None = None
+    """Assignor-specific data for the leader."""
+    owned: tuple[TopicPartition, ...] = ()
+    """Partitions that the member owns and was not requested to revoke. From version 1 on."""
+    generation: int = NO_GENERATION
+    """Generation in which the member received its partitions. From version 2 on."""
+    rack: str | None = None
+    """Rack of the member. From version 3 on."""
+    instance_id: str | None = None
+    """Instance id of a static member. JoinGroup carries it, not the subscription."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupAssignment:
+    """Assignment that the leader sends to one member (ConsumerPartitionAssignor.Assignment)."""
+
+    partitions: tuple[TopicPartition, ...] = ()
+    user_data: bytes | None = None
+
+
+def write_subscription(subscription: GroupSubscription, version: int = VERSION_MAX) -> bytes:
+    """Encode a subscription, with topics and partitions ascending. Fields that the version lacks are omitted."""
+    data = messages.ConsumerProtocolSubscription
+    message = data(
+        topics=sorted(subscription.topics),
+        user_data=subscription.user_data,
+        owned_partitions=_grouped(data.TopicPartition, by_topic(subscription.owned).items()),
+        generation_id=subscription.generation,
+        rack_id=subscription.rack,
+    )
+    return _written(message, version)
+
+
+def read_subscription(member_id: str, metadata: bytes, instance_id: str | None = None) -> GroupSubscription:
+    """Decode the subscription of a member in the JoinGroup response.
+
+    Raises:
+        MalformedMember: its metadata is not a valid subscription.
+    """
+    try:
+        data = _read("ConsumerProtocolSubscription", metadata)
+    except RemoteProtocolError as error:
+        raise MalformedMember(
+            f"member {member_id} of the group has sent a malformed subscription ({error}); "
+            "it must leave the group, or be mended, before partitions can be assigned"
+        ) from error
+    return GroupSubscription(
+        topics=tuple(data.topics),
+        user_data=None if data.user_data is None else bytes(data.user_data),
+        owned=tuple(TopicPartition(each.topic, n) for each in data.owned_partitions for n in each.partitions),
+        generation=max(data.generation_id, NO_GENERATION),
+        rack=data.rack_id or None,
+        instance_id=instance_id,
+    )
+
+
+def write_assignment(assignment: GroupAssignment, version: int = VERSION_MAX) -> bytes:
+    """Encode an assignment. Partitions keep their order. Topics are ordered by their first partition."""
+    data = messages.ConsumerProtocolAssignment
+    numbers: dict[str, list[int]] = {}
+    for topic, partition in assignment.partitions:
+        numbers.setdefault(topic, []).append(partition)
+    message = data(assigned_partitions=_grouped(data.TopicPartition, numbers.items()), user_data=assignment.user_data)
+    return _written(message, version)
+
+
+def read_assignment(data: bytes) -> GroupAssignment:
+    """Decode the assignment of this member. Empty data is an empty assignment.
+
+    Raises:
+        MalformedAssignment: the data is not a valid assignment.
+    """
+    if not data:
+        return GroupAssignment()
+    try:
+        message = _read("ConsumerProtocolAssignment", data)
+    except RemoteProtocolError as error:
+        raise MalformedAssignment(f"the leader of the group has sent a malformed assignment ({error})") from error
+    return GroupAssignment(
+        partitions=tuple(
+            TopicPartition(each.topic, n) for each in message.assigned_partitions for n in each.partitions
+        ),
+        user_data=None if message.user_data is None else bytes(message.user_data),
+    )
+
+
+def sticky_user_data(partitions: Collection[TopicPartition], generation: int) -> bytes:
+    """Encode the user data that StickyAssignor of another member reads from this member's subscription."""
+    data = messages.StickyUserData
+    previous = [
+        data.TopicAssignment(topic=topic, partitions=numbers) for topic, numbers in by_topic(partitions).items()
+    ]
+    return bytes(
+        registry.codec_of(messages.StickyUserData, 1).encode(data(previous_assignment=previous, generation=generation))
+    )
+
+
+def read_sticky_user_data(data: bytes | None) -> tuple[tuple[TopicPartition, ...], int | None]:
+    """Return (previous partitions, generation).
+
+    The generation is None without data and in version 0. Data that cannot be decoded has no partitions and
+    NO_GENERATION, as in Java.
+    """
+    if not data:
+        return (), None
+    for version in (1, 0):
+        try:
+            message, _ = registry.codec_of(messages.StickyUserData, version).decode_prefix(data)
+        except RemoteProtocolError:
+            continue
+        before = tuple(TopicPartition(each.topic, n) for each in message.previous_assignment for n in each.partitions)
+        return before, message.generation if version else None
+    return (), NO_GENERATION
+
+
+def cooperative_user_data(generation: int) -> bytes:
+    """Encode the user data that CooperativeStickyAssignor of an older client reads from this member's subscription."""
+    message = messages.CooperativeStickyUserData(generation=generation)
+    return bytes(registry.codec_of(messages.CooperativeStickyUserData, 0).encode(message))
+
+
+def read_cooperative_user_data(data: bytes | None) -> int | None:
+    """Return the generation. None without data, NO_GENERATION if the data cannot be decoded, as in Java."""
+    if data is None:
+        return None
+    try:
+        message, _ = registry.codec_of(messages.CooperativeStickyUserData, 0).decode_prefix(data)
+    except RemoteProtocolError:
+        return NO_GENERATION
+    return int(message.generation)
+
+
+def _grouped(made: Any, topics: Iterable[tuple[str, list[int]]]) -> list[Any]:
+    return [made(topic=topic, partitions=numbers) for topic, numbers in topics]
+
+
+def _written(message: Any, version: int) -> bytes:
+    return _VERSION.pack(version) + bytes(registry.codec(type(message).__name__, version).encode(message))
+
+
+def _read(name: str, data: bytes) -> Any:
+    if len(data) < _VERSION.size:
+        raise RemoteProtocolError(f"{len(data)} bytes have no version")
+    (version,) = _VERSION.unpack_from(data)
+    if version < 0:
+        raise RemoteProtocolError(f"version {version}")
+    return registry.codec(name, min(version, VERSION_MAX)).decode_prefix(data, _VERSION.size)[0]

@@ -1,0 +1,156 @@
+"""Owned, revoked and assigned partitions of one member: the part of a rebalance that both group protocols share.
+
+How it works. A membership reports the new assignment. Partitions that the member owns but is no longer assigned are to
+be revoked: `begin_revocation` pauses them and requests their release, and `release` notes what the
+application released. When nothing is left, `revoked` changes the state and `give_up_released` ends the ownership. Then
+`begin_assignment` reports the new assignment to the application, and `assigned` ends the rebalance. If another
+assignment arrives in the meantime, the sets are computed again, and delayed partitions keep their state and their
+deadline (consumer/README.md rules 7, 10, 14, 15).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+
+from kafka_share_proxy.consumer.events import (
+    AssignPartitions,
+    BackgroundEvent,
+    PartitionsLost,
+    RevokeCancelled,
+    RevokePartitions,
+)
+from kafka_share_proxy.consumer.groups.deadlines import DelayLimits, RebalanceProtocol, revoke_deadline
+from kafka_share_proxy.consumer.groups.states import RebalanceState, StateTrace
+from kafka_share_proxy.consumer.partitions import NOTHING, Partitions
+from kafka_share_proxy.wire.values import TopicPartition
+
+State = RebalanceState
+
+
+class RebalanceFlow:
+    """Progress of one member in a rebalance, with the deadlines for delays."""
+
+    def __init__(self, trace: StateTrace[RebalanceState], limits: DelayLimits) -> None:
+        self.trace = trace
+        self._limits = limits
+        self.owned: Partitions = NOTHING
+        """Partitions that the member owns, including those that it is to give up and has not given up yet."""
+        self.released: Partitions = NOTHING
+        """Partitions that the application has released in this rebalance. The member owns them until all are given up.
+        """
+        self.target: Partitions = NOTHING
+        """Partitions of the last assignment."""
+        self.rebalance_id = 0
+        """Number of the last assignment or revocation. The application's acknowledgements carry it."""
+        self._asked_at: dict[TopicPartition, float] = {}
+        """Partition to be revoked and not released yet -> when the member learned of the revocation; seconds,
+        monotonic.
+        """
+        self._protocol = RebalanceProtocol.EAGER
+
+    @property
+    def state(self) -> RebalanceState:
+        """Current state of the rebalance."""
+        return self.trace.state
+
+    @property
+    def revoking(self) -> Partitions:
+        """Partitions to be revoked that the application has not released yet."""
+        return frozenset(self._asked_at)
+
+    @property
+    def deadline(self) -> float:
+        """Time at which the first of the revoked partitions is given up as lost; seconds, monotonic."""
+        if not self._asked_at:
+            return math.inf
+        return revoke_deadline(self._protocol, min(self._asked_at.values()), self._limits)
+
+    def begin_revocation(
+        self, partitions: Partitions, protocol: RebalanceProtocol, now: float, reason: str
+    ) -> list[BackgroundEvent]:
+        """Revoke exactly these partitions. Other revocations of an earlier rebalance are cancelled."""
+        self.rebalance_id += 1
+        self._protocol = protocol
+        regained = (self.revoking | self.released) - partitions
+        self.released -= regained
+        learned = {each: self._asked_at.get(each, now) for each in partitions - self.released}
+        self._asked_at = learned
+        if self.state is State.STABLE:
+            self.trace.to(State.PREPARE_REVOCATION, now, reason)
+            self.trace.to(State.REVOKING_PARTITION, now, f"{len(partitions)} partitions")
+        events: list[BackgroundEvent] = []
+        if regained:
+            events.append(RevokeCancelled(rebalance_id=self.rebalance_id, partitions=regained))
+        if learned:
+            events.append(
+                RevokePartitions(rebalance_id=self.rebalance_id, partitions=frozenset(learned), deadline=self.deadline)
+            )
+        return events
+
+    def release(self, partitions: Collection[TopicPartition]) -> Partitions:
+        """Note that the application released partitions.
+
+        Returns: those of them that were to be revoked. The others are stale and ignored.
+        """
+        released = self.revoking & frozenset(partitions)
+        for each in released:
+            del self._asked_at[each]
+        self.released |= released
+        return released
+
+    def expire(self, now: float) -> list[BackgroundEvent]:
+        """Give up as lost the partitions that were not released in time. From now on nothing of them is committed."""
+        late = frozenset(
+            each
+            for each, asked in self._asked_at.items()
+            if now >= revoke_deadline(self._protocol, asked, self._limits)
+        )
+        if not late:
+            return []
+        self.release(late)
+        self.owned -= late
+        return [PartitionsLost(partitions=late, reason="not released before the deadline of the revoke")]
+
+    def revoked(self, now: float) -> bool:
+        """Change to PARTITION_REVOKED when all partitions are released. Returns: True if this is the state now."""
+        if self.state is State.REVOKING_PARTITION and not self._asked_at:
+            self.trace.to(State.PARTITION_REVOKED, now, f"{len(self.released)} partitions released")
+        return self.state is State.PARTITION_REVOKED
+
+    def give_up_released(self) -> Partitions:
+        """End the ownership of the released partitions, and return them."""
+        released, self.released = self.released, NOTHING
+        self.owned -= released
+        return released
+
+    def begin_assignment(self, now: float, reason: str) -> list[BackgroundEvent]:
+        """Report `target` to the application. The state changes to ASSIGNING_PARTITIONS."""
+        if self.state is not State.COMPLETING_REBALANCE:
+            self.trace.to(State.COMPLETING_REBALANCE, now, reason)
+        self.trace.to(State.ASSIGNING_PARTITIONS, now, f"{len(self.target)} partitions assigned")
+        self.rebalance_id += 1
+        added = self.target - self.owned
+        self.owned = self.target
+        return [AssignPartitions(rebalance_id=self.rebalance_id, assigned=self.target, added=added)]
+
+    def assigned(self, rebalance_id: int, now: float) -> bool:
+        """End the rebalance. Returns: False if the application acknowledged another rebalance."""
+        if rebalance_id != self.rebalance_id or self.state is not State.ASSIGNING_PARTITIONS:
+            return False
+        self.trace.to(State.STABLE, now, "the application knows its partitions")
+        return True
+
+    def lose_everything(self, now: float, reason: str) -> list[BackgroundEvent]:
+        """Give up all partitions as lost, because the member is out of the group."""
+        lost = self.owned
+        self.leave(now, reason)
+        return [PartitionsLost(partitions=lost, reason=reason)] if lost else []
+
+    def leave(self, now: float, reason: str) -> None:
+        """Clear all state without reporting a loss, because the application knows that the member leaves."""
+        self.owned = self.released = self.target = NOTHING
+        self._asked_at = {}
+        self.rebalance_id += 1
+        if self.state is not State.UNJOINED:
+            self.trace.to(State.UNJOINED, now, reason)

@@ -1,0 +1,70 @@
+"""Calls that wait for the results of acknowledgements (consumer/share_consumers.md rule 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from kafka_share_proxy.consumer.events import CallDone, ConsumerError
+from kafka_share_proxy.consumer.share.share_acknowledgements import AcknowledgeType
+from kafka_share_proxy.consumer.share.share_holds import AcknowledgementResult
+from kafka_share_proxy.consumer.share.share_session import Acknowledgements, ShareSession
+from kafka_share_proxy.wire.values import TopicPartition
+
+Offsets = Mapping[TopicPartition, set[int]]
+
+
+@dataclass(slots=True)
+class _Call:
+    call_id: int
+    waiting: dict[TopicPartition, set[int]]
+    """Offsets without a result."""
+    results: dict[TopicPartition, ConsumerError | None] = field(default_factory=dict)
+
+
+class ShareCalls:
+    """Waiting calls of one share consumer."""
+
+    def __init__(self) -> None:
+        self._calls: list[_Call] = []
+
+    def add(self, call_id: int, sessions: Iterable[ShareSession], only: Offsets | None = None) -> None:
+        """Wait for all acknowledgements due or in flight in these sessions, or only for `only`. They become urgent."""
+        waiting: dict[TopicPartition, set[int]] = {}
+        for session in sessions:
+            session.is_urgent = _collect(waiting, session.due, only) or session.is_urgent
+            _collect(waiting, session.under_way, only)
+        self._calls.append(_Call(call_id, waiting))
+
+    def give_up(self, call_id: int) -> None:
+        """Forget a call whose caller has stopped waiting. Its acknowledgements are sent all the same."""
+        self._calls = [call for call in self._calls if call.call_id != call_id]
+
+    def responded(self, result: AcknowledgementResult) -> None:
+        """Apply the result of acknowledgements to the calls that wait for it."""
+        for call in self._calls:
+            waiting = call.waiting.get(result.partition)
+            if waiting is None or not (waiting & result.said.keys()):
+                continue
+            waiting.difference_update(result.said)
+            call.results[result.partition] = call.results.get(result.partition) or result.error
+            if not waiting:
+                del call.waiting[result.partition]
+
+    def finished(self) -> list[CallDone]:
+        """Remove and return the completed calls. Their value is partition -> error of the broker, or None."""
+        done = [call for call in self._calls if not call.waiting]
+        self._calls = [call for call in self._calls if call.waiting]
+        return [CallDone(call_id=call.call_id, value=call.results) for call in done]
+
+
+def _collect(waiting: dict[TopicPartition, set[int]], said: Acknowledgements, only: Offsets | None) -> bool:
+    """Add the offsets to wait for. Returns: True if there is at least one."""
+    found = False
+    for partition, offsets in said.items():
+        applied = {each for each, kind in offsets.items() if kind is not AcknowledgeType.GAP}
+        wanted = applied if only is None else applied & only.get(partition, set())
+        if wanted:
+            waiting.setdefault(partition, set()).update(wanted)
+            found = True
+    return found

@@ -1,0 +1,330 @@
+"""One share consumer: its application's calls in, requests and results out (consumer/share_consumers.md rules 1-15).
+
+    core.begin_poll(now); core.is_polling = True; core.take(now)     # the application's poll
+    core.say(...), core.begin_work(...), core.end_work(...)           # calls that wait for nothing
+    core.handle(AwaitAcknowledgements(call_id), now)                  # calls that do
+    for request in core.poll(now): ...                                # send; then on_response(request, outcome, now)
+    core.next_deadline                                                # when to poll it again if nothing happens before
+    core.events()                                                     # results of calls, and errors
+
+`poll` is due after every call, every event, every response, and at the deadline.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Container, Iterator
+from typing import Any, NamedTuple
+
+from kafka_share_proxy.consumer import events as told
+from kafka_share_proxy.consumer.events import BackgroundError, BackgroundEvent, CallDone, ConsumerError
+from kafka_share_proxy.consumer.groups.coordinator_requests import CoordinatorRequests
+from kafka_share_proxy.consumer.groups.states import CoordinatorState, StateChange, coordinator_trace
+from kafka_share_proxy.consumer.metadata_requests import MetadataRequests
+from kafka_share_proxy.consumer.requests import Outcome, RetryBackoff, UnsentRequest
+from kafka_share_proxy.consumer.share.share_acknowledgements import AcknowledgeType
+from kafka_share_proxy.consumer.share.share_calls import ShareCalls
+from kafka_share_proxy.consumer.share.share_chunks import (
+    AcquiredChunk,
+    AcquiredRecords,
+    OpenedShareBatch,
+    opened_share_chunk,
+)
+from kafka_share_proxy.consumer.share.share_events import AwaitAcknowledgements, ShareApplicationEvent
+from kafka_share_proxy.consumer.share.share_holds import AcknowledgementResult, ShareHolds
+from kafka_share_proxy.consumer.share.share_membership import ShareMembership, ShareMemberState
+from kafka_share_proxy.consumer.share.share_messages import ShareMessages
+from kafka_share_proxy.consumer.share.share_options import ShareConsumerOptions
+from kafka_share_proxy.consumer.share.share_renewals import ShareJob, ShareRenewals
+from kafka_share_proxy.consumer.share.share_requests import ShareRequests
+from kafka_share_proxy.consumer.topic_listing import TopicListing
+from kafka_share_proxy.consumer.troubles import Troubles
+from kafka_share_proxy.wire.errors import ProxyError
+from kafka_share_proxy.wire.records.record_views import LazyRecords
+from kafka_share_proxy.wire.records.records import OPENED_BYTES_MAX
+from kafka_share_proxy.wire.values import TopicPartition
+
+
+class DeliveredRecords(NamedTuple):
+    """Records for the application, which holds them from now on."""
+
+    partition: TopicPartition
+    records: LazyRecords
+    delivery_count: int
+    delivery: int
+    """Number that distinguishes this delivery from others of the same records."""
+
+
+class Taken(NamedTuple):
+    """Result of one poll: renewed records or new ones."""
+
+    again: list[Any]
+    """Objects passed to `say` for the renewed records."""
+    parts: list[DeliveredRecords]
+
+    def __bool__(self) -> bool:
+        return bool(self.again or self.parts)
+
+
+class _Opened(NamedTuple):
+    chunk: AcquiredChunk
+    part: AcquiredRecords
+
+
+class ShareCore:
+    """Composition of the request managers of a share consumer, with the state that they share."""
+
+    def __init__(
+        self,
+        options: ShareConsumerOptions,
+        *,
+        jitter: Callable[[], float],
+        member_id: str,
+        check_crcs: bool = True,
+        on_coordinator_state: Callable[[StateChange[CoordinatorState]], None] | None = None,
+        on_member_state: Callable[[StateChange[ShareMemberState]], None] | None = None,
+        on_result: Callable[[AcknowledgementResult], None] | None = None,
+    ) -> None:
+        """Create the managers. No request is sent before `start`.
+
+        Args:
+            options: checked settings.
+            jitter: draws from [-1, 1], for backoffs.
+            member_id: a fresh UUID.
+            check_crcs: compare checksums of record batches.
+            on_coordinator_state: called for every transition.
+            on_member_state: called for every transition.
+            on_result: called for the result of every acknowledgement, renewals included.
+        """
+        self.options = options
+        self.is_polling = False
+        """True while the application waits for records."""
+        self.next_deadline = math.inf
+        self.coordinator_trace = coordinator_trace(on_coordinator_state)
+        self._check_crcs = check_crcs
+        self._on_result = on_result
+        self._outbox: list[BackgroundEvent] = []
+        self._opened: deque[_Opened] = deque()
+        """Opened records that one poll left for the next."""
+        self._reading: tuple[AcquiredChunk, Iterator[OpenedShareBatch]] | None = None
+        """Chunk whose batches are opened one by one, and its remaining batches."""
+        self._leave: list[int] = []
+        """Ids of calls that wait until sessions are closed and the member has left the group."""
+
+        def backoff() -> RetryBackoff:
+            return RetryBackoff(options.retry_backoff_s, options.retry_backoff_max_s, jitter)
+
+        self.troubles = Troubles()
+        self.coordinator = CoordinatorRequests(
+            options.group, self.coordinator_trace, backoff(), options.request_timeout_s, self.troubles
+        )
+        self.metadata = MetadataRequests(options, backoff(), troubles=self.troubles)
+        self.held = ShareHolds(self._responded)
+        self.membership = ShareMembership(
+            options, self.coordinator, self.metadata, backoff(), member_id, on_member_state
+        )
+        self._calls = ShareCalls()
+        self._renewals = ShareRenewals(self.held)
+        messages = ShareMessages(options, member_id)
+        self._requests = ShareRequests(options, self.metadata, self.held, self._renewals, messages, backoff)
+        self.listing = TopicListing(options, backoff())
+        self._managers = (self._requests, self.membership, self.metadata, self.listing, self.coordinator)
+
+    # Polls of the application
+
+    def start(self, now: float) -> None:
+        """Allow the coordinator lookup: the network side runs."""
+        self.coordinator.start(now)
+
+    def stop(self, now: float) -> None:
+        """Stop all requests because the consumer is closed. Records still held are lost."""
+        self.coordinator.stop(now)
+        for session in list(self._requests.sessions):
+            self.held.lose(session, ConsumerError("the consumer is closed"))
+
+    @property
+    def waits_for(self) -> str:
+        """Return the states of the coordinator and of the member, for an error message."""
+        return f"coordinator {self.coordinator_trace.state.value}, member {self.membership.trace.state.value}"
+
+    def begin_poll(self, now: float) -> None:
+        """Note that the application polls. In the implicit mode this accepts all records returned before."""
+        self.coordinator.retry()
+        self.membership.polled(now)
+        if not self.options.is_explicit:
+            self.held.accept_all()
+
+    @property
+    def has_news(self) -> bool:
+        """True if `take` may return records."""
+        return bool(self._is_reading or self._requests.has_chunks or self.held.has_returnable)
+
+    def take(self, now: float) -> Taken:
+        """Return renewed records if there are any, else new records."""
+        if again := self.held.returnable(now):
+            return Taken(again, [])
+        parts: list[DeliveredRecords] = []
+        room, opened_bytes = self.options.max_poll_records, 0
+        while room > 0 and opened_bytes < OPENED_BYTES_MAX and (opened := self._next_opened(now)) is not None:
+            chunk, part = opened
+            opened_bytes += part.records.extra_bytes(memoryview(chunk.records).obj)
+            if self.options.limits_records and len(part.records) > room:
+                self._opened.appendleft(_Opened(chunk, part._replace(records=part.records[room:])))
+                part = part._replace(records=part.records[:room])
+            offsets = part.records.positions.offsets
+            delivery = self.held.deliver(chunk.partition, offsets, chunk.session, chunk.lock_until)
+            parts.append(DeliveredRecords(chunk.partition, part.records, part.delivery_count, delivery))
+            room -= len(part.records)
+        return Taken([], parts)
+
+    def _next_opened(self, now: float) -> _Opened | None:
+        while True:  # terminates: each iteration consumes chunks
+            while self._opened:
+                opened = self._opened.popleft()
+                if self._is_locked(opened.chunk, now):
+                    return opened
+            if self._reading is None:
+                chunk = self._requests.take(now)
+                if chunk is None:
+                    return None
+                self._reading = chunk, opened_share_chunk(chunk, check_crcs=self._check_crcs)
+            chunk, batches = self._reading
+            found = next(batches, None) if self._is_locked(chunk, now) else None
+            if found is None:
+                self._reading = None
+            else:
+                self._settle_unreturned(chunk, found)
+                self._opened += [_Opened(chunk, part) for part in found.parts]
+
+    @property
+    def _is_reading(self) -> bool:
+        return bool(self._opened or self._reading)
+
+    def _is_locked(self, chunk: AcquiredChunk, now: float) -> bool:
+        return chunk.lock_until > now and self._requests.is_current(chunk.session)
+
+    def _settle_unreturned(self, chunk: AcquiredChunk, found: OpenedShareBatch) -> None:
+        """Acknowledge the acquired offsets that are not returned to the application."""
+        for offsets, kind in (
+            (found.gaps, AcknowledgeType.GAP),
+            (found.bad, AcknowledgeType.REJECT),
+            (found.unread, AcknowledgeType.RELEASE),
+        ):
+            self.held.settle(chunk.session, chunk.partition, offsets, kind)
+        if found.trouble:
+            done = f"{len(found.bad)} records rejected, {len(found.unread)} released"
+            error = ConsumerError(f"{chunk.partition}: {found.trouble}: {done}")
+            self._outbox.append(BackgroundError(error=error, partitions=frozenset({chunk.partition})))
+
+    # Calls that do not wait
+
+    def say(
+        self, partition: TopicPartition, offset: int, delivery: int, kind: AcknowledgeType, *, again: Any = None
+    ) -> bool:
+        """Acknowledge a delivered record. Returns: False if its lock is lost.
+
+        Raises:
+            ValueError: the record was not delivered here, or is acknowledged already.
+        """
+        return self.held.say(partition, offset, self.held.find(partition, offset, delivery), kind, again=again)
+
+    def send_at_once(self, but: Container[tuple[TopicPartition, int]] = ()) -> None:
+        """Send the acknowledgements that are due without waiting for the next fetch.
+
+        In the implicit mode this accepts all returned records except `but`, which a loop has not processed yet.
+        """
+        if not self.options.is_explicit:
+            self.held.accept_all(but)
+        for session in self._requests.sessions:
+            session.is_urgent = bool(session.due)
+
+    def begin_work(
+        self, partition: TopicPartition, offset: int, delivery: int, on_lost: Callable[[], None], now: float
+    ) -> ShareJob:
+        return self._renewals.begin(partition, offset, delivery, on_lost, now)
+
+    def end_work(self, job: ShareJob, kind: AcknowledgeType, now: float) -> bool:
+        return self._renewals.end(job, kind, now)
+
+    # Events
+
+    def handle(self, event: ShareApplicationEvent, _: float) -> None:
+        """Process an event of the application. Events must arrive in the order of the calls."""
+        match event:
+            case told.Subscribe(topics):
+                self._requests.reopen()
+                self._left()
+                self.metadata.watch(topics)
+                self.membership.subscribe(topics)
+            case told.LeaveGroup(call_id):
+                self._leave.append(call_id)
+                self._opened.clear()
+                self._reading = None
+                self._requests.close()
+            case AwaitAcknowledgements(call_id, only):
+                self._calls.add(call_id, self._requests.sessions, only)
+        self.coordinator.retry()
+
+    def last_refusal(self, _: int) -> ProxyError | None:
+        """Return None: refusals are the result of a call."""
+        return None
+
+    def gauges(self) -> dict[str, float]:
+        """Return present values for metrics: assigned partitions."""
+        return {"coordinator.assigned.partitions": len(self.membership.assigned)}
+
+    def give_up(self, call_id: int) -> None:
+        """Forget a call whose caller has stopped waiting for the result."""
+        self._calls.give_up(call_id)
+        self._leave = [each for each in self._leave if each != call_id]
+
+    def events(self) -> list[BackgroundEvent]:
+        """Return the events not delivered to the application yet, in order."""
+        events, self._outbox = [*self._outbox, *self._calls.finished()], []
+        return events
+
+    # Requests
+
+    def poll(self, now: float) -> list[UnsentRequest]:
+        """Return the requests to send now, and set `next_deadline`."""
+        if self.is_polling:
+            self.membership.polled(now)
+        self._finish_leaving(now)
+        if self.membership.assigned != self._requests.assigned:
+            self._requests.keep_only(self.membership.assigned)
+        self._requests.wants_records = self.is_polling and not self._is_reading
+        requests: list[UnsentRequest] = []
+        self.next_deadline = math.inf
+        for manager in self._managers:
+            wanted = manager.poll(now)
+            requests += wanted.requests
+            self.next_deadline = min(self.next_deadline, wanted.wake_at)
+            self._outbox += wanted.events
+        return requests
+
+    def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> None:
+        """Forward the outcome of a request to its sender."""
+        reports = self.troubles.reports
+        self._outbox += request.sender.on_response(request, outcome, now)
+        self.troubles.on_outcome(request, outcome, reports)
+
+    # Internal
+
+    def _responded(self, result: AcknowledgementResult) -> None:
+        self._calls.responded(result)
+        if self._on_result is not None:
+            self._on_result(result)
+
+    def _finish_leaving(self, now: float) -> None:
+        """Leave the group once the sessions are closed, so that acknowledgements that are due are sent before."""
+        if not self._leave or not self._requests.is_closed:
+            return
+        if self.membership.is_subscribed:
+            self.membership.leave(now, "the consumer unsubscribes")
+        if not self.membership.is_leaving:
+            self._left()
+
+    def _left(self) -> None:
+        self._outbox += [CallDone(call_id=call_id) for call_id in self._leave]
+        self._leave.clear()

@@ -1,0 +1,371 @@
+"""Records that a member holds, their acknowledgements and the results (consumer/share_consumers.md rules 5, 10 and 12).
+
+How it works. A record is held (`Hold`) from its delivery until the broker has responded to its final acknowledgement.
+An acknowledgement waits in its session (`due`), is sent with a request (`under_way`), and gets a result for each
+partition. A renewed record stays held. A hold whose lock is known to be gone is lost. It is kept, so that a worker that
+still processes the record gets an error, and is removed when the record is acknowledged, when the record is delivered
+again, or when there are more than LOST_MAX lost holds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Container, Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from kafka_share_proxy.consumer.events import BrokerRefused, ConsumerError
+from kafka_share_proxy.consumer.share.share_acknowledgements import AcknowledgeType, Said
+from kafka_share_proxy.consumer.share.share_session import Acknowledgements, ShareSession
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import TopicPartition
+
+LOST_MAX = 10_000
+"""Maximum number of lost holds kept. Beyond it, the oldest is removed."""
+RETRIABLE = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    }
+)
+"""Error codes of a broker that could not store the acknowledgements. They are sent again while the locks last."""
+
+
+class LockLostError(ConsumerError):
+    """The acquisition lock has ended. The record is or was delivered again, perhaps to another member."""
+
+    code = ErrorCode.INVALID_RECORD_STATE
+    """Code that a broker returns if it still knows the lock."""
+
+
+class AcknowledgementResult(NamedTuple):
+    """Result of acknowledgements of one partition (AcknowledgementCommitCallback of KIP-932)."""
+
+    partition: TopicPartition
+    said: Said
+    error: ConsumerError | None
+    """None if the broker accepted them. If the locks had ended, an error with the code INVALID_RECORD_STATE."""
+    renewals: int = 0
+    """Highest number of renewals so far among the records."""
+
+
+@dataclass(slots=True, eq=False)
+class Hold:
+    """One record that was delivered and not finally acknowledged."""
+
+    session: ShareSession
+    delivery: int
+    """Number of the delivery, to distinguish deliveries of the same record."""
+    lock_until: float
+    said: AcknowledgeType | None = None
+    """Acknowledgement to be sent."""
+    sent: AcknowledgeType | None = None
+    """Acknowledgement in flight."""
+    renewals: int = 0
+    again: Any = None
+    """Object that the next poll returns after the renewal. None returns nothing."""
+    on_lost: Callable[[], None] | None = None
+    """Callback for the loss of the lock. Set while the application processes the record."""
+    lost: ConsumerError | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """True if a final acknowledgement is in flight. No other can be made then."""
+        return self.sent not in (None, AcknowledgeType.RENEW)
+
+    @property
+    def is_final(self) -> bool:
+        """True if the last acknowledgement, due or in flight, is final. The broker decides whether it is in time."""
+        return self.is_settled or self.said not in (None, AcknowledgeType.RENEW)
+
+
+class ShareHolds:
+    """Held records of one share consumer."""
+
+    def __init__(self, on_result: Callable[[AcknowledgementResult], None]) -> None:
+        """`on_result`: receives the result of every acknowledgement except gaps."""
+        self.lock_s: float | None = None
+        """Duration of acquisition locks in seconds, as last reported by a broker. None before the first report."""
+        self.count = 0
+        """Number of records that are held and not lost."""
+        self._on_result = on_result
+        self._of: dict[TopicPartition, dict[int, Hold]] = {}
+        self._lost: deque[tuple[TopicPartition, int, Hold]] = deque()
+        self._again: dict[tuple[TopicPartition, int], Hold] = {}
+        self._deliveries = 0
+
+    # Deliveries
+
+    def deliver(
+        self, partition: TopicPartition, offsets: Iterable[int], session: ShareSession, lock_until: float
+    ) -> int:
+        """Hold records that are returned to the application. Returns: the number of the delivery."""
+        self._deliveries += 1
+        held = self._of.setdefault(partition, {})
+        for offset in offsets:
+            before = held.get(offset)
+            if before is not None and before.lost is None:
+                self._lose(partition, offset, before, _too_late(partition))
+            held[offset] = Hold(session, self._deliveries, lock_until)
+            self.count += 1
+        return self._deliveries
+
+    def settle(
+        self, session: ShareSession, partition: TopicPartition, offsets: Iterable[int], kind: AcknowledgeType
+    ) -> None:
+        """Acknowledge offsets that the application was never given."""
+        said = dict.fromkeys(offsets, kind)
+        if said:
+            session.due.setdefault(partition, {}).update(said)
+
+    def taken_away(self, partition: TopicPartition, first: int, last: int) -> None:
+        """Lose the holds of these offsets, because the records were acquired again or can be."""
+        held = self._of.get(partition, {})
+        acquired = range(first, last + 1)
+        taken = [each for each in held if each in acquired] if len(held) < len(acquired) else acquired
+        for offset in taken:
+            hold = held.get(offset)
+            if hold is not None and hold.lost is None:
+                self._lose(partition, offset, hold, _too_late(partition))
+
+    def lose_if_expired(self, partition: TopicPartition, offset: int, hold: Hold, now: float) -> bool:
+        """Lose a record whose lock has ended by our clock (consumer/share_consumers.md rule 16).
+
+        Returns: True if its lock is lost, now or before.
+        """
+        if hold.lost is None and hold.lock_until <= now:
+            self._lose(partition, offset, hold, _too_late(partition))
+        return hold.lost is not None
+
+    def find(self, partition: TopicPartition, offset: int, delivery: int) -> Hold:
+        """Return the hold of a delivered record. It may be lost.
+
+        Raises:
+            ValueError: the record was not delivered here, or is acknowledged already.
+        """
+        hold = self._of.get(partition, {}).get(offset)
+        if hold is None or delivery > hold.delivery or (delivery == hold.delivery and hold.is_settled):
+            raise ValueError(f"{partition} at offset {offset} is not held: it was acknowledged, or never returned here")
+        if delivery < hold.delivery:
+            return Hold(hold.session, delivery, -math.inf, lost=_too_late(partition))
+        return hold
+
+    # Acknowledgements
+
+    def say(
+        self, partition: TopicPartition, offset: int, hold: Hold, kind: AcknowledgeType, *, again: Any = None
+    ) -> bool:
+        """Acknowledge a held record. This replaces an acknowledgement that was not sent yet.
+
+        Args:
+            partition: of the record.
+            offset: of the record.
+            hold: returned by `find`.
+            kind: any type except GAP.
+            again: object that the next poll returns after the record is renewed.
+
+        Returns: False if the lock is lost. The result reports this too.
+        """
+        if hold.lost is not None:
+            held = self._of.get(partition, {})
+            if held.get(offset) is hold:
+                del held[offset]
+            self._responded(partition, {offset: kind}, hold.lost)
+            return False
+        if kind is AcknowledgeType.RENEW and not hold.session.can_renew:
+            self._responded(partition, {offset: kind}, renewals_unsupported(hold.session))
+            return True
+        self._again.pop((partition, offset), None)
+        hold.said, hold.again = kind, again
+        hold.session.due.setdefault(partition, {})[offset] = kind
+        return True
+
+    def accept_all(self, but: Container[tuple[TopicPartition, int]] = ()) -> None:
+        """Accept all records that the application was given, except `but` (implicit mode)."""
+        for partition, held in self._of.items():
+            for offset, hold in held.items():
+                if (partition, offset) in but:
+                    continue
+                if hold.lost is None and hold.said is None and hold.sent is None:
+                    self.say(partition, offset, hold, AcknowledgeType.ACCEPT)
+
+    # Requests
+
+    def take_due(self, session: ShareSession, now: float) -> Acknowledgements:
+        """Return the acknowledgements for the next request, and mark them as in flight.
+
+        Acknowledgements whose lock has ended by the local clock are left for a separate request: a broker rejects all
+        acknowledgements of a partition if one of its locks has ended.
+        """
+        fresh: Acknowledgements = {}
+        late: Acknowledgements = {}
+        for partition, said in session.due.items():
+            held = self._of.get(partition, {})
+            for offset, kind in said.items():
+                hold = held.get(offset)
+                is_late = hold is not None and hold.session is session and hold.lock_until <= now
+                (late if is_late else fresh).setdefault(partition, {})[offset] = kind
+        taken, session.due = (fresh, late) if fresh else (late, {})
+        session.under_way, session.is_urgent = taken, session.is_urgent and bool(session.due)
+        for partition, said in taken.items():
+            for offset, hold in self._holds(session, partition, said):
+                hold.sent, hold.said = said[offset], None
+        return taken
+
+    def not_sent(self, session: ShareSession) -> None:
+        """Make acknowledgements due again that had no effect, unless a newer one replaces them."""
+        under_way, session.under_way = session.under_way, {}
+        for partition, said in under_way.items():
+            self._due_again(session, partition, said)
+
+    def refuse_renewals(self, session: ShareSession) -> None:
+        """Note that the broker does not speak the version that renews locks (KIP-1222), and drop the renewals."""
+        session.can_renew = False
+        self.drop_renewals(session, renewals_unsupported(session))
+
+    def drop_renewals(self, session: ShareSession, error: ConsumerError) -> None:
+        """Drop the renewals that are due. The records stay held."""
+        for partition, said in list(session.due.items()):
+            renewing = {offset: kind for offset, kind in said.items() if kind is AcknowledgeType.RENEW}
+            for offset, hold in self._holds(session, partition, renewing):
+                hold.said = None
+                del said[offset]
+            if renewing:
+                self._responded(partition, renewing, error)
+
+    def responded(
+        self, session: ShareSession, partition: TopicPartition, code: ErrorCode, lock_from: float, now: float
+    ) -> None:
+        """Process the result of the acknowledgements in flight for one partition.
+
+        Args:
+            session: of the request.
+            partition: of the result.
+            code: 0, or the reason why the broker did nothing. Some of the renewals may have been done nevertheless.
+            lock_from: earliest start of the renewed locks; seconds, monotonic.
+            now: seconds, monotonic.
+        """
+        said = session.under_way.pop(partition, {})
+        holds = self._holds(session, partition, said)
+        if code in RETRIABLE and any(hold.lock_until > now for _, hold in holds):
+            self._due_again(session, partition, said)
+            return
+        error = BrokerRefused("ShareAcknowledge", code, str(partition)) if code else None
+        renewals, renewed = 0, set()
+        for offset, hold in holds:
+            kind, hold.sent = said[offset], None
+            if kind is not AcknowledgeType.RENEW:
+                self._drop(partition, offset, hold)
+            elif error is not None:
+                self._lose(partition, offset, hold, LockLostError(f"the lock could not be renewed: {error}"))
+            elif not self.lose_if_expired(partition, offset, hold, now):
+                self._renewed(partition, offset, hold, lock_from)
+                renewals = max(renewals, hold.renewals)
+                renewed.add(offset)
+        late = {each for each, kind in said.items() if kind is AcknowledgeType.RENEW and each not in renewed}
+        if error is None and late:
+            self._responded(partition, {each: said.pop(each) for each in late}, _too_late(partition))
+        self._responded(partition, said, error, renewals)
+
+    def lose(self, session: ShareSession, error: ConsumerError, partition: TopicPartition | None = None) -> None:
+        """Lose the locks of a session, or only those of one partition. Acknowledgements that are due get the error.
+
+        This includes acknowledgements in flight, unless they had a result before.
+        """
+        for waiting in (session.under_way, session.due):
+            for each in [found for found in waiting if partition in (None, found)]:
+                said = waiting.pop(each)
+                for offset, hold in self._holds(session, each, said):
+                    hold.said = hold.sent = None
+                    if said[offset] is not AcknowledgeType.RENEW:
+                        self._drop(each, offset, hold)
+                self._responded(each, said, error)
+        for each in [found for found in self._of if partition in (None, found)]:
+            for offset, hold in self._holds(session, each, list(self._of[each])):
+                self._lose(each, offset, hold, LockLostError(f"{each} at offset {offset}: {error}"))
+
+    # Renewed records
+
+    def returnable(self, now: float) -> list[Any]:
+        """Return the renewed records for the next poll, each once (KIP-1222)."""
+        found, self._again = self._again, {}
+        for (partition, offset), hold in found.items():
+            self.lose_if_expired(partition, offset, hold, now)
+        return [hold.again for hold in found.values() if hold.lost is None]
+
+    @property
+    def has_returnable(self) -> bool:
+        """True if the next poll has renewed records to return."""
+        return bool(self._again)
+
+    # Internal
+
+    def _holds(
+        self, session: ShareSession, partition: TopicPartition, offsets: Iterable[int]
+    ) -> list[tuple[int, Hold]]:
+        """Return the holds of these offsets that belong to the session and are not lost."""
+        held = self._of.get(partition, {})
+        found = ((offset, held.get(offset)) for offset in offsets)
+        return [
+            (offset, hold) for offset, hold in found if hold is not None and hold.session is session and not hold.lost
+        ]
+
+    def _due_again(self, session: ShareSession, partition: TopicPartition, said: Said) -> None:
+        due = session.due.setdefault(partition, {})
+        due.update({offset: kind for offset, kind in said.items() if offset not in due})
+        session.is_urgent = True
+        for offset, hold in self._holds(session, partition, said):
+            hold.sent, hold.said = None, due[offset]
+
+    def _renewed(self, partition: TopicPartition, offset: int, hold: Hold, lock_from: float) -> None:
+        hold.renewals += 1
+        hold.lock_until = lock_from + (self.lock_s or 0.0)
+        if hold.again is not None and hold.said is None:
+            self._again[partition, offset] = hold
+
+    def _drop(self, partition: TopicPartition, offset: int, hold: Hold) -> None:
+        """Remove a hold."""
+        del self._of[partition][offset]
+        if not self._of[partition]:
+            del self._of[partition]
+        self._again.pop((partition, offset), None)
+        if hold.lost is None:
+            self.count -= 1
+
+    def _lose(self, partition: TopicPartition, offset: int, hold: Hold, error: ConsumerError) -> None:
+        hold.lost, hold.on_lost, on_lost = error, None, hold.on_lost
+        self.count -= 1
+        self._again.pop((partition, offset), None)
+        said = hold.session.due.get(partition, {})
+        if hold.said is not None and offset in said:
+            self._responded(partition, {offset: said.pop(offset)}, error)
+            if not said:
+                del hold.session.due[partition]
+        self._lost.append((partition, offset, hold))
+        while len(self._lost) > LOST_MAX:
+            self._forget(*self._lost.popleft())
+        if on_lost is not None:
+            on_lost()
+
+    def _forget(self, partition: TopicPartition, offset: int, hold: Hold) -> None:
+        if self._of.get(partition, {}).get(offset) is hold:
+            self._drop(partition, offset, hold)
+
+    def _responded(self, partition: TopicPartition, said: Said, error: ConsumerError | None, renewals: int = 0) -> None:
+        told = {offset: kind for offset, kind in said.items() if kind is not AcknowledgeType.GAP}
+        if told:
+            self._on_result(AcknowledgementResult(partition, told, error, renewals))
+
+
+def _too_late(partition: TopicPartition) -> LockLostError:
+    return LockLostError(f"{partition}: the acquisition lock has ended; the record is delivered again, or was")
+
+
+def renewals_unsupported(session: ShareSession) -> ConsumerError:
+    """Build the error for a renewal on a broker that speaks only version 1 (R003-6)."""
+    about = f"node {session.node_id}"
+    return BrokerRefused("ShareAcknowledge", ErrorCode.UNSUPPORTED_VERSION, about, "no KIP-1222")

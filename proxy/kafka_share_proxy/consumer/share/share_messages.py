@@ -1,0 +1,135 @@
+"""ShareFetch and ShareAcknowledge as messages (consumer/share_consumers.md rules 3-6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kafka_share_proxy.consumer.requests import RequestManager, UnsentRequest
+from kafka_share_proxy.consumer.share.share_acknowledgements import Said, spans
+from kafka_share_proxy.consumer.share.share_options import ShareConsumerOptions
+from kafka_share_proxy.consumer.share.share_session import Acknowledgements, ShareSession, has_renewals
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.values import TopicPartition
+
+VERSIONS = (1, 2)
+RENEWING = RECORD_LIMIT = (2, 2)
+"""KIP-1222 and KIP-1206 require version 2."""
+BATCH_OPTIMIZED_MODE, RECORD_LIMIT_MODE = range(2)
+"""Values of ShareAcquireMode (org.apache.kafka.clients.consumer.internals.ShareAcquireMode)."""
+
+
+class ShareMessages:
+    """Builder of the requests of one member."""
+
+    def __init__(self, options: ShareConsumerOptions, member_id: str) -> None:
+        self._options = options
+        self._member_id = member_id
+
+    def fetch(
+        self,
+        session: ShareSession,
+        readable: dict[TopicPartition, bytes],
+        said: Acknowledgements,
+        wait_s: float,
+    ) -> Any:
+        """Build a ShareFetch with acknowledgements. Without partitions to read it requests no records and does not
+        wait.
+
+        Args:
+            session: share session with the partitions that the broker reads so far.
+            readable: partitions to read -> topic id.
+            said: acknowledgements to send along.
+            wait_s: seconds that the broker may wait for records.
+        """
+        message = messages.ShareFetchRequest
+        added, forgotten = session.changes(readable)
+        named = added | {each: session.ids[each] for each in said}
+        forgotten |= {each: session.ids[each] for each in said if each not in readable}
+        options = self._options
+        made = message(
+            group_id=options.group,
+            member_id=self._member_id,
+            share_session_epoch=session.epoch,
+            max_bytes=0,
+            topics=[
+                message.FetchTopic(
+                    topic_id=topic_id,
+                    partitions=[
+                        message.FetchPartition(
+                            partition_index=each.partition,
+                            acknowledgement_batches=_batches(message, said.get(each, {})),
+                        )
+                        for each in listed
+                    ],
+                )
+                for topic_id, listed in _by_id(named)
+            ],
+            forgotten_topics_data=[
+                message.ForgottenTopic(topic_id=topic_id, partitions=[each.partition for each in listed])
+                for topic_id, listed in _by_id(forgotten)
+            ],
+        )
+        if options.limits_records:
+            made.share_acquire_mode = RECORD_LIMIT_MODE
+        if readable:
+            made.max_wait_ms, made.min_bytes = round(wait_s * 1000), options.fetch_min_bytes
+            made.max_bytes = options.fetch_max_bytes
+            made.max_records = made.batch_size = options.max_poll_records
+        return made
+
+    def acknowledge(self, session: ShareSession, said: Acknowledgements, epoch: int) -> Any:
+        """Build a ShareAcknowledge."""
+        message = messages.ShareAcknowledgeRequest
+        return message(
+            group_id=self._options.group,
+            member_id=self._member_id,
+            share_session_epoch=epoch,
+            is_renew_ack=has_renewals(said),
+            topics=[
+                message.AcknowledgeTopic(
+                    topic_id=topic_id,
+                    partitions=[
+                        message.AcknowledgePartition(
+                            partition_index=each.partition, acknowledgement_batches=_batches(message, said[each])
+                        )
+                        for each in listed
+                    ],
+                )
+                for topic_id, listed in _by_id({each: session.ids[each] for each in said})
+            ],
+        )
+
+    def unsent(
+        self, sender: RequestManager, api: str, message: Any, session: ShareSession, context: Any
+    ) -> UnsentRequest:
+        """Return the request with the versions that can carry it."""
+        versions = VERSIONS
+        if api == "ShareFetch" and self._options.limits_records:
+            versions = RECORD_LIMIT
+        elif api == "ShareAcknowledge" and message.is_renew_ack:
+            versions = RENEWING
+        return UnsentRequest(
+            sender=sender,
+            api=api,
+            message=message,
+            versions=versions,
+            timeout_s=self._options.request_timeout_s,
+            node_id=session.node_id,
+            context=context,
+        )
+
+
+def _batches(message: Any, said: Said) -> list[Any]:
+    return [
+        message.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=types)
+        for first, last, types in spans(said)
+    ]
+
+
+def _by_id(partitions: Mapping[TopicPartition, bytes]) -> Iterable[tuple[bytes, list[TopicPartition]]]:
+    """Return topic ids, each with its partitions in ascending order."""
+    grouped: dict[bytes, list[TopicPartition]] = {}
+    for each in sorted(partitions):
+        grouped.setdefault(partitions[each], []).append(each)
+    return grouped.items()

@@ -1,0 +1,439 @@
+"""Requests ShareFetch and ShareAcknowledge, one at a time to each broker (consumer/share_consumers.md rules 3-10).
+
+How it works. Each broker that leads an assigned partition has a share session. The requests of a session are numbered,
+therefore at most one is in flight. A fetch is sent while the application waits for records and the buffer is empty. It
+carries the acknowledgements that are due. Acknowledgements that a caller waits for, and all renewals, are sent in a
+ShareAcknowledge request, because a fetch may wait at the broker. If the connection ends, the session ends too, and with
+it the locks that were acquired under it.
+
+Source: ShareConsumeRequestManager of Kafka's clients 4.3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from kafka_share_proxy.consumer.events import BackgroundError, BackgroundEvent, BrokerRefused, ConsumerError
+from kafka_share_proxy.consumer.metadata_requests import LeaderAndEpoch, MetadataRequests
+from kafka_share_proxy.consumer.partitions import NOTHING, Partitions
+from kafka_share_proxy.consumer.requests import (
+    FailureKind,
+    Outcome,
+    RequestFailure,
+    RetryBackoff,
+    UnsentRequest,
+    Wanted,
+)
+from kafka_share_proxy.consumer.share.share_acknowledgements import AcknowledgeType
+from kafka_share_proxy.consumer.share.share_chunks import Acquired, AcquiredChunk
+from kafka_share_proxy.consumer.share.share_holds import RETRIABLE, ShareHolds
+from kafka_share_proxy.consumer.share.share_messages import ShareMessages
+from kafka_share_proxy.consumer.share.share_options import ShareConsumerOptions
+from kafka_share_proxy.consumer.share.share_renewals import ShareRenewals
+from kafka_share_proxy.consumer.share.share_session import FINAL_EPOCH, ShareSession, has_renewals
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import TopicPartition
+
+ACQUIRED_MAX = 1_000_000
+"""Maximum number of offsets that one partition of a response may acquire. A response with more is rejected as
+malformed.
+"""
+
+MISLED_S = 5.0
+"""Seconds for which a node may name itself as the leader of a partition that it refuses to read. A broker does this for
+a moment after it has become the leader.
+"""
+
+SESSION_GONE = frozenset({ErrorCode.SHARE_SESSION_NOT_FOUND})
+"""Error codes after which the session and all its locks are gone."""
+SESSION_ANEW = frozenset({ErrorCode.INVALID_SHARE_SESSION_EPOCH, ErrorCode.SHARE_SESSION_LIMIT_REACHED})
+"""Error codes after which the session is opened again. The broker ignored the request, and the locks stay."""
+LED_ELSEWHERE = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+"""Error codes after which the locks of the partition are gone. The response may name the new leader."""
+STALE = LED_ELSEWHERE | {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.INCONSISTENT_TOPIC_ID,
+    ErrorCode.REPLICA_NOT_AVAILABLE,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.OFFSET_NOT_AVAILABLE,
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""Error codes of a fetch after which the metadata is updated and the partition is fetched again."""
+LOCKS_GONE = LED_ELSEWHERE | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
+
+
+class _Asked(NamedTuple):
+    """Context of a request in flight."""
+
+    session: ShareSession
+    at: float
+    is_fetch: bool
+    """True if the request fetches records."""
+    reads: dict[TopicPartition, bytes] | None
+    """Partitions that the broker reads for the session after it has accepted the request. None means unchanged."""
+
+
+class ShareRequests:
+    """Share sessions, fetch buffer and requests of one share consumer."""
+
+    def __init__(
+        self,
+        options: ShareConsumerOptions,
+        metadata: MetadataRequests,
+        held: ShareHolds,
+        renewals: ShareRenewals,
+        messages: ShareMessages,
+        new_backoff: Callable[[], RetryBackoff],
+    ) -> None:
+        self.assigned: Partitions = NOTHING
+        """Partitions that the group has assigned to this member."""
+        self.wants_records = False
+        """True while the application waits for records."""
+        self._options = options
+        self._metadata = metadata
+        self._held = held
+        self._renewals = renewals
+        self._messages = messages
+        self._new_backoff = new_backoff
+        self._backoffs: dict[int, RetryBackoff] = {}
+        """Backoffs by node id. They are separate, so that a failing node does not delay the others."""
+        self._sessions: dict[int, ShareSession] = {}
+        self._busy: dict[int, UnsentRequest] = {}
+        self._buffer: deque[AcquiredChunk] = deque()
+        self._not_before: dict[TopicPartition, float] = {}
+        """Partitions that a broker refused to read -> time until which they are not fetched; seconds, monotonic."""
+        self._misled_since: dict[TopicPartition, float] = {}
+        """Partition -> when a node first refused it with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH and named itself
+        as its leader; seconds, monotonic.
+        """
+        self._last_fetched = -1
+        self._is_closing = False
+
+    # Called for the application
+
+    @property
+    def sessions(self) -> Iterable[ShareSession]:
+        """All share sessions of this consumer."""
+        return self._sessions.values()
+
+    @property
+    def has_chunks(self) -> bool:
+        """True if the buffer contains records."""
+        return bool(self._buffer)
+
+    def take(self, now: float) -> AcquiredChunk | None:
+        """Return the next chunk of the buffer. Chunks with expired locks are skipped: their records are delivered
+        again.
+        """
+        while self._buffer:
+            chunk = self._buffer.popleft()
+            if chunk.lock_until > now:
+                return chunk
+        return None
+
+    def is_current(self, session: ShareSession) -> bool:
+        """Return True if the session still exists, and with it the locks acquired under it, as far as this client
+        knows.
+        """
+        return self._sessions.get(session.node_id) is session
+
+    def keep_only(self, partitions: Partitions) -> None:
+        """Set the assigned partitions. Buffered records of other partitions are released immediately."""
+        gone = [chunk for chunk in self._buffer if chunk.partition not in partitions]
+        self._buffer = deque(chunk for chunk in self._buffer if chunk.partition in partitions)
+        for chunk in gone:
+            for first, last, _ in chunk.acquired:
+                self._held.settle(chunk.session, chunk.partition, range(first, last + 1), AcknowledgeType.RELEASE)
+                chunk.session.is_urgent = True
+        self.assigned = partitions
+
+    def close(self) -> None:
+        """Send what is due and close the sessions. Brokers then release the records that are still held."""
+        self._is_closing = True
+        self._buffer.clear()
+        for session in self._sessions.values():
+            self._held.drop_renewals(session, ConsumerError("the consumer leaves the group"))
+
+    @property
+    def is_closed(self) -> bool:
+        """True if no session is left after `close`."""
+        return self._is_closing and not self._sessions and not self._busy
+
+    def reopen(self) -> None:
+        """Allow requests again, for a new subscription after `close`."""
+        self._is_closing = False
+
+    # RequestManager
+
+    def poll(self, now: float) -> Wanted:
+        """Return the next request for each broker that has none in flight."""
+        self._renewals.renew_due(now)
+        readable, wake_at = self._by_node(now)
+        requests: list[UnsentRequest] = []
+        for node_id in self._in_turn({*readable, *self._sessions}):
+            if node_id in self._busy:
+                continue
+            backoff = self._backoffs.get(node_id)
+            if backoff is not None and not backoff.is_ready(now):
+                wake_at = min(wake_at, backoff.ready_at)
+                continue
+            request = self._next(node_id, readable.get(node_id, {}), now)
+            if request is not None:
+                self._busy[node_id] = request
+                requests.append(request)
+        return Wanted(tuple(requests), min(wake_at, self._renewals.wake_at(now)))
+
+    def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
+        """Process the response to a request, or its failure."""
+        if self._busy.get(request.node_id) is not request:
+            return []
+        del self._busy[request.node_id]
+        asked: _Asked = request.context
+        if request.message.share_session_epoch == FINAL_EPOCH:
+            self._final(request, asked, outcome, now)
+            return []
+        if isinstance(outcome, RequestFailure):
+            return self._failed(request, asked.session, outcome, now)
+        response: Any = outcome
+        code = ErrorCode.of(response.error_code)
+        if code:
+            return self._refused(request, asked.session, code, response.error_message, now)
+        self._backoffs.pop(request.node_id, None)
+        asked.session.responded(asked.reads)
+        if response.acquisition_lock_timeout_ms > 0:
+            self._held.lock_s = response.acquisition_lock_timeout_ms / 1000
+        events = self._take_partitions(request, response, now)
+        self._renewals.responded(asked.session)
+        return events
+
+    # Building requests
+
+    def _by_node(self, now: float) -> tuple[dict[int, dict[TopicPartition, bytes]], float]:
+        """Return the partitions to read, with topic ids, by node id, and the time at which this changes.
+
+        There is none unless the application waits for records.
+        """
+        if not self.wants_records or self._buffer or self._is_closing or self._is_full:
+            return {}, math.inf
+        self._not_before = {each: until for each, until in self._not_before.items() if until > now}
+        grouped: dict[int, dict[TopicPartition, bytes]] = {}
+        for partition in sorted(self.assigned - self._not_before.keys()):
+            topic_id, leader = self._metadata.topic_id(partition.topic), self._metadata.leader(partition)
+            if topic_id is not None and leader.node_id >= 0:
+                grouped.setdefault(leader.node_id, {})[partition] = topic_id
+        return grouped, min(self._not_before.values(), default=math.inf)
+
+    @property
+    def _is_full(self) -> bool:
+        return self._held.count + self._options.max_poll_records > self._options.held_records_max
+
+    def _in_turn(self, nodes: Iterable[int]) -> list[int]:
+        """Return the nodes in round-robin order, starting after the node that was fetched from last."""
+        return sorted(nodes, key=lambda node_id: (node_id <= self._last_fetched, node_id))
+
+    def _next(self, node_id: int, readable: dict[TopicPartition, bytes], now: float) -> UnsentRequest | None:
+        session = self._sessions.get(node_id)
+        if self._is_closing:
+            return None if session is None else self._closing(session, now)
+        if session is None:
+            session = self._sessions[node_id] = ShareSession(node_id)
+        if not session.is_open:
+            if readable and self._may_fetch():
+                return self._fetch(session, readable, now, is_opened=True)
+            return self._fetch(session, {}, now, is_opened=True) if session.due else None
+        no_fetch_comes = self.wants_records and not readable
+        if session.due and (session.is_urgent or session.has_renewals or no_fetch_comes):
+            return self._acknowledge(session, now)
+        if readable and self._may_fetch():
+            return self._fetch(session, readable, now)
+        return None
+
+    def _may_fetch(self) -> bool:
+        """Return True if a fetch may be sent. With `record_limit`, only one node at a time, to respect the limit
+        (KIP-1206).
+        """
+        return not (self._options.limits_records and any(each.context.is_fetch for each in self._busy.values()))
+
+    def _fetch(
+        self, session: ShareSession, readable: dict[TopicPartition, bytes], now: float, *, is_opened: bool = False
+    ) -> UnsentRequest:
+        """Build a ShareFetch. Without partitions to read it requests no records and does not wait."""
+        if readable:
+            self._last_fetched = session.node_id
+        said = {} if is_opened else self._held.take_due(session, now)
+        wait_s = self._renewals.fetch_wait_s(session, self._options.fetch_max_wait_s, now)
+        message = self._messages.fetch(session, readable, said, wait_s)
+        asked = _Asked(session, now, bool(readable), dict(readable))
+        return self._messages.unsent(self, "ShareFetch", message, session, asked)
+
+    def _acknowledge(self, session: ShareSession, now: float) -> UnsentRequest:
+        message = self._messages.acknowledge(session, self._held.take_due(session, now), session.epoch)
+        return self._messages.unsent(self, "ShareAcknowledge", message, session, _Asked(session, now, False, None))
+
+    def _closing(self, session: ShareSession, now: float) -> UnsentRequest | None:
+        if not session.is_open:
+            self._held.lose(session, ConsumerError("the consumer is closed"))
+            del self._sessions[session.node_id]
+            return None
+        said = self._held.take_due(session, now)
+        epoch = session.epoch if session.due else FINAL_EPOCH
+        message = self._messages.acknowledge(session, said, epoch)
+        return self._messages.unsent(self, "ShareAcknowledge", message, session, _Asked(session, now, False, None))
+
+    # Processing responses
+
+    def _final(self, request: UnsentRequest, asked: _Asked, outcome: Outcome, now: float) -> None:
+        """End the session after its final request, also if the request failed."""
+        del self._sessions[request.node_id]
+        if isinstance(outcome, RequestFailure):
+            self._held.lose(asked.session, ConsumerError(f"{request.api}: {outcome.reason}"))
+            return
+        response: Any = outcome
+        if response.error_code:
+            error = BrokerRefused(request.api, response.error_code, f"node {request.node_id}", response.error_message)
+            self._held.lose(asked.session, error)
+            return
+        self._take_partitions(request, response, now)
+        self._held.lose(asked.session, ConsumerError("the consumer is closed"))
+
+    def _failed(
+        self, request: UnsentRequest, session: ShareSession, failure: RequestFailure, now: float
+    ) -> list[BackgroundEvent]:
+        if failure.kind is FailureKind.UNSUPPORTED_VERSION and has_renewals(session.under_way):
+            self._held.not_sent(session)
+            self._held.refuse_renewals(session)
+            self._renewals.responded(session)
+            return []
+        error = ConsumerError(f"{request.api}: {failure.reason}")
+        self._end(session, error, now)
+        return [] if failure.is_retriable else [BackgroundError(error=error)]
+
+    def _refused(
+        self, request: UnsentRequest, session: ShareSession, code: ErrorCode, detail: str | None, now: float
+    ) -> list[BackgroundEvent]:
+        """Process an error of the whole request. The broker did nothing. The session epoch may be unchanged."""
+        error = BrokerRefused(request.api, code, f"node {request.node_id}", detail)
+        if code in SESSION_GONE:
+            self._end(session, error, now)
+            return []
+        session.reopen()
+        self._backoff(session.node_id).failed(now)
+        if code in SESSION_ANEW:
+            self._held.not_sent(session)
+            return []
+        for partition in list(session.under_way):
+            self._held.responded(session, partition, code, now, now)
+        return [BackgroundError(error=error)]
+
+    def _end(self, session: ShareSession, error: ConsumerError, now: float) -> None:
+        """Drop the session, its buffered records and its locks. The next request to the node opens a new session."""
+        del self._sessions[session.node_id]
+        self._buffer = deque(chunk for chunk in self._buffer if chunk.session is not session)
+        self._held.lose(session, error)
+        self._renewals.responded(session)
+        self._backoff(session.node_id).failed(now)
+        self._metadata.request_update()
+
+    def _take_partitions(self, request: UnsentRequest, response: Any, now: float) -> list[BackgroundEvent]:
+        session: ShareSession = request.context.session
+        names = {(bytes(topic_id), each.partition): each for each, topic_id in session.ids.items()}
+        events: list[BackgroundEvent] = []
+        for topic in response.responses:
+            for data in topic.partitions:
+                partition = names.get((bytes(topic.topic_id), data.partition_index))
+                if partition is not None:
+                    events += self._take_partition(request, partition, data, now)
+        for partition in list(session.under_way):  # not in the response
+            self._held.responded(session, partition, ErrorCode.INVALID_RECORD_STATE, request.context.at, now)
+        return events
+
+    def _take_partition(
+        self, request: UnsentRequest, partition: TopicPartition, data: Any, now: float
+    ) -> list[BackgroundEvent]:
+        session, is_fetch = request.context.session, request.api == "ShareFetch"
+        code = ErrorCode.of(data.error_code)
+        said = ErrorCode.of(data.acknowledge_error_code) if is_fetch else code
+        if partition in session.under_way:
+            self._held.responded(session, partition, said, request.context.at, now)
+            if said in RETRIABLE:
+                self._backoff(session.node_id).failed(now)
+        if code in LED_ELSEWHERE or said in LOCKS_GONE:
+            self._moved(session, partition, code or said, data)
+        if not is_fetch:
+            return []
+        if code not in LED_ELSEWHERE or data.current_leader.leader_id != session.node_id:
+            self._misled_since.pop(partition, None)
+        elif now - self._misled_since.setdefault(partition, now) >= MISLED_S:
+            return [*self._unreadable(partition, code, now), self._misled(session, partition)]
+        if code:
+            return self._unreadable(partition, code, now)
+        return self._buffered(session, partition, data, now) if len(data.records or b"") else []
+
+    def _moved(self, session: ShareSession, partition: TopicPartition, code: ErrorCode, data: Any) -> None:
+        """Drop the locks of a partition that has a new leader, because the new leader does not know them."""
+        leader = LeaderAndEpoch(data.current_leader.leader_id, data.current_leader.leader_epoch)
+        if leader.node_id >= 0 and leader.epoch >= 0:
+            self._metadata.note_leader(partition, leader)
+        self._metadata.request_update()
+        self._held.lose(session, BrokerRefused("ShareFetch", code, str(partition)), partition)
+
+    def _unreadable(self, partition: TopicPartition, code: ErrorCode, now: float) -> list[BackgroundEvent]:
+        """Pause the partition for a backoff, so that the other partitions are not fetched in a busy loop."""
+        self._not_before[partition] = now + self._options.retry_backoff_s
+        self._metadata.request_update()
+        if code in STALE:
+            return []
+        self._not_before[partition] = now + self._options.retry_backoff_max_s
+        error = BrokerRefused("ShareFetch", code, str(partition))
+        return [BackgroundError(error=error, partitions=frozenset({partition}))]
+
+    def _misled(self, session: ShareSession, partition: TopicPartition) -> BackgroundError:
+        """Build the error for a node that denies being the leader and names itself as the leader.
+
+        The address then leads to another node, for example through a tunnel or a load balancer in front of all nodes.
+        """
+        node = self._metadata.nodes.get(session.node_id)
+        where = "" if node is None else f" at {node.host}:{node.port}"
+        error = ConsumerError(
+            f"ShareFetch of {partition}: whoever answers{where} does not lead it, and says that node {session.node_id} "
+            f"does: the address of node {session.node_id} does not lead to that node"
+        )
+        return BackgroundError(error=error, partitions=frozenset({partition}))
+
+    def _buffered(
+        self, session: ShareSession, partition: TopicPartition, data: Any, now: float
+    ) -> list[BackgroundEvent]:
+        acquired = tuple(
+            Acquired(each.first_offset, each.last_offset, each.delivery_count) for each in data.acquired_records
+        )
+        if not acquired:
+            return []
+        if trouble := _malformed(acquired):
+            return [BackgroundError(error=ConsumerError(f"ShareFetch of {partition}: {trouble}"))]
+        for first, last, _ in acquired:
+            self._held.taken_away(partition, first, last)
+        self._buffer.append(
+            AcquiredChunk(partition, session, data.records, acquired, now + (self._held.lock_s or math.inf))
+        )
+        if partition not in self.assigned:
+            self.keep_only(self.assigned)
+        return []
+
+    def _backoff(self, node_id: int) -> RetryBackoff:
+        return self._backoffs.setdefault(node_id, self._new_backoff())
+
+
+def _malformed(acquired: tuple[Acquired, ...]) -> str:
+    """Return what is wrong with the acquired offsets of a response; empty if they are valid."""
+    before = -1
+    for first, last, _ in acquired:
+        if not before < first <= last:
+            return f"acquired records {first}-{last} stand behind {before}"
+        before = last
+    count = sum(last - first + 1 for first, last, _ in acquired)
+    return f"{count} acquired records" if count > ACQUIRED_MAX else ""

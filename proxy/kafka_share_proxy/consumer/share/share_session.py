@@ -1,0 +1,82 @@
+"""State of the share session with one broker (consumer/share_consumers.md rules 3-5).
+
+A broker keeps a session for each member: the partitions that it reads, and the epoch that the next request must carry.
+The locks of records are acquired under a session and end with it.
+
+Source: ShareSessionHandler, ShareSessionCache; ShareSessionEpoch of ShareFetch and ShareAcknowledge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kafka_share_proxy.consumer.share.share_acknowledgements import AcknowledgeType
+from kafka_share_proxy.wire.values import TopicPartition
+
+OPEN_EPOCH = 0
+FINAL_EPOCH = -1
+EPOCH_MAX = (1 << 31) - 1
+"""Highest session epoch. The next one is 1."""
+
+Acknowledgements = dict[TopicPartition, dict[int, AcknowledgeType]]
+"""Partition -> offset -> acknowledgement."""
+
+
+@dataclass(slots=True, eq=False)
+class ShareSession:
+    """Session of one member with one node, from its first request until the locks acquired under it are gone."""
+
+    node_id: int
+    epoch: int = OPEN_EPOCH
+    """Epoch of the next request."""
+    partitions: dict[TopicPartition, bytes] = field(default_factory=dict)
+    """Partitions that the broker reads for the session, with their topic ids."""
+    ids: dict[TopicPartition, bytes] = field(default_factory=dict)
+    """Topic ids of all partitions ever read in the session, because acknowledgements may be sent late."""
+    due: Acknowledgements = field(default_factory=dict)
+    """Acknowledgements that are not sent yet."""
+    under_way: Acknowledgements = field(default_factory=dict)
+    """Acknowledgements in flight."""
+    is_urgent: bool = False
+    """True if the acknowledgements that are due must not wait for the next fetch."""
+    can_renew: bool = True
+    """True if the broker may speak the version that renews locks."""
+
+    @property
+    def is_open(self) -> bool:
+        """True if the broker has confirmed the session."""
+        return self.epoch != OPEN_EPOCH
+
+    def reopen(self) -> None:
+        """Make the next request open the session again. The broker keeps the locks acquired under it."""
+        self.epoch = OPEN_EPOCH
+        self.partitions = {}
+
+    def responded(self, partitions: dict[TopicPartition, bytes] | None = None) -> None:
+        """Advance the epoch after a successful request.
+
+        Args:
+            partitions: those that the broker reads from now on. None means unchanged.
+        """
+        self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
+        if partitions is not None:
+            self.partitions = partitions
+            self.ids |= partitions
+
+    def changes(
+        self, wanted: dict[TopicPartition, bytes]
+    ) -> tuple[dict[TopicPartition, bytes], dict[TopicPartition, bytes]]:
+        """Return the partitions to add and to forget, so that `wanted` is read. A recreated topic is in both."""
+        added = {each: topic_id for each, topic_id in wanted.items() if self.partitions.get(each) != topic_id}
+        forgotten = {each: topic_id for each, topic_id in self.partitions.items() if wanted.get(each) != topic_id}
+        return added, forgotten
+
+    @property
+    def has_renewals(self) -> bool:
+        """True if at least one acknowledgement that is due is a renewal."""
+        return has_renewals(self.due)
+
+
+def has_renewals(said: Acknowledgements) -> bool:
+    """Return True if at least one acknowledgement is a renewal."""
+    return any(AcknowledgeType.RENEW in each.values() for each in said.values())

@@ -1,0 +1,331 @@
+"""Early looks: checks of a request's bytes that show whether a feature wants the request. Each kind is a class.
+
+`look` returns a function that is called for every request of an API in one version. Only `wire.codec.prefixes` knows
+the layout of those bytes. The walk in C handles some kinds itself (`request_inspection`).
+
+If the bytes so far do not suffice, the result is True: the request is gathered, checked again, and then decoded. Bytes
+that are not such a request are not wanted and go to the broker, which judges them, except where a kind says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence, Sized
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kafka_share_proxy.wire.codec import prefixes
+from kafka_share_proxy.wire.codec.prefixes import SIZE_UNKNOWN, Unread
+from kafka_share_proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.wire.values import ZERO_UUID
+
+LOOKED_MAX = 2_000
+"""Maximum number of array elements read in one request, which takes about a millisecond.
+
+A longer request is wanted, and is judged when it is decoded, which happens in slices.
+"""
+
+Look = Callable[[memoryview], bool]
+"""Predicate on the received part of a request frame, without size: True if the feature wants it. It does not decode."""
+
+
+class EarlyMatch(Protocol):
+    """Kind of early look."""
+
+    def look(self, key: int, version: int) -> Look:
+        """Return the look for this API and version. Raises UnknownVersion or LocalProtocolError (`prefixes`)."""
+
+
+def _yes(_frame: memoryview) -> bool:
+    return True
+
+
+def _no(_frame: memoryview) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class EveryRequest:
+    """Wants every request, to be judged after decoding. For rare APIs."""
+
+    def look(self, _key: int, _version: int) -> Look:
+        return _yes
+
+
+@dataclass(frozen=True, slots=True)
+class Whenever:
+    """Wants every request while a condition is true."""
+
+    is_so: Callable[[], bool]
+
+    def look(self, _key: int, _version: int) -> Look:
+        is_so = self.is_so
+        return lambda _frame: is_so()
+
+
+@dataclass(frozen=True, slots=True)
+class FromVersion:
+    """Wants every request of this version or a later one."""
+
+    lowest: int
+
+    def look(self, key: int, version: int) -> Look:
+        if version < self.lowest:
+            return _no
+        read = prefixes.of_request(key, version)
+
+        def has_header(frame: memoryview) -> bool:
+            try:
+                return read(frame, len(frame)) is None
+            except RemoteProtocolError:
+                return False
+
+        return has_header
+
+
+@dataclass(frozen=True, slots=True)
+class LongerThan:
+    """Wants requests longer than this number of bytes."""
+
+    length: int
+
+    def look(self, _key: int, _version: int) -> Look:
+        length = self.length
+        return lambda frame: len(frame) > length
+
+
+@dataclass(frozen=True, slots=True)
+class ContainsAny:
+    """Wants requests that contain one of these words anywhere. Handled in C for up to 4 words (`WordMatch`)."""
+
+    words: tuple[bytes, ...]
+
+    def look(self, _key: int, _version: int) -> Look:
+        words = self.words
+
+        def contains(frame: memoryview) -> bool:
+            data = bytes(frame)
+            return any(word in data for word in words)
+
+        return contains
+
+
+@dataclass(frozen=True, slots=True)
+class ContainsNow:
+    """Wants requests that contain one of a changing set of words.
+
+    A request of more than `searched` bytes is not searched: it is wanted if there are any words.
+    """
+
+    words: Collection[bytes]
+    searched: int
+
+    def look(self, _key: int, _version: int) -> Look:
+        words, searched = self.words, self.searched
+
+        def contains(frame: memoryview) -> bool:
+            if not words:
+                return False
+            data = bytes(frame)
+            return len(data) > searched or any(word in data for word in words)
+
+        return contains
+
+
+@dataclass(frozen=True, slots=True)
+class ByGroupId:
+    """Wants requests that name a wanted group, also as an element of a list (OffsetFetch from v8 on)."""
+
+    is_wanted: Callable[[str], bool]
+    has_any: Callable[[], bool] | None = None
+    """Function that returns False while no group at all is wanted. Requests are then not read."""
+    most: int = LOOKED_MAX
+    """Maximum number of array elements to read."""
+
+    def look(self, key: int, version: int) -> Look:
+        read, most = prefixes.group_ids(key, version), self.most
+        is_wanted, has_any = self.is_wanted, self.has_any
+
+        def names(frame: memoryview) -> bool:
+            if has_any is not None and not has_any():
+                return False
+            try:
+                found = read(frame, len(frame), most)
+            except RemoteProtocolError:
+                return False
+            if type(found) is str:
+                return is_wanted(found)
+            return found is not None and (isinstance(found, Unread) or any(map(is_wanted, found)))
+
+        return names
+
+
+@dataclass(frozen=True, slots=True)
+class ByKnownGroup:
+    """Wants requests that name a known group or contain one of these words, as decided by `exactly`.
+
+    While all `unless` are empty, a request with neither a known group nor a word is handled in C (`GroupMatch`).
+    """
+
+    exactly: EarlyMatch
+    groups: tuple[Mapping[str, Any], ...]
+    """Dicts by group id, which may grow and shrink."""
+    unless: tuple[Sized, ...] = ()
+    """Collections that may grow and shrink. While one of them is not empty, every request is checked by `exactly`."""
+    words: tuple[bytes, ...] = ()
+
+    def look(self, key: int, version: int) -> Look:
+        return self.exactly.look(key, version)
+
+
+@dataclass(frozen=True, slots=True)
+class ByTopicPrefix:
+    """Wants requests that list a topic with this name prefix, and unreadable ones: decoding explains the error.
+
+    A Produce to one other topic is handled in C (`TopicMatch`).
+    """
+
+    prefix: str
+    most: int = LOOKED_MAX
+    """Maximum number of array elements to read."""
+
+    def look(self, key: int, version: int) -> Look:
+        read, most = prefixes.topic_named(key, version, self.prefix), self.most
+
+        def lists(frame: memoryview) -> bool:
+            try:
+                return read(frame, SIZE_UNKNOWN, most) is not False
+            except RemoteProtocolError:
+                return True
+
+        return lists
+
+
+@dataclass(frozen=True, slots=True)
+class ByTopicId:
+    """Wants requests that list a wanted topic id, and unreadable ones, because decoding explains the error."""
+
+    is_wanted: Callable[[bytes], bool]
+    most: int = LOOKED_MAX
+    """Maximum number of array elements to read."""
+
+    def look(self, key: int, version: int) -> Look:
+        read, most, is_wanted = prefixes.topic_ids(key, version), self.most, self.is_wanted
+
+        def lists(frame: memoryview) -> bool:
+            try:
+                found = read(frame, SIZE_UNKNOWN, most)
+            except RemoteProtocolError:
+                return True
+            return isinstance(found, Unread) or any(map(is_wanted, found or ()))
+
+        return lists
+
+
+@dataclass(frozen=True, slots=True)
+class ByUnknownTopicId:
+    """Wants requests that list a topic by an unknown id. A topic that is listed by its name has no id."""
+
+    known: Mapping[bytes, None]
+    """Known topic ids, which may grow and shrink."""
+    most: int = LOOKED_MAX
+    """Maximum number of array elements to read."""
+
+    def look(self, key: int, version: int) -> Look:
+        read, most, known = prefixes.topic_ids(key, version), self.most, self.known
+        array = prefixes.topics_at(key, version)
+
+        def lists(frame: memoryview) -> bool:
+            data = bytes(frame)
+            try:
+                if data.count(ZERO_UUID) >= array(data, len(data))[1]:
+                    return False  # a topic that is listed by its name has an id of zeros
+                found = read(data, len(data), most)
+            except RemoteProtocolError:
+                return False
+            return isinstance(found, Unread) or any(id_ not in known and id_ != ZERO_UUID for id_ in found or ())
+
+        return lists
+
+
+@dataclass(frozen=True, slots=True)
+class ByIdOrTag:
+    """Wants Fetch requests from v13 on with an unknown topic id or tagged fields. Handled in C (`IdMatch`).
+
+    Unreadable requests are wanted too, because decoding explains the error.
+    """
+
+    known: Mapping[bytes, None]
+    """Known topic ids, which may grow and shrink."""
+    most: int = LOOKED_MAX
+    """Maximum number of array elements to read."""
+
+    def look(self, key: int, version: int) -> Look:
+        read, most, known = prefixes.topic_ids(key, version, untagged=True), self.most, self.known
+
+        def lists(frame: memoryview) -> bool:
+            try:
+                found = read(frame, len(frame), most)
+            except RemoteProtocolError:
+                return True
+            return isinstance(found, Unread) or not all(map(known.__contains__, found or ()))
+
+        return lists
+
+
+@dataclass(frozen=True, slots=True)
+class AboutAllTopics:
+    """Wants requests about all topics: their list of topics is null, or empty if it cannot be null."""
+
+    def look(self, key: int, version: int) -> Look:
+        read, all_ = prefixes.topics_at(key, version), -1 if prefixes.topics_nullable(key, version) else 0
+
+        def asks(frame: memoryview) -> bool:
+            try:
+                return bool(read(frame, len(frame))[1] == all_)
+            except RemoteProtocolError:
+                return False
+
+        return asks
+
+
+@dataclass(frozen=True, slots=True)
+class ByVersion:
+    """Uses a different kind from each listed version on. Below the lowest of them no request is wanted."""
+
+    since: Mapping[int, EarlyMatch]
+
+    def at(self, version: int) -> EarlyMatch:
+        """Return the kind for this version."""
+        found = [since for since in sorted(self.since) if since <= version]
+        return self.since[found[-1]] if found else FromVersion(version + 1)
+
+    def look(self, key: int, version: int) -> Look:
+        return self.at(version).look(key, version)
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """Wants requests that at least one of several kinds wants."""
+
+    kinds: tuple[EarlyMatch, ...]
+
+    def look(self, key: int, version: int) -> Look:
+        looks = [kind.look(key, version) for kind in self.kinds]
+        return lambda frame: any(look(frame) for look in looks)
+
+
+def any_of(kinds: Sequence[EarlyMatch]) -> EarlyMatch:
+    """Return a combination of several kinds, as one kind that C handles if it handles each of them."""
+    known = [kind for kind in kinds if isinstance(kind, ByKnownGroup)]
+    if len(known) < len(kinds):
+        return AnyOf(tuple(kinds))
+    return ByKnownGroup(
+        AnyOf(tuple(each.exactly for each in known)),
+        groups=tuple(group for each in known for group in each.groups),
+        unless=tuple(one for each in known for one in each.unless),
+        words=tuple(word for each in known for word in each.words),
+    )
+
+
+def kind_at(look: EarlyMatch, version: int) -> EarlyMatch:
+    return look.at(version) if isinstance(look, ByVersion) else look

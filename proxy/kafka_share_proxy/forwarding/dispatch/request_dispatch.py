@@ -1,0 +1,193 @@
+"""Treatment of requests that are not forwarded unchanged: the frames at which the walk over a client's bytes stops.
+
+Every function receives the connection and the position of the frame. It returns the position where the walk continues,
+or None if it stops: more bytes are needed, or nothing after this request may be inspected yet.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from kafka_share_proxy.forwarding.connection_parts import PartOwner
+from kafka_share_proxy.forwarding.connection_state import ClientState
+from kafka_share_proxy.forwarding.dispatch.response_dispatch import SaslAuthenticateResponse, SaslHandshakeResponse
+from kafka_share_proxy.forwarding.dispatch.routes import Kind, Route
+from kafka_share_proxy.forwarding.sasl import Sasl
+from kafka_share_proxy.forwarding.walk.broker_responses import TOKEN
+from kafka_share_proxy.forwarding.walk.client_requests import Passing, RequestHead
+from kafka_share_proxy.forwarding.walk.walk import Expected
+from kafka_share_proxy.forwarding.walk.walking import Pending
+from kafka_share_proxy.loop.transports import Data
+from kafka_share_proxy.wire.codec import prefixes
+from kafka_share_proxy.wire.codec.prefixes import FieldOf
+from kafka_share_proxy.wire.errors import RequestRefused
+
+
+class GatheredRequest(NamedTuple):
+    """Request that is gathered: its head and its route."""
+
+    route: Route
+    head: RequestHead
+
+
+class RequestStream(Protocol):
+    """Client's requests on their way to the broker."""
+
+    raw: bool
+    """True if SASL tokens without Kafka headers may arrive (handshake v0)."""
+
+    def peek(self, buffer: memoryview, at: int, end: int) -> RequestHead | None:
+        """Return the request head at `at`. None if more bytes are needed."""
+
+    def go_by(self, passing: Passing) -> None:
+        """Use `passing` from the next request on."""
+
+    def admit(self, size: int, at: int, end: int) -> int:
+        """Forward the request at `at`. Returns the end of its bytes received so far."""
+
+    def write(self, data: Data) -> None:
+        """Forward to the broker."""
+
+    def gather(self, size: int, asked: GatheredRequest, buffer: memoryview, at: int, end: int) -> int:
+        """Collect the request at `at`. Returns where the rest begins."""
+
+    def introduce(self) -> None:
+        """Continue once the broker knows the client."""
+
+
+class Forwards(Protocol):
+    """Connection whose requests are forwarded."""
+
+    @property
+    def requests(self) -> RequestStream:
+        """Stream of the client's requests."""
+
+    @property
+    def pending(self) -> Pending:
+        """Requests that wait for a response."""
+
+
+class TakesRequests(PartOwner, Forwards, Protocol):
+    """Connection whose request is dispatched."""
+
+    is_known: bool
+    """True once the broker has responded to a request that it serves for known clients only."""
+
+    @property
+    def sasl(self) -> Sasl:
+        """Authentication state of the connection."""
+
+    def serve(self, asked: GatheredRequest, frame: memoryview) -> None:
+        """Mute the client until this request is served here."""
+
+    def sasl_handshake_sent(self, version: int) -> None:
+        """Note that the client begins an authentication exchange."""
+
+
+def treat(connection: TakesRequests, buffer: memoryview, at: int, end: int) -> int | None:
+    """Treat the frame at `at` by its route.
+
+    Raises:
+        RemoteProtocolError: the frame is not a request, or a refused one.
+    """
+    head = connection.requests.peek(buffer, at, end)
+    if head is None:
+        return None
+    if connection.requests.raw and not _ends_tokens(connection, head):
+        return _pass(connection, buffer, at, end, head, TOKEN)
+    route = connection.plane.routes[head.name]
+    if route.kind is Kind.REFUSE:
+        raise RequestRefused(route.reason)
+    if route.kind in (Kind.SASL_HANDSHAKE, Kind.SASL_AUTHENTICATE):
+        return _sasl(connection, buffer, at, end, head, route)
+    connection.sasl.ordinary_request()
+    if route.kind in (Kind.LOCAL, Kind.INSPECT, Kind.PRODUCE) or route.amend is not None:
+        return _gather(connection, buffer, at, end, GatheredRequest(route, head))
+    return _pass(connection, buffer, at, end, head, route)
+
+
+def gathered(connection: TakesRequests, asked: GatheredRequest, frame: memoryview) -> None:
+    """Serve a gathered request here, or forward it. `frame` includes its size, is writable and not shared."""
+    route = asked.route
+    connection.plane.reactor.turns.doing = connection, route
+    if route.kind is Kind.LOCAL or (route.serve_here is not None and route.serve_here(frame[4:])):
+        _limit(connection, asked, "served_request_bytes")
+        connection.serve(asked, frame)
+    else:
+        connection.state.move(ClientState.PASSING)
+        pass_whole(connection, asked, frame)
+
+
+def pass_whole(connection: Forwards, asked: GatheredRequest, frame: memoryview) -> None:
+    """Forward a request that was gathered, amended if its route requires it."""
+    route = asked.route
+    treatment = None if route.amend is None else route.amend(frame[4:])
+    if not (route.kind is Kind.PRODUCE and _expects_no_response(route, frame)):
+        connection.pending.append((asked.head.correlation_id, treatment or route))
+    connection.requests.write(frame)
+
+
+def _expects_no_response(route: Route, frame: memoryview) -> bool:
+    acks = prefixes.of_request(route.key, route.version, FieldOf("Acks"))(frame[4:], len(frame) - 4)
+    return bool(acks == 0)
+
+
+def _ends_tokens(connection: TakesRequests, head: RequestHead) -> bool:
+    """Return True if a frame among raw SASL tokens is a request: its first four bytes name a listed API version.
+
+    No token begins with such bytes: PLAIN has a NUL and a user name there (far above any version), SCRAM and
+    OAUTHBEARER have text, GSSAPI tokens begin with 0x60 or 0x05. Tokens without a response are removed from the queue.
+    """
+    if head.name not in connection.plane.routes:
+        return False
+    connection.requests.raw = False
+    connection.requests.go_by(connection.plane.passing)
+    pending = connection.pending
+    while pending and pending[-1][1] is TOKEN:
+        pending.pop()
+    return True
+
+
+def _pass(
+    connection: TakesRequests, buffer: memoryview, at: int, end: int, head: RequestHead, expected: Expected
+) -> int:
+    connection.pending.append((head.correlation_id, expected))
+    upto = connection.requests.admit(head.size, at, end)
+    connection.requests.write(buffer[at:upto])
+    return upto
+
+
+def _sasl(
+    connection: TakesRequests, buffer: memoryview, at: int, end: int, head: RequestHead, route: Route
+) -> int | None:
+    if route.kind is Kind.SASL_AUTHENTICATE:
+        sent_at = connection.plane.reactor.now()
+        return _pass(connection, buffer, at, end, head, SaslAuthenticateResponse(route.version, sent_at))
+    if route.version == 0 and end - at < head.size + 4:
+        return None  # wait for the whole small request, because what follows depends on its response
+    connection.sasl_handshake_sent(route.version)
+    upto = _pass(connection, buffer, at, end, head, SaslHandshakeResponse(route.version))
+    if route.version == 0:
+        connection.state.move(ClientState.HANDSHAKING)
+    return upto
+
+
+def _gather(connection: TakesRequests, buffer: memoryview, at: int, end: int, asked: GatheredRequest) -> int | None:
+    _limit(connection, asked, _LARGEST.get(asked.route.kind, "inspected_request_bytes"))
+    if asked.head.size > connection.plane.limits.unauthenticated_request_bytes and not connection.is_known:
+        connection.requests.introduce()
+        return None
+    return connection.requests.gather(asked.head.size, asked, buffer, at, end)
+
+
+_LARGEST = {Kind.LOCAL: "served_request_bytes", Kind.PRODUCE: "collected_bytes"}
+"""Name of the limit for a gathered request, by kind."""
+
+
+def _limit(connection: TakesRequests, asked: GatheredRequest, name: str) -> None:
+    """Raise RequestRefused if the request is larger than the limit of that name."""
+    size, limit = asked.head.size, getattr(connection.plane.limits, name)
+    if size > limit:
+        raise RequestRefused(
+            f"request {asked.route.key} v{asked.route.version} of {size} bytes is larger than limits.{name} ({limit})"
+        )

@@ -1,0 +1,124 @@
+"""Deliver gathered responses: rewrite them, observe them, or hand them to the proxy's own requests.
+
+The queue of pending responses (`forwarding.walk.client_requests.Expected`) holds an object of one of these classes.
+`arrived` receives the frame with its size and returns what the client gets: the frame, other bytes, or nothing.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Protocol, TypeGuard
+
+from kafka_share_proxy.forwarding.connection_parts import PartOwner
+from kafka_share_proxy.forwarding.dispatch.routes import Context, Rewrite, Treatment
+from kafka_share_proxy.forwarding.served.interfaces import ExpectedResponse
+from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.wire.codec import frames, headers
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+
+
+class ResponseSink(PartOwner, Protocol):
+    """Connection that a gathered response belongs to."""
+
+    is_known: bool
+    """True once the broker has responded to a request that it serves for known clients only."""
+
+    @property
+    def context(self) -> Context:
+        """Context for rewriters."""
+
+    def responded(self, promise: Promise[memoryview], body: memoryview) -> None:
+        """Handle the response to a request of the proxy itself."""
+
+    def sasl_handshake_responded(self, version: int, error_code: int) -> None:
+        """Handle the response to SaslHandshake."""
+
+    def sasl_authenticate_responded(self, error_code: int, session_lifetime_ms: int, sent_at: float) -> None:
+        """Handle the response to SaslAuthenticate."""
+
+
+class OwnResponse:
+    """Response to a request of the proxy itself. It resolves a promise and is never sent to the client."""
+
+    __slots__ = ("key", "promise", "version")
+    rewrite = True
+
+    def __init__(self, key: int, version: int) -> None:
+        self.key = key
+        self.version = version
+        self.promise: Promise[memoryview] = Promise()
+
+    def arrived(self, connection: ResponseSink, frame: memoryview) -> None:
+        """Settle the promise at the end of this loop iteration: the waiter may do anything, also to this connection."""
+        if self.key != ApiKey.API_VERSIONS:  # brokers respond to ApiVersions for any client
+            connection.is_known = True
+        offset = headers.response_body_offset(self.key, self.version, frame[4:])
+        body = frame[4 + offset :]
+        if body.obj is connection.plane.reactor.buffer.obj:
+            # the next loop iteration overwrites the shared buffer; a gathered frame is not shared
+            body = memoryview(bytes(body))
+        connection.call_soon(partial(connection.responded, self.promise, body))
+
+
+class SaslHandshakeResponse:
+    """Response that shows whether the broker accepted the mechanism. After v0, raw tokens follow."""
+
+    __slots__ = ("version",)
+    rewrite = True
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+
+    def arrived(self, connection: ResponseSink, frame: memoryview) -> memoryview:
+        """Note the outcome, and return the frame for the client unchanged."""
+        response: messages.SaslHandshakeResponse
+        _, response = frames.decode_response(ApiKey.SASL_HANDSHAKE, self.version, frame[4:])
+        connection.sasl_handshake_responded(self.version, response.error_code)
+        return frame
+
+
+class SaslAuthenticateResponse:
+    """Response that shows the outcome of one authentication round and the session lifetime."""
+
+    __slots__ = ("_sent_at", "version")
+    rewrite = True
+
+    def __init__(self, version: int, sent_at: float) -> None:
+        self.version = version
+        self._sent_at = sent_at
+
+    def arrived(self, connection: ResponseSink, frame: memoryview) -> memoryview:
+        """Note the outcome, and return the frame for the client unchanged."""
+        response: messages.SaslAuthenticateResponse
+        _, response = frames.decode_response(ApiKey.SASL_AUTHENTICATE, self.version, frame[4:])
+        connection.sasl_authenticate_responded(response.error_code, response.session_lifetime_ms, self._sent_at)
+        return frame
+
+
+Special = OwnResponse | SaslHandshakeResponse | SaslAuthenticateResponse
+
+
+class Rewrites(Treatment, Protocol):
+    """Treatment that rewrites the response. A response that is forwarded unchanged is not gathered."""
+
+    @property
+    def rewrite(self) -> Rewrite:
+        """See Treatment."""
+
+
+def deliver(connection: ResponseSink, expected: object, frame: memoryview) -> bytes | memoryview | None:
+    """Return the bytes for the client: the gathered response, a rewritten one, or None."""
+    if isinstance(expected, ExpectedResponse):
+        expected.came(frame)
+        return None
+    if isinstance(expected, Special):
+        return expected.arrived(connection, frame)
+    assert is_treatment(expected)  # noqa: S101  # nothing else is ever queued
+    connection.plane.reactor.turns.doing = connection, expected
+    return expected.rewrite(frame[4:], connection.context) or frame
+
+
+def is_treatment(expected: object) -> TypeGuard[Rewrites]:
+    """Return True if the response is rewritten. In the other classes `rewrite` is not callable."""
+    return callable(getattr(expected, "rewrite", None))

@@ -1,0 +1,282 @@
+"""Audit events of share groups that the brokers serve, derived from the forwarded requests and responses.
+
+Both are gathered whole anyway, because responses contain addresses. Visible are deliveries, and acknowledgements that
+the broker accepted. What the broker does by itself is not visible: expired locks, ended sessions. If the delivery
+passed through this proxy, its settle event is complete (`forwarding.observed.forwarded_deliveries`), except for the
+start offset, which only the broker knows. An unreadable request or response is forwarded all the same.
+
+How it works: a complete request is passed to the `amend` of its route, which reads it and returns the treatment of the
+response. That treatment reads the response, reports the events, and then treats the response as the route would have
+done. Additions to loads and fetches may be summed up before they are reported. The C extension
+`forwarding.observed._forwarded_shares` does all this in one pass over the bytes, if it could be built. Otherwise the
+Python fallback here does it with decoded messages. `KERNEL` names the one in use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import groupby
+from typing import NamedTuple, TypeAlias
+
+from kafka_share_proxy.audit.events import BROKERS, Place
+from kafka_share_proxy.audit.fetches import GivenRecords, Reader
+from kafka_share_proxy.audit.stream import Audit
+from kafka_share_proxy.forwarding.dispatch.routes import Amend, Context, Rewrite, Route, Routes, Treatment
+from kafka_share_proxy.forwarding.observed.forwarded_deliveries import (
+    DELIVERIES_MAX,
+    DELIVERIES_OF_ONE_MAX,
+    Delivery,
+    ForwardedDeliveries,
+    SharedPlace,
+)
+from kafka_share_proxy.wire.codec import headers, prefixes
+from kafka_share_proxy.wire.codec.prefixes import PlaceOf
+from kafka_share_proxy.wire.definitions import messages, registry
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
+from kafka_share_proxy.wire.records import batches
+from kafka_share_proxy.wire.records.batches import BatchTable, split_complete
+
+try:
+    from kafka_share_proxy.forwarding.observed import _forwarded_shares
+except ImportError:  # there was no compiler at installation
+    _forwarded_shares = None  # type: ignore[assignment]
+
+BUILT_VERSION = 2
+"""`VERSION` of the extension that belongs to this file. An extension built from an older source is not used."""
+KEYS = (ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE)
+OFFSET_MAX = (1 << 63) - 1
+RANGE_MAX = (1 << 31) - 1
+"""Maximum number of offsets in one range. No broker sends a longer one, or one that ends before it begins."""
+RENEW = 4
+OUTCOMES = {0: "gap", 1: "accept", 2: "release", 3: "reject"}
+"""Outcomes by acknowledge type (KIP-932). RENEW (KIP-1222) is not an outcome."""
+
+_Request: TypeAlias = "messages.ShareFetchRequest | messages.ShareAcknowledgeRequest"
+_Response: TypeAlias = "messages.ShareFetchResponse | messages.ShareAcknowledgeResponse"
+_Fetched: TypeAlias = "messages.ShareFetchResponse.PartitionData"
+_Batch: TypeAlias = (
+    "messages.ShareFetchRequest.AcknowledgementBatch | messages.ShareAcknowledgeRequest.AcknowledgementBatch"
+)
+
+
+Watching = Callable[[Audit], Callable[[Route], Amend]]
+"""Function that returns, for a route, the amendment that inspects its requests."""
+
+
+class HeartbeatSender(NamedTuple):
+    """Group and member that sent a request."""
+
+    group: str
+    member: str | None
+
+
+def watched(routes: Routes, audit: Audit, watching: Watching | None = None) -> Routes:
+    """Return the same routes with reporting for share groups. `watching` replaces the choice of `KERNEL`."""
+    watch = (watching or _watching)(audit)
+    found = Routes(routes.fallback)
+    for route in routes.values():
+        is_watched = route.key in KEYS and route.rewrite is not None
+        found.add(replace(route, amend=watch(route)) if is_watched else route)
+    return found
+
+
+# With the extension
+
+
+class _Told:
+    """Receiver of what the extension reports for loads, fetches and key samples."""
+
+    def __init__(self, audit: Audit) -> None:
+        self._audit = audit
+
+    def look(self, place: Place, rows: bytes, data: memoryview, untold: int) -> float:
+        """Report batches whose keys may be due to be sampled (see KeySampling.read)."""
+        return self._audit.keys.read(place, BatchTable(rows), data, untold)
+
+    def add(
+        self,
+        place: Place,
+        group: str,
+        load: tuple[int, int, float],
+        requests: int,
+        given: tuple[int, int, int, int],
+        untold: int,
+    ) -> None:
+        """Add rows, bytes and milliseconds of a share partition, and what `requests` responses contained.
+
+        `given`: first offset, last offset, rows, bytes.
+        """
+        self._audit.keys.passed(place, untold)
+        rows, size, hold_ms = load
+        if any(load):
+            to = self._audit.loads.of(place)
+            to.rows += rows
+            to.bytes += size
+            to.hold_ms += hold_ms
+        if requests:
+            first, last, count, read = given
+            self._audit.fetches.add(
+                Reader("share", place, group), GivenRecords(first, last, count, count, read, read), requests
+            )
+
+
+def _watching_in_c(audit: Audit) -> Callable[[Route], Amend]:
+    told, kernel = _Told(audit), _forwarded_shares
+    to = (audit.offer, audit.now, audit.wall_ms, batches.walk, told.look, told.add, Place)
+    outcomes = tuple(OUTCOMES[kind] for kind in sorted(OUTCOMES))
+    shares = kernel.Shares(*to, outcomes, BROKERS, DELIVERIES_MAX, DELIVERIES_OF_ONE_MAX)
+    audit.on_sums.append(shares.flush)
+    return lambda route: kernel.Watch(shares, route, route.rewrite, route.amend, route.key, route.version)
+
+
+# Python fallback of the extension
+
+
+def _watching_in_python(audit: Audit) -> Callable[[Route], Amend]:
+    return partial(_watch, _ForwardedShares(audit))
+
+
+def _watch(shares: _ForwardedShares, route: Route) -> Amend:
+    key, version, amended = route.key, route.version, route.amend
+    body_at = prefixes.of_request(key, version, PlaceOf("GroupId"))
+    decode = registry.request(key, version).decode
+
+    def amend(frame: memoryview) -> Treatment:
+        treated = (None if amended is None else amended(frame)) or route
+        try:
+            request = decode(frame, body_at(frame, len(frame)))
+        except ProxyError:
+            return treated
+        told = partial(shares.seen, request, key, version, treated.rewrite)
+        return Route(kind=route.kind, key=key, version=version, rewrite=told)
+
+    return amend
+
+
+class _ForwardedShares:
+    """Reports events from decoded requests and responses."""
+
+    def __init__(self, audit: Audit) -> None:
+        self._audit = audit
+        self._deliveries = ForwardedDeliveries(DELIVERIES_MAX, DELIVERIES_OF_ONE_MAX)
+
+    def seen(
+        self, request: _Request, key: int, version: int, rewrite: Rewrite | None, frame: memoryview, context: Context
+    ) -> bytes | None:
+        """Report the events of a response, then treat it as the route would."""
+        try:
+            response = registry.response(key, version).decode(frame, headers.response_body_offset(key, version, frame))
+        except ProxyError:
+            response = None
+        if response is not None and response.error_code == ErrorCode.NONE and _is_possible(response):
+            who = HeartbeatSender(request.group_id or "", request.member_id)
+            self._report_acknowledged(who, request, response)
+            if isinstance(response, messages.ShareFetchResponse):
+                self._report_acquired(who, response)
+        return None if rewrite is None else rewrite(frame, context)
+
+    def _report_acquired(self, who: HeartbeatSender, response: messages.ShareFetchResponse) -> None:
+        for topic in response.responses:
+            for partition in topic.partitions:
+                if partition.error_code == ErrorCode.NONE and partition.acquired_records:
+                    place = Place(bytes(topic.topic_id), partition.partition_index)
+                    self._report_delivery(who, place, partition, response.acquisition_lock_timeout_ms)
+
+    def _report_delivery(self, who: HeartbeatSender, place: Place, partition: _Fetched, lock_ms: int) -> None:
+        audit, now, share = self._audit, self._audit.now(), SharedPlace(who.group, place)
+        data = memoryview(partition.records or b"")
+        load, left = audit.loads.of(place), len(data)
+        load.bytes += left
+        for each in partition.acquired_records:
+            first, last, attempt = each.first_offset, each.last_offset, each.delivery_count
+            audit.offer("acquire", place, *who, (first, last, attempt, left, lock_ms, BROKERS))
+            self._deliveries.acquired(share, Delivery(first, last, attempt, who.member, now, lock_ms / 1000))
+            load.rows += last - first + 1
+            left = 0
+        try:
+            found, _ = split_complete(data)
+        except ProxyError:
+            return
+        if found:
+            audit.fetches.add(Reader("share", place, who.group), GivenRecords.all_of(found))
+            audit.keys.read(place, found, data)
+
+    def _report_acknowledged(self, who: HeartbeatSender, request: _Request, response: _Response) -> None:
+        refused: set[Place] | None = None
+        for topic in request.topics:
+            for partition in topic.partitions:
+                if not partition.acknowledgement_batches:
+                    continue
+                refused = set(_refused(response)) if refused is None else refused
+                place = Place(bytes(topic.topic_id), partition.partition_index)
+                if place not in refused:
+                    for run in _runs(partition.acknowledgement_batches):
+                        self._report_run(who, place, *run)
+
+    def _report_run(self, who: HeartbeatSender, place: Place, first: int, last: int, kind: int) -> None:
+        """Report a run of offsets that were acknowledged with the same type."""
+        share, outcome = SharedPlace(who.group, place), OUTCOMES.get(kind)
+        if first > last:
+            return
+        if kind == RENEW:
+            self._deliveries.renewed(share, first, last, who.member)
+        elif outcome is not None:
+            for start, end, delivery in self._deliveries.settled(share, first, last, who.member):
+                held = (None,) * 4 if delivery is None else self._held(place, delivery)
+                attempt, acquired_ms, renewals, renew_ms = held
+                values = (start, end, attempt, acquired_ms, outcome, renewals, renew_ms, None, BROKERS)
+                self._audit.offer("settle", place, *who, values)
+
+    def _held(self, place: Place, delivery: Delivery) -> tuple[int, int, int, int]:
+        """Return attempt, acquisition time, renewals, and milliseconds beyond the first lock, of an ending delivery."""
+        held_s = max(self._audit.now() - delivery.acquired_at, 0.0)
+        self._audit.loads.of(place).hold_ms += held_s * 1000 * (delivery.last - delivery.first + 1)
+        renew_ms = round(max(held_s - delivery.lock_s, 0.0) * 1000) if delivery.renewals else 0
+        return delivery.attempt, self._audit.wall_ms() - round(held_s * 1000), delivery.renewals, renew_ms
+
+
+def _is_possible(response: _Response) -> bool:
+    if isinstance(response, messages.ShareAcknowledgeResponse):
+        return True
+    partitions = (each for topic in response.responses for each in topic.partitions)
+    ranges = ((each.first_offset, each.last_offset) for found in partitions for each in found.acquired_records)
+    return all(0 <= first <= last < first + RANGE_MAX for first, last in ranges)
+
+
+def _refused(response: _Response) -> Iterator[Place]:
+    if isinstance(response, messages.ShareFetchResponse):
+        for topic in response.responses:
+            for fetched in topic.partitions:
+                if fetched.acknowledge_error_code != ErrorCode.NONE:
+                    yield Place(bytes(topic.topic_id), fetched.partition_index)
+        return
+    for acknowledged in response.responses:
+        for partition in acknowledged.partitions:
+            if partition.error_code != ErrorCode.NONE:
+                yield Place(bytes(acknowledged.topic_id), partition.partition_index)
+
+
+def _runs(acknowledged: Iterable[_Batch]) -> Iterator[tuple[int, int, int]]:
+    """Yield first offset, last offset and type of each run of one type. A single type applies to the whole batch.
+
+    A batch with more types than there are offsets up to the largest is left out.
+    """
+    for batch in acknowledged:
+        types = batch.acknowledge_types
+        if len(types) == 1:
+            yield batch.first_offset, batch.last_offset, types[0]
+            continue
+        first = batch.first_offset
+        if first > OFFSET_MAX - len(types):
+            continue
+        for kind, run in groupby(types):
+            last = first + sum(1 for _ in run) - 1
+            yield first, last, kind
+            first = last + 1
+
+
+KERNEL = "c" if _forwarded_shares is not None and _forwarded_shares.VERSION == BUILT_VERSION else "python"
+_watching: Watching = _watching_in_c if KERNEL == "c" else _watching_in_python

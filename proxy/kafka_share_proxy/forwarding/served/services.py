@@ -1,0 +1,39 @@
+"""Objects that the handlers of every feature use. Built once at start, or from small parts by tests.
+
+A feature with additional state extends the class (`sharegroups.services`, `views.services`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kafka_share_proxy.brokers.cluster_view import ClusterView
+from kafka_share_proxy.brokers.interfaces import OwnQueries
+from kafka_share_proxy.brokers.topic_leaders import TopicQueryOptions
+from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions
+from kafka_share_proxy.forwarding.memory_budget import ResponseBudget
+from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
+from kafka_share_proxy.loop.interfaces import Notes, Timers
+from kafka_share_proxy.loop.slices import Slices
+from kafka_share_proxy.wire.values import Limits
+
+
+@dataclass(slots=True, kw_only=True)
+class Services:
+    """Objects that handlers may use in addition to their `Call`. One instance per process."""
+
+    limits: Limits
+    timers: Timers
+    notes: Notes
+    book: AddressBook
+    """Addresses of the proxy by broker."""
+    topology: ClusterView
+    """Brokers, topics and leaders, as reported by the brokers."""
+    versions: EffectiveVersions
+    responses: ResponseBudget
+    """Budget of the local responses that the kernel has not accepted yet. The plane counts them."""
+    slices: Slices
+    """Scheduler of large work in slices."""
+    own: OwnQueries | None = None
+    """Requests under the proxy's own identity. None if it sends none."""
+    options: TopicQueryOptions = field(default_factory=TopicQueryOptions)

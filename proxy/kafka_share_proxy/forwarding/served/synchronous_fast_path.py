@@ -1,0 +1,138 @@
+"""The synchronous fast path for local requests of one connection, without a task (forwarding/README.md rule 39).
+
+The connection is SERVING from the start of the request until the response is sent, so nothing after the request is
+inspected. The awaited socket events stay as they are: bytes that arrive meanwhile are reported once, and mute the
+socket.
+
+Requests to the broker are sent together at the end of the loop iteration: a coordinator of 4.3 writes requests that
+arrive together with one append to its log.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Protocol
+
+from kafka_share_proxy.brokers.interfaces import Connection
+from kafka_share_proxy.forwarding.connection_parts import PartOwner
+from kafka_share_proxy.forwarding.connection_state import ClientState
+from kafka_share_proxy.forwarding.peer_socket import PeerSocket
+from kafka_share_proxy.forwarding.sasl import Sasl
+from kafka_share_proxy.forwarding.served.interfaces import ExpectedResponse
+from kafka_share_proxy.forwarding.walk.walking import Pending
+from kafka_share_proxy.loop.interfaces import Request
+from kafka_share_proxy.loop.polling import READ
+from kafka_share_proxy.loop.transports import Data
+
+_PASSING, _SERVING = ClientState.PASSING, ClientState.SERVING
+"""Looked up with every request, which is slow in an enum (CPython 3.11)."""
+
+
+class ResponseSource(Protocol):
+    """Other direction of the connection."""
+
+    bytes: int
+
+    @property
+    def owes_client(self) -> bool:
+        """True if a response to the client has arrived only in part."""
+
+
+class Requests(Protocol):
+    """This direction of the connection."""
+
+    flows: bool
+    """True if the way is clear: the fast path may be used."""
+
+
+class TakesAtOnce(PartOwner, Connection, Protocol):
+    """Connection whose request is served."""
+
+    is_known: bool
+    """True once the broker has responded to a request that it serves for known clients only."""
+    client: PeerSocket
+    broker: PeerSocket | None
+
+    @property
+    def responses(self) -> ResponseSource:
+        """Stream of the broker's responses."""
+
+    @property
+    def pending(self) -> Pending:
+        """Requests that wait for a response."""
+
+    @property
+    def sasl(self) -> Sasl:
+        """Authentication state of the connection."""
+
+    def to_broker(self, data: Data) -> None:
+        """Send to the broker, or keep the bytes until a connection accepts them."""
+
+    def to_client(self, data: Data) -> None:
+        """Send to the client, or keep the bytes until its socket accepts them."""
+
+
+class SynchronousFastPath:
+    """See interfaces.AtOnceConnection. Created at the first such request."""
+
+    __slots__ = ("_begun", "_requests", "_taken", "owner")
+
+    def __init__(self, connection: TakesAtOnce, requests: Requests) -> None:
+        self.owner = connection
+        self._requests = requests
+        self._taken: Request | None = None
+        self._begun = 0.0
+
+    @property
+    def may_take(self) -> bool:
+        """Return True if a request that just arrived, alone and on the fast path, has nothing to wait for."""
+        owner = self.owner
+        if owner.pending or not owner.is_known or owner.state.now is not _PASSING:
+            return False
+        if owner.responses.owes_client or owner.client.has_unsent:
+            return False
+        return owner.sasl.may_send_request(owner.plane.reactor.now())
+
+    def begin_at_once(self, request: Request) -> None:
+        owner = self.owner
+        owner.sasl.ordinary_request()
+        owner.state.move(_SERVING)
+        self._taken, self._begun = request, time.perf_counter()
+
+    def to_broker_at_once(self, correlation_id: int, expected: ExpectedResponse, frame: bytes) -> None:
+        self.owner.pending.append((correlation_id, expected))
+        self.owner.call_soon(partial(self._send, frame))
+
+    def _send(self, frame: bytes) -> None:
+        owner = self.owner
+        if owner.state.now is not _SERVING:
+            return  # the connection has ended, and the waiter for the response was notified
+        owner.to_broker(frame)
+        broker = owner.broker
+        if broker is not None and broker.has_unsent:
+            owner.update()
+
+    def immediate_response(self, frame: bytes) -> None:
+        owner, taken, self._taken = self.owner, self._taken, None
+        if taken is None or owner.state.now is not _SERVING:
+            return
+        owner.responses.bytes += len(frame)
+        owner.to_client(frame)
+        owner.plane.served(taken.key, time.perf_counter() - self._begun)
+        owner.plane.count_local_response()
+        if owner.state.now is _SERVING:
+            owner.state.move(_PASSING)
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Continue after the response. Usually nothing has arrived meanwhile.
+
+        Anything that has (bytes of the client, a request of the proxy, a drain) has changed the awaited events of the
+        client's socket.
+        """
+        owner = self.owner
+        if owner.client.waits_for == READ and not owner.client.has_unsent:
+            self._requests.flows = True
+        else:
+            owner.update()

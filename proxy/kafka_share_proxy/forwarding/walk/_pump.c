@@ -1,0 +1,423 @@
+/* The loop's wait and the fast path of every connection, in C; see pump.py for what it is to the reactor.
+ *
+ * One turn: wait on the epoll, then for each ready socket that has a way whose `flows` is set: one receive, one walk
+ * over the frames, one send. Everything else is Python: sockets without a way, ways in which something is in the way,
+ * frames that do not simply pass, peers that do not take all. A turn that called nothing in Python begins again at
+ * once, until the time it was given is over, so traffic that passes never wakes the interpreter.
+ *
+ * The interpreter's lock is given up while waiting and held otherwise: ways and rings are Python objects. */
+
+#define PY_SSIZE_T_CLEAN
+#include "walk.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <sys/epoll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <time.h>
+
+#define BATCH 256
+#define ENDED 0
+#define NOTED_S 0.005 /* turns.NOTED_S */
+
+struct way {
+    Walk *walk; /* strong; NULL: this descriptor has none */
+    int out;
+};
+
+typedef struct {
+    PyObject_HEAD
+    int epoll;
+    PyObject *view, *ready; /* the receive buffer; descriptor -> callback of the mask */
+    Py_buffer buffer;
+    struct way *ways; /* by descriptor */
+    int ways_count;
+    int called; /* this turn called something in Python */
+    PyObject *turns; /* is told what takes long (turns.Turns) */
+    double woke, seen; /* when the last wait ended, when the clock was read last since */
+} Pump;
+
+static struct walk_functions *functions;
+static PyObject *word_failed, *word_self, *word_took, *word_ended;
+
+static double monotonic(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* What a callback of `owner` raised is the owner's trouble (faults.FaultOwner). 0, or -1 where it is everybody's. */
+static int settle(PyObject *owner, PyObject *result)
+{
+    if (result) {
+        Py_DECREF(result);
+        return 0;
+    }
+    if (!PyErr_ExceptionMatches(PyExc_Exception))
+        return -1;
+    PyObject *type, *error, *traceback;
+    PyErr_Fetch(&type, &error, &traceback);
+    PyErr_NormalizeException(&type, &error, &traceback);
+    if (traceback)
+        PyException_SetTraceback(error, traceback);
+    result = owner ? PyObject_CallMethodObjArgs(owner, word_failed, error, NULL) : NULL;
+    if (result) {
+        Py_DECREF(result);
+        Py_XDECREF(type);
+        Py_XDECREF(error);
+        Py_XDECREF(traceback);
+        return 0;
+    }
+    if (!owner)
+        PyErr_Restore(type, error, traceback);
+    else {
+        Py_XDECREF(type);
+        Py_XDECREF(error);
+        Py_XDECREF(traceback);
+    }
+    return -1;
+}
+
+static int tell(PyObject *turns, PyObject *method, PyObject *whose, double seconds)
+{
+    PyObject *told = PyFloat_FromDouble(seconds), *result = NULL;
+    if (told)
+        result = PyObject_CallMethodObjArgs(turns, method, whose ? whose : told, whose ? told : NULL, NULL);
+    Py_XDECREF(told);
+    Py_XDECREF(result);
+    return result ? 0 : -1;
+}
+
+/* Something in Python was called and has come back with `outcome`. */
+static int called(Pump *self, PyObject *whose, int outcome)
+{
+    double before = self->seen;
+    self->seen = monotonic();
+    if (outcome < 0 || self->seen - before <= NOTED_S)
+        return outcome;
+    return tell(self->turns, word_took, whose, self->seen - before);
+}
+
+/* A socket without a way, or one in which something is in the way: the reactor's callback. */
+static int call_ready(Pump *self, int fd, uint32_t mask)
+{
+    PyObject *key = PyLong_FromLong(fd);
+    PyObject *callback = key ? PyDict_GetItemWithError(self->ready, key) : NULL;
+    Py_XDECREF(key);
+    if (!callback)
+        return PyErr_Occurred() ? -1 : 0; /* closed earlier in this turn */
+    Py_INCREF(callback);
+    self->called = 1;
+    PyObject *owner = NULL, *result = PyObject_CallFunction(callback, "I", (unsigned)mask);
+    if (!result) {
+        PyObject *type, *error, *traceback;
+        PyErr_Fetch(&type, &error, &traceback);
+        owner = PyObject_GetAttr(callback, word_self);
+        if (!owner)
+            PyErr_Clear();
+        PyErr_Restore(type, error, traceback);
+    }
+    int outcome = settle(owner, result);
+    Py_XDECREF(owner);
+    outcome = called(self, callback, outcome);
+    Py_DECREF(callback);
+    return outcome;
+}
+
+static int call_way(Pump *self, Walk *walk, const char *name, Py_ssize_t first, Py_ssize_t second)
+{
+    self->called = 1;
+    int outcome = settle((PyObject *)walk, PyObject_CallMethod((PyObject *)walk, name, "nn", first, second));
+    return called(self, (PyObject *)walk, outcome);
+}
+
+/* An exception is set that came of this way's bytes. */
+static int settle_unexpected(Pump *self, Walk *walk)
+{
+    self->called = 1;
+    return called(self, (PyObject *)walk, settle((PyObject *)walk, NULL));
+}
+
+static int is_crowded(Walk *walk)
+{
+    return walk->pending->count > walk->in_flight_max;
+}
+
+/* An answer that was rewritten before goes out as it did then. 1: so it is; 0: it is for Python; -1: exception. */
+static int pass_rewritten(Pump *self, Walk *walk, int out, Py_ssize_t count)
+{
+    unsigned char *buffer = self->buffer.buf;
+    struct rewritten found;
+    int known = functions->recall(walk, buffer, count, self->buffer.len, &found);
+    if (known <= 0)
+        return known;
+    struct iovec pieces[3] = {
+        {(void *)(found.size ? found.size : (char *)buffer), 4},
+        {buffer + 4, 4},
+        {found.size ? (void *)found.rest : buffer + 8, (size_t)(found.size ? found.rest_bytes : count - 8)},
+    };
+    struct msghdr message = {.msg_iov = pieces, .msg_iovlen = 3};
+    ssize_t whole = 8 + (ssize_t)pieces[2].iov_len;
+    ssize_t sent = sendmsg(out, &message, MSG_NOSIGNAL);
+    int outcome = 1;
+    walk->bytes += whole;
+    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+        sent = 0;
+    if (sent < 0) {
+        outcome = call_way(self, walk, "sent", -(Py_ssize_t)errno, whole) < 0 ? -1 : 1;
+    } else if (sent < whole) { /* the rest waits in Python, which takes it from the buffer */
+        memmove(buffer + 8, pieces[2].iov_base, pieces[2].iov_len);
+        memmove(buffer, pieces[0].iov_base, 4);
+        outcome = call_way(self, walk, "sent", sent, whole) < 0 ? -1 : 1;
+    }
+    Py_DECREF(found.kept);
+    return outcome;
+}
+
+/* One receive, one walk, one send. */
+static int pass(Pump *self, int fd, Walk *walk, int out)
+{
+    ssize_t count = recv(fd, self->buffer.buf, (size_t)self->buffer.len, 0);
+    if (count <= 0) {
+        if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+            return 0;
+        return call_way(self, walk, "ended", count ? errno : ENDED, 0);
+    }
+    walk->quiet_s = 0;
+    Py_ssize_t upto = functions->receive(walk, self->buffer.buf, self->view, 0, count);
+    if (upto < 0)
+        return settle_unexpected(self, walk);
+    if (!upto) {
+        int passed = pass_rewritten(self, walk, out, count);
+        if (passed)
+            return passed < 0 && PyErr_Occurred() ? settle_unexpected(self, walk) : 0;
+    }
+    if (upto != count)
+        return call_way(self, walk, "walked", upto, count);
+    walk->bytes += count;
+    ssize_t sent = send(out, self->buffer.buf, (size_t)count, MSG_NOSIGNAL);
+    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+        sent = 0;
+    if (sent == count && !is_crowded(walk))
+        return 0;
+    return call_way(self, walk, "sent", sent < 0 ? -(Py_ssize_t)errno : sent, count);
+}
+
+static int serve(Pump *self, const struct epoll_event *event)
+{
+    int fd = event->data.fd;
+    struct way *way = fd < self->ways_count ? &self->ways[fd] : NULL;
+    if (!way || !way->walk || event->events != EPOLLIN || !way->walk->flows)
+        return call_ready(self, fd, event->events);
+    Walk *walk = (Walk *)Py_NewRef((PyObject *)way->walk); /* what is called may end the connection */
+    int outcome = pass(self, fd, walk, way->out);
+    Py_DECREF((PyObject *)walk);
+    return outcome;
+}
+
+/* Rounded up to milliseconds: waking early would mean turning in vain. */
+static int milliseconds(double wait)
+{
+    if (wait <= 0)
+        return 0;
+    return wait * 1e3 >= INT_MAX - 1 ? INT_MAX - 1 : (int)(wait * 1e3) + 1;
+}
+
+/* Serve the events of one wait; 0: go on, 1: this turn is over, -1: exception. */
+static int wait_once(Pump *self, double now, double until)
+{
+    struct epoll_event events[BATCH];
+    int count, epoll = self->epoll;
+    double woke = self->woke;
+    if (woke > 0 && now - woke > NOTED_S && tell(self->turns, word_ended, NULL, now - woke) < 0)
+        return -1;
+    Py_BEGIN_ALLOW_THREADS
+    count = epoll_wait(epoll, events, BATCH, milliseconds(until - now));
+    woke = monotonic(); /* waiting for the interpreter's lock is no rest */
+    Py_END_ALLOW_THREADS
+    self->woke = self->seen = woke;
+    if (count < 0 && errno != EINTR) {
+        PyErr_SetFromErrno(PyExc_OSError);
+        return -1;
+    }
+    if (PyErr_CheckSignals() < 0)
+        return -1;
+    for (int i = 0; i < count; i++)
+        if (serve(self, &events[i]) < 0)
+            return -1; /* the rest is reported again */
+    return count <= 0 || self->called;
+}
+
+static PyObject *pump_turn(PyObject *object, PyObject *argument)
+{
+    Pump *self = (Pump *)object;
+    double wait = PyFloat_AsDouble(argument);
+    if (wait == -1.0 && PyErr_Occurred())
+        return NULL;
+    double now = monotonic(), until = now + wait;
+    int outcome;
+    self->called = 0;
+    do
+        outcome = wait_once(self, now, until);
+    while (!outcome && (now = monotonic()) < until);
+    if (outcome < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static int reserve(Pump *self, int fd)
+{
+    if (fd < self->ways_count)
+        return 0;
+    int count = self->ways_count ? self->ways_count : 64;
+    while (count <= fd)
+        count *= 2;
+    struct way *ways = PyMem_Realloc(self->ways, (size_t)count * sizeof *ways);
+    if (!ways) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (int i = self->ways_count; i < count; i++)
+        ways[i] = (struct way){NULL, -1};
+    self->ways = ways;
+    self->ways_count = count;
+    return 0;
+}
+
+static PyObject *pump_connect(PyObject *object, PyObject *args)
+{
+    Pump *self = (Pump *)object;
+    int fd, out;
+    PyObject *walk;
+    if (!PyArg_ParseTuple(args, "iOi", &fd, &walk, &out))
+        return NULL;
+    if (fd < 0 || out < 0 ||
+        !(PyObject_TypeCheck(walk, functions->requests) || PyObject_TypeCheck(walk, functions->answers))) {
+        PyErr_SetString(PyExc_ValueError, "connect(descriptor, walk, descriptor to send to)");
+        return NULL;
+    }
+    if (reserve(self, fd) < 0)
+        return NULL;
+    Walk *before = self->ways[fd].walk;
+    self->ways[fd] = (struct way){(Walk *)Py_NewRef(walk), out};
+    Py_XDECREF((PyObject *)before);
+    Py_RETURN_NONE;
+}
+
+static PyObject *pump_forget(PyObject *object, PyObject *argument)
+{
+    Pump *self = (Pump *)object;
+    long fd = PyLong_AsLong(argument);
+    if (fd == -1 && PyErr_Occurred())
+        return NULL;
+    if (fd >= 0 && fd < self->ways_count) {
+        PyObject *before = (PyObject *)self->ways[fd].walk;
+        self->ways[fd] = (struct way){NULL, -1};
+        Py_XDECREF(before);
+    }
+    Py_RETURN_NONE;
+}
+
+static int pump_init(PyObject *object, PyObject *args, PyObject *names)
+{
+    Pump *self = (Pump *)object;
+    PyObject *view, *ready, *turns;
+    int epoll;
+    (void)names;
+    if (self->view) {
+        PyErr_SetString(PyExc_TypeError, "a pump is made once");
+        return -1;
+    }
+    if (!PyArg_ParseTuple(args, "iOO!O", &epoll, &view, &PyDict_Type, &ready, &turns) ||
+        PyObject_GetBuffer(view, &self->buffer, PyBUF_WRITABLE) < 0)
+        return -1;
+    self->epoll = epoll;
+    self->view = Py_NewRef(view);
+    self->ready = Py_NewRef(ready);
+    self->turns = Py_NewRef(turns);
+    return 0;
+}
+
+static int pump_traverse(PyObject *object, visitproc visit, void *arg)
+{
+    Pump *self = (Pump *)object;
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT(self->ready);
+    Py_VISIT(self->turns);
+    for (int i = 0; i < self->ways_count; i++)
+        Py_VISIT(self->ways[i].walk);
+    return 0;
+}
+
+static int pump_clear(PyObject *object)
+{
+    Pump *self = (Pump *)object;
+    for (int i = 0; i < self->ways_count; i++)
+        Py_CLEAR(self->ways[i].walk);
+    return 0;
+}
+
+static void pump_dealloc(PyObject *object)
+{
+    Pump *self = (Pump *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject_GC_UnTrack(object);
+    pump_clear(object);
+    PyMem_Free(self->ways);
+    if (self->view)
+        PyBuffer_Release(&self->buffer);
+    Py_XDECREF(self->view);
+    Py_XDECREF(self->ready);
+    Py_XDECREF(self->turns);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
+    Py_DECREF(type);
+}
+
+static PyMethodDef pump_methods[] = {
+    {"turn", pump_turn, METH_O, "turn(wait_s): see loop.interfaces.Pump."},
+    {"connect", pump_connect, METH_VARARGS, "connect(fd, walk, out_fd): see loop.interfaces.Pump."},
+    {"forget", pump_forget, METH_O, "forget(fd): see loop.interfaces.Pump."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot pump_slots[] = {
+    {Py_tp_doc, "Pump(epoll_fd, buffer, ready, turns): see loop.interfaces.Pump."},
+    {Py_tp_init, pump_init},
+    {Py_tp_methods, pump_methods},
+    {Py_tp_dealloc, pump_dealloc},
+    {Py_tp_traverse, pump_traverse},
+    {Py_tp_clear, pump_clear},
+    {0, NULL},
+};
+
+static PyType_Spec pump_spec = {
+    "kafka_share_proxy.forwarding.walk._pump.Pump", sizeof(Pump), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, pump_slots,
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "kafka_share_proxy.forwarding.walk._pump", "The loop's fast path in C. See pump.", -1,
+    NULL, NULL, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit__pump(void)
+{
+    PyObject *walk = PyImport_ImportModule("kafka_share_proxy.forwarding.walk._walk"); /* stays imported: its types are used */
+    PyObject *capsule = walk ? PyObject_GetAttrString(walk, "functions") : NULL;
+    functions = capsule ? PyCapsule_GetPointer(capsule, WALK_CAPSULE) : NULL;
+    Py_XDECREF(capsule);
+    word_failed = PyUnicode_InternFromString("failed");
+    word_self = PyUnicode_InternFromString("__self__");
+    word_took = PyUnicode_InternFromString("took");
+    word_ended = PyUnicode_InternFromString("ended");
+    if (!functions || !word_failed || !word_self || !word_took || !word_ended)
+        return NULL;
+    PyObject *module = PyModule_Create(&definition);
+    PyObject *type = module ? PyType_FromSpec(&pump_spec) : NULL;
+    if (!type || PyModule_AddObjectRef(module, "Pump", type) < 0)
+        return NULL;
+    Py_DECREF(type);
+    return module;
+}

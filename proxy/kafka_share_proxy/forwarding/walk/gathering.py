@@ -1,0 +1,95 @@
+"""A frame that is collected whole before it is handled."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from mmap import mmap
+
+from kafka_share_proxy.forwarding.walk.walking import room
+from kafka_share_proxy.wire.codec.frame_sizes import SIZE
+
+PRESIZED_MAX = (4 << 20) + (64 << 10)
+"""Largest frame for which memory is reserved before its bytes arrive, if its sender is trusted.
+
+This is the read-ahead of share groups (`ShareOptions.read_ahead_bytes`) and the fields around it. `ROOM_BYTES` of
+_walk.c.
+"""
+
+
+MAPPED_MIN = 128 << 10
+"""Frame size from which a frame has its own memory mapping.
+
+The system allocates its pages as they are written to and reclaims them at its end. Buffers that grow next to each
+other would leave as much again unused between them.
+"""
+
+
+def _mapped(size: int) -> memoryview | None:
+    """Return mapped memory of this size. None if the frame is small, or the system does not reserve memory."""
+    if size < MAPPED_MIN:
+        return None
+    with suppress(OSError):
+        return memoryview(mmap(-1, size))
+    return None
+
+
+class Gathering:
+    """Frame, size included, that is collected whole. Its memory grows with the received bytes.
+
+    With `presized`, memory for the whole frame is reserved immediately, unless it is longer than `PRESIZED_MAX`. Other
+    frames of `MAPPED_MIN` bytes or more get a mapping. In both cases `room` returns the free part, to be read into.
+    """
+
+    __slots__ = ("_bytes", "_come", "_room", "_whole", "subject")
+
+    def __init__(self, frame_size: int, subject: object, *, presized: bool = False) -> None:
+        """`frame_size` is without the 4 size bytes. `subject` is stored for the caller: what the frame is for."""
+        self._whole = frame_size + SIZE.size
+        self._room = room(self._whole) if presized and self._whole <= PRESIZED_MAX else _mapped(self._whole)
+        self._bytes = bytearray()
+        self._come = 0
+        self.subject = subject
+
+    def add(self, buffer: memoryview, start: int, end: int) -> int:
+        """Copy the bytes of the frame from buffer[start:end]. Returns where the rest begins."""
+        upto = min(end, start + self.left)
+        if self._room is None:
+            self._bytes += buffer[start:upto]
+        else:
+            self._room[self._come : self._come + upto - start] = buffer[start:upto]
+        self._come += upto - start
+        return upto
+
+    @property
+    def room(self) -> memoryview | None:
+        """Free memory to read the next bytes of the frame into, see `filled`. None if no memory is reserved."""
+        return None if self._room is None or self.is_whole else self._room[self._come :]
+
+    def filled(self, count: int) -> None:
+        """Note that `count` bytes were read into `room`."""
+        self._come += count
+
+    @property
+    def whole(self) -> int:
+        """Bytes of the whole frame."""
+        return self._whole
+
+    @property
+    def come(self) -> int:
+        """Bytes received so far."""
+        return self._come
+
+    @property
+    def left(self) -> int:
+        """Bytes still missing."""
+        return self._whole - self._come
+
+    @property
+    def is_whole(self) -> bool:
+        """True if the last byte has been received."""
+        return self._come == self._whole
+
+    @property
+    def frame(self) -> memoryview:
+        """Received part of the frame, with its size. Writable and not shared."""
+        return memoryview(self._bytes) if self._room is None else self._room[: self._come]

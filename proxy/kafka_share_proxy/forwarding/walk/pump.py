@@ -1,0 +1,57 @@
+"""The fast path of every connection and the wait of the loop, in C (`_pump.c`) if it was built.
+
+Reason: most of the cost of a forwarded request in Python is not the code on its path, which is short, but that the
+interpreter has left the caches between two requests. With a real broker, everything pinned to one core, a forwarded
+small request and its response took 2.1 times the CPU of a relay in C without the pump. The table in the README has the
+figures with it.
+
+The reactor also works without it. It then polls and calls back in Python (`faults.serve`), and the two `ready` methods
+(`client_to_broker`, `broker_to_client`) are the fast path.
+
+How it works: each walk is fed by one descriptor. While its `flows` is set, arriving bytes are walked, and if all of
+them can be forwarded, sent without any Python. Otherwise the methods of `FedWalk` are called. Errors go to `failed`
+(faults.FaultOwner).
+"""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from kafka_share_proxy.loop.interfaces import Pump
+from kafka_share_proxy.loop.polling import Poller
+from kafka_share_proxy.loop.turns import Turns
+
+if TYPE_CHECKING:
+    _Pump: Callable[[int, memoryview, Mapping[int, Callable[[int], None]], Turns], Pump] | None
+else:
+    try:
+        from kafka_share_proxy.forwarding.walk._pump import Pump as _Pump
+    except ImportError:
+        _Pump = None
+
+
+class FedWalk(Protocol):
+    """Methods of a walk that the pump calls. The walk itself is a `RequestWalk` or an `ResponseWalk`."""
+
+    def ended(self, code: int, _: int) -> None:
+        """Handle the end of the stream (0) or its failure (errno)."""
+
+    def walked(self, upto: int, count: int) -> None:
+        """Handle `count` bytes in the receive buffer of which the walk stopped at `upto`, before the last of them."""
+
+    def sent(self, sent: int, count: int) -> None:
+        """Handle a send of `count` forwarded bytes of which `sent` were accepted. A negative number is -errno.
+
+        Also called when all were accepted but more requests wait for responses than `in_flight_max`.
+        """
+
+
+def new_pump(
+    poller: Poller, buffer: memoryview, ready: Mapping[int, Callable[[int], None]], turns: Turns
+) -> Pump | None:
+    """Return a pump for this poller, the receive buffer and the reactor's callbacks. None if it cannot be used."""
+    if _Pump is None or not isinstance(poller, select.epoll):
+        return None
+    return _Pump(poller.fileno(), buffer, ready, turns)

@@ -1,0 +1,130 @@
+"""Lines of audit events, read by the tasks themselves from files and topics, in blocks (pipeline/README.md rule 26)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafka_share_proxy.pipeline.audit.event_lines import Block
+from kafka_share_proxy.pipeline.source.columns import BatchMaker
+from kafka_share_proxy.pipeline.source.log_reader import LogReader
+from kafka_share_proxy.pipeline.source.options import SourceOptions
+from kafka_share_proxy.pipeline.source.splits import Split
+from kafka_share_proxy.wire.values import MIB
+
+BLOCK_BYTES = 4 * MIB
+"""Maximum size of a block of lines that is parsed together. A longer line is a block alone."""
+LOOK_BYTES = 65_536
+"""Bytes that are read at a time to find the end of a line."""
+RANGE_BYTES_MOST, RANGE_BYTES_LEAST = 64 * MIB, 4 * MIB
+"""Limits of the bytes of files that one task reads."""
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""Byte order mark at the start of a file. It is not part of the first line. Spark drops it, too."""
+
+
+class FileRange(NamedTuple):
+    """The lines of a file that begin in a range of its bytes."""
+
+    path: str
+    """Path of the file on the machines of the executors."""
+    start: int
+    end: int
+    size: int
+    """Size of the file when it was listed. Lines that were written later are left out."""
+
+
+def shares_of(sizes: Mapping[str, int], tasks: int) -> list[tuple[FileRange, ...]]:
+    """Divide files into ranges, and return the ranges of each task.
+
+    Args:
+        sizes: path -> bytes.
+        tasks: number of tasks to divide the input among, if it is large enough.
+    """
+    width = max(RANGE_BYTES_LEAST, min(RANGE_BYTES_MOST, -(-sum(sizes.values()) // tasks)))
+    shares: list[tuple[FileRange, ...]] = []
+    room = 0
+    for path, size in sizes.items():
+        for start in range(0, size, width):
+            found = FileRange(path, start, min(start + width, size), size)
+            if (taken := found.end - start) > room:
+                shares.append(())
+                room = width
+            shares[-1] += (found,)
+            room -= taken
+    return shares
+
+
+def blocks_of_files(ranges: Iterable[FileRange]) -> Iterator[Block]:
+    """Yield the lines of file ranges in blocks. Raises OSError."""
+    for each in ranges:
+        with Path(each.path).open("rb", buffering=0) as file:
+            yield from _blocks(file.fileno(), each)
+
+
+def _blocks(file: int, asked: FileRange) -> Iterator[Block]:
+    size = min(asked.size, os.fstat(file).st_size)
+    begin, end = (min(_line_start(file, at), size) for at in (asked.start, asked.end))
+    while begin < end:
+        cut = min(_line_start(file, min(begin + BLOCK_BYTES, end)), end)
+        text = os.pread(file, cut - begin, begin)
+        if begin == 0:
+            text = text.removeprefix(BYTE_ORDER_MARK)
+        yield Block(text.replace(b"\r", b"\n") if b"\r" in text else text)
+        begin = cut
+
+
+def unfinished_line(path: str, size: int) -> bytes:
+    """Return the last line of a plain file if it has no line end, otherwise empty bytes. Raises OSError.
+
+    Args:
+        path: path of the file.
+        size: bytes of the file that are read.
+    """
+    with Path(path).open("rb", buffering=0) as file:
+        text, begin = b"", size
+        while begin and not (b"\n" in text or b"\r" in text) and len(text) < BLOCK_BYTES:
+            begin = max(0, begin - LOOK_BYTES)
+            text = os.pread(file.fileno(), size - begin, begin)
+    return text.replace(b"\r", b"\n").rpartition(b"\n")[2].removeprefix(BYTE_ORDER_MARK)
+
+
+def _line_start(file: int, at: int) -> int:
+    """Return the position of the first line that begins at `at` or later. Line ends are those of Spark."""
+    if at == 0:
+        return 0
+    at -= 1
+    while seen := os.pread(file, LOOK_BYTES, at):
+        ends = [place for place in (seen.find(b"\n"), seen.find(b"\r")) if place >= 0]
+        if ends:
+            return at + min(ends) + 1
+        at += len(seen)
+    return at
+
+
+def blocks_of_split(options: SourceOptions, split: Split) -> Iterator[Block]:
+    """Yield the records of a split, each value as a line. Raises as `LogReader.records`."""
+    maker = BatchMaker(("value",), split.place, options.ranges)
+    for batch in maker.batches(LogReader(options, split).records()):
+        yield block_of(batch.column(0))
+
+
+def block_of(values: pa.Array) -> Block:
+    """Return a block with one line for each value. Values with line breaks are kept apart."""
+    values = values.drop_null()
+    text = _joined(values)
+    if text.count(b"\n") == len(values) and b"\r" not in text:
+        return Block(text)
+    several = [b"\n" in value or b"\r" in value for value in values.to_pylist()]
+    odd = pa.array(several, pa.bool_())
+    return Block(_joined(values.filter(pc.invert(odd))), values.filter(odd).to_pylist())
+
+
+def _joined(values: pa.Array) -> bytes:
+    """Return the values as bytes, with a line feed after each."""
+    each = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
+    return bytes(pc.binary_join(each, b"\n")[0].as_py() + b"\n" if len(values) else b"")

@@ -1,0 +1,91 @@
+"""Staging of the lines of audit events as typed rows (pipeline/README.md rules 26 and 27)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafka_share_proxy.pipeline.audit.audit_events import COMMON, common, judged
+from kafka_share_proxy.pipeline.tables.lake import Lake
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from kafka_share_proxy.pipeline.audit.event_files import Written
+    from kafka_share_proxy.pipeline.audit.event_lines import Block
+
+WRITTEN, LEFT = "written", "left"
+"""Names in staging: files that tasks wrote, and the lines among them that are left for Spark."""
+DIRECT, PARSED, JUDGED = "direct", "parsed", "judged"
+"""Names in staging: common events written by tasks, common events parsed by Spark, and all other lines."""
+EVENT_ROWS = f"{COMMON}, ingest_batch string, day string"
+"""Columns of the files that `event_files` writes, as DDL."""
+
+
+class DirectInput(NamedTuple):
+    """Lines that tasks can read themselves."""
+
+    shares: Sequence[Any]
+    """Share of each task, as plain values."""
+    read: Callable[[Any], Iterator[Block]]
+    """Function that reads a share."""
+    rest: DataFrame | None
+    """Lines that are in no share, in a column `value`. None if there are none."""
+
+
+class Lines(NamedTuple):
+    """Lines that proxies wrote."""
+
+    batch: str
+    """Name of exactly this input. The same input always has the same name."""
+    frame: DataFrame
+    """All lines, in a column `value`."""
+    direct: DirectInput
+    """The same lines, as far as tasks can read them themselves."""
+    unfinished: frozenset[str] = frozenset()
+    """SHA-256, in hexadecimal, of last lines without an end: proxies may be writing them."""
+    is_small: bool = False
+    """True if starting tasks costs more than reading the lines."""
+
+
+def staged(spark: SparkSession, lake: Lake, lines: Lines) -> dict[str, DataFrame]:
+    """Return the parsed lines: events of the common kinds, and all other lines under JUDGED as `audit_events.judged`
+    returns them.
+
+    If possible, tasks read lines and write files themselves, for half of the CPU. Otherwise Spark does. Only files
+    reported by successful tasks are used, because another attempt may have left files as well.
+    """
+    lake.drop_staged()
+    folder = lake.local_staging(WRITTEN)
+    if folder is None:
+        return _through_spark(lake, lines.frame, lines.batch)
+    events, left = _written(spark, lake, folder, lines)
+    rest = left if lines.direct.rest is None else left.unionAll(lines.direct.rest)
+    return {DIRECT: events} | _through_spark(lake, rest, lines.batch)
+
+
+def _written(spark: SparkSession, lake: Lake, folder: str, lines: Lines) -> tuple[DataFrame, DataFrame]:
+    """Return the events that tasks wrote to files, and the lines that they left."""
+    from kafka_share_proxy.pipeline.audit.event_files import write_files
+
+    shares = lines.direct.shares
+    write = partial(write_files, lines.direct.read, folder, lines.batch)
+    if lines.is_small:
+        return _as_read(lake, list(write(shares)))
+    tasks = spark.sparkContext.parallelize(shares, max(1, len(shares)))
+    return _as_read(lake, tasks.mapPartitions(write).collect())
+
+
+def _as_read(lake: Lake, files: Sequence[Written]) -> tuple[DataFrame, DataFrame]:
+    """Return the rows of these files: events, and lines that are left."""
+    events = lake.collected(WRITTEN, [each for each in files if each.day is not None], DIRECT, EVENT_ROWS)
+    left = lake.collected(WRITTEN, [each for each in files if each.day is None], LEFT, "value binary")
+    return events, left.selectExpr("cast(value as string) as value")
+
+
+def _through_spark(lake: Lake, lines: DataFrame, batch: str) -> dict[str, DataFrame]:
+    """Parse all lines with Spark: each once, and rare ones a second time."""
+    parsed = lake.staged(common(lines, batch), PARSED, ["day"])
+    others = parsed.where("day is null").selectExpr("line as value")
+    return {PARSED: parsed.drop("line"), JUDGED: lake.staged(judged(others, batch), JUDGED, ["day"])}

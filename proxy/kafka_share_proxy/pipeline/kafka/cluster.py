@@ -1,0 +1,321 @@
+"""Blocking client for cluster metadata: topics, leaders, offsets, and one connection to each leader.
+
+Addresses are taken from Metadata. With a proxy as bootstrap, every connection therefore goes through a proxy
+(pipeline/README.md rule 6).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import NamedTuple, TypeVar
+
+from kafka_share_proxy.pipeline.kafka.connection import BlockingConnection
+from kafka_share_proxy.pipeline.kafka.fetch_sizes import FetchSizes
+from kafka_share_proxy.pipeline.source.options import SourceOptions
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost, error_name
+from kafka_share_proxy.wire.topic_ids import topic_id_text
+from kafka_share_proxy.wire.values import ZERO_UUID, Address, TopicPartition
+
+T = TypeVar("T")
+
+EARLIEST_TIMESTAMP, LATEST_TIMESTAMP = -2, -1
+METADATA_MOST, LIST_OFFSETS_MOST, FIND_COORDINATOR_MOST = 12, 7, 3
+"""Highest version used of each request. Later versions of FindCoordinator have another layout, for several groups in
+one request."""
+BACKOFF_S, BACKOFF_MAX_S = 0.1, 2.0
+TOPIC_S = 10.0
+"""Seconds that a missing topic has to appear: not every broker knows a new topic immediately."""
+ATTEMPTS_MAX = 60
+"""Maximum number of attempts of one call. As a rule `timeoutMs` ends the call first."""
+
+RETRIED = frozenset({
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.REPLICA_NOT_AVAILABLE,
+    ErrorCode.NETWORK_EXCEPTION, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_ID,
+})  # fmt: skip
+"""Error codes that are retried: RetriableException of Kafka's clients 4.3, as far as these requests can return them."""
+
+
+class Unavailable(ProxyError):
+    """A request did not succeed within its timeout. The text names the last failure."""
+
+
+class ReadRefused(ProxyError):
+    """The cluster returned an error that a retry cannot change."""
+
+
+class TopicReplaced(ProxyError):
+    """The topic was deleted and created again after the read was planned."""
+
+
+class TryAgain(Exception):
+    """One attempt failed with an error that is worth a retry."""
+
+
+class TopicSeen(NamedTuple):
+    """A topic as described by a Metadata response."""
+
+    topic_id: bytes
+    leaders: Mapping[int, int]
+    """Leader of each partition: partition -> node id, negative if there is none."""
+
+
+@dataclass
+class Deadline:
+    """Limit of the attempts of one call, by time and number. `progressed` restarts both."""
+
+    timeout_s: float
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    _ends: float = field(init=False)
+    _attempts: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        """Start the time limit."""
+        self.progressed()
+
+    def progressed(self) -> None:
+        """Restart the time limit and the count of attempts, because an attempt made progress."""
+        self._ends, self._attempts = self.now() + self.timeout_s, 0
+
+    @property
+    def is_over(self) -> bool:
+        """True if no time is left."""
+        return self.now() >= self._ends
+
+    def wait(self, reason: str) -> None:
+        """Sleep before the next attempt, with exponential backoff. Raises Unavailable if no time or attempt is left."""
+        self._attempts += 1
+        pause = min(BACKOFF_S * 2 ** (self._attempts - 1), BACKOFF_MAX_S)
+        if self._attempts >= ATTEMPTS_MAX or self.now() + pause >= self._ends:
+            raise Unavailable(f"{reason} ({self._attempts} attempts, timeoutMs={self.timeout_s * 1000:.0f})")
+        self.sleep(pause)
+
+
+class ClusterClient:
+    """Cached metadata and open connections of one task or planner. Not thread-safe."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._brokers: dict[int, Address] = {}
+        self._topics: dict[str, TopicSeen] = {}
+        self._earlier: dict[str, TopicSeen] = {}
+        """Topics as the previous task saw them. Their leaders are used while the topic id is the same."""
+        self._open: dict[Address, BlockingConnection] = {}
+        self.fetch_sizes = FetchSizes()
+
+    def __enter__(self) -> ClusterClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        for connection in self._open.values():
+            connection.close()
+        self._open.clear()
+
+    def rest(self) -> None:
+        """Prepare for the next task of this worker.
+
+        Connections with a response outstanding are closed, the others stay open. Leaders are kept until one turns out
+        wrong.
+        """
+        self._earlier |= self._topics
+        self._topics.clear()
+        for address in [address for address, connection in self._open.items() if connection.is_requested]:
+            self._open.pop(address).close()
+
+    def deadline(self) -> Deadline:
+        """Return a new deadline of `timeoutMs` for one call."""
+        return Deadline(self._options.timeout_s)
+
+    def repeated(self, attempt: Callable[[], T], deadline: Deadline | None = None) -> T:
+        """Call `attempt` until it succeeds, and retry after TryAgain and UpstreamLost.
+
+        Each retry begins with new connections and new metadata. Raises Unavailable at the deadline, and every other
+        error of `attempt`.
+        """
+        until = deadline or self.deadline()
+        while True:
+            try:
+                return attempt()
+            except (TryAgain, UpstreamLost) as error:
+                self.forget()
+                until.wait(str(error))
+
+    def forget(self) -> None:
+        """Close all connections and drop all cached leaders, after an attempt that failed."""
+        self.close()
+        self._topics.clear()
+        self._earlier.clear()
+
+    # Topics
+
+    def topics(self, names: Iterable[str]) -> dict[str, TopicSeen]:
+        """Query Metadata and return these topics with all their partitions. Raises ReadRefused, Unavailable."""
+        wanted = list(dict.fromkeys(names))
+        deadline = Deadline(min(TOPIC_S, self._options.timeout_s))
+        return self.repeated(lambda: self._request_topics(wanted), deadline)
+
+    def known_topics(self, names: Iterable[str]) -> dict[str, TopicSeen]:
+        """Return these topics from the cache, or query Metadata if one is not cached.
+
+        Raises ReadRefused, Unavailable.
+        """
+        wanted = list(dict.fromkeys(names))
+        return (
+            {name: self._topics[name] for name in wanted} if self._topics.keys() >= set(wanted) else self.topics(wanted)
+        )
+
+    def topic(self, name: str) -> TopicSeen:
+        """Return a topic from the cache, or with one Metadata request. Raises TryAgain, UpstreamLost, ReadRefused."""
+        if name not in self._topics:
+            self._request_topics([name])
+        return self._topics[name]
+
+    def _request_topics(self, names: list[str]) -> dict[str, TopicSeen]:
+        connection = self.any_connection()
+        version = connection.version(ApiKey.METADATA, METADATA_MOST)
+        entries = [messages.MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+        request = messages.MetadataRequest(topics=entries, allow_auto_topic_creation=any(map(_is_view, names)))
+        response = connection.send_request(ApiKey.METADATA, request, version)
+        self._brokers = {each.node_id: Address(each.host, each.port) for each in response.brokers or ()}
+        for topic in response.topics or ():
+            checked(topic.error_code, f"topic {topic.name}")
+            leaders = {each.partition_index: each.leader_id for each in topic.partitions or ()}
+            self._topics[topic.name or ""] = TopicSeen(bytes(topic.topic_id), leaders)
+        return {name: self._topics[name] for name in names}
+
+    # Offsets
+
+    def offsets(self, places: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
+        """Return the earliest or latest offset of each partition.
+
+        Under read_committed, the latest is the last stable offset.
+
+        Args:
+            places: topic-partitions.
+            timestamp: EARLIEST_TIMESTAMP or LATEST_TIMESTAMP.
+
+        Raises:
+            ReadRefused, Unavailable: the text has the reason.
+        """
+        wanted = list(dict.fromkeys(places))
+        return self.repeated(lambda: self._request_offsets(wanted, timestamp)) if wanted else {}
+
+    def _request_offsets(self, wanted: list[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
+        by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
+        for place in wanted:
+            by_leader[self._leader(place)].append(place)
+        found = {}
+        for node, places in by_leader.items():
+            connection = self.connection(node)
+            version = connection.version(ApiKey.LIST_OFFSETS, LIST_OFFSETS_MOST)
+            request = _list_offsets(places, timestamp, self._options.is_committed)
+            for topic in connection.send_request(ApiKey.LIST_OFFSETS, request, version).topics:
+                for entry in topic.partitions:
+                    place = TopicPartition(topic.name, entry.partition_index)
+                    checked(entry.error_code, f"offsets of {place}")
+                    found[place] = entry.offset
+        if found.keys() != set(wanted):
+            raise TryAgain(f"offsets of {set(wanted) - found.keys()} were not answered")
+        return found
+
+    # Connections
+
+    def _leader(self, place: TopicPartition) -> int:
+        leader = self.topic(place.topic).leaders.get(place.partition)
+        if leader is None:
+            raise ReadRefused(f"{place} does not exist")
+        if leader < 0:
+            raise TryAgain(f"{place} has no leader")
+        return leader
+
+    def leader(self, place: TopicPartition, topic_id: bytes) -> BlockingConnection:
+        """Return a connection to the leader of a partition, with one attempt.
+
+        Raises:
+            TopicReplaced: the topic has another id now.
+            TryAgain, UpstreamLost, ReadRefused: the leader is unknown, unreachable or does not exist.
+        """
+        earlier = self._earlier.get(place.topic)
+        if earlier is not None and earlier.topic_id == topic_id and earlier.leaders.get(place.partition, -1) >= 0:
+            return self.connection(earlier.leaders[place.partition])
+        node = self._leader(place)
+        known = self._topics[place.topic].topic_id
+        if topic_id not in (known, ZERO_UUID) and known != ZERO_UUID:
+            raise TopicReplaced(
+                f"topic {place.topic} was deleted and created again since this read was planned: its id was "
+                f"{topic_id_text(topic_id)}, and is {topic_id_text(known)} now"
+            )
+        return self.connection(node)
+
+    def connection(self, node: int) -> BlockingConnection:
+        """Return a connection to a node. Raises UpstreamLost, TryAgain."""
+        return self._at(self.address(node))
+
+    def address(self, node: int) -> Address:
+        """Return the address of a node. Raises TryAgain if no Metadata response has named the node."""
+        if node not in self._brokers:
+            raise TryAgain(f"nobody knows where node {node} listens")
+        return self._brokers[node]
+
+    def coordinator(self, group: str) -> BlockingConnection:
+        """Return a connection to the coordinator of a group, with one attempt.
+
+        Raises TryAgain, UpstreamLost, ReadRefused.
+        """
+        connection = self.any_connection()
+        version = connection.version(ApiKey.FIND_COORDINATOR, FIND_COORDINATOR_MOST)
+        response = connection.send_request(ApiKey.FIND_COORDINATOR, messages.FindCoordinatorRequest(key=group), version)
+        checked(response.error_code, f"coordinator of group {group}")
+        return self._at(Address(response.host, response.port))
+
+    def any_connection(self) -> BlockingConnection:
+        """Return a connection to any server that can be reached, preferably one that is open. Raises UpstreamLost."""
+        troubles = []
+        for address in dict.fromkeys((*self._open, *self._options.bootstrap, *self._brokers.values())):
+            try:
+                return self._at(address)
+            except UpstreamLost as error:
+                troubles.append(str(error))
+        raise UpstreamLost("; ".join(troubles))
+
+    def _at(self, address: Address) -> BlockingConnection:
+        if address not in self._open:
+            self._open[address] = BlockingConnection(address, self._options.security, self._options.client_id)
+        return self._open[address]
+
+
+def checked(code: int, what: str) -> None:
+    """Raise TryAgain or ReadRefused unless the code is NONE."""
+    if code in RETRIED:
+        raise TryAgain(f"{what}: {error_name(code)}")
+    if code != ErrorCode.NONE:
+        raise ReadRefused(f"{what}: {error_name(code)}")
+
+
+def _is_view(name: str) -> bool:
+    return name.startswith("__view.")
+
+
+def _list_offsets(places: list[TopicPartition], timestamp: int, is_committed: bool) -> messages.ListOffsetsRequest:
+    request = messages.ListOffsetsRequest
+    by_topic: dict[str, list[messages.ListOffsetsRequest.ListOffsetsPartition]] = defaultdict(list)
+    for place in places:
+        entry = request.ListOffsetsPartition(partition_index=place.partition, timestamp=timestamp)
+        by_topic[place.topic].append(entry)
+    topics = [request.ListOffsetsTopic(name=name, partitions=entries) for name, entries in by_topic.items()]
+    return request(replica_id=-1, isolation_level=int(is_committed), topics=topics)

@@ -1,0 +1,206 @@
+"""A blocking connection to a broker or proxy, with the codec of the proxy (pipeline/README.md rules 5 to 7).
+
+Importing this creates no thread, socket or loop, because executors fork their workers. Sources: KIP-35 (ApiVersions),
+KIP-43 and KIP-152 (SASL), RFC 4616 (PLAIN), RFC 5802 (SCRAM).
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeVar
+
+from kafka_share_proxy.pipeline.source.options import Security
+from kafka_share_proxy.wire import sasl
+from kafka_share_proxy.wire.codec import frame_sizes, frames
+from kafka_share_proxy.wire.definitions import messages, registry
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.definitions.messages import Message, RequestMessage
+from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost, error_name
+from kafka_share_proxy.wire.values import MIB, Address
+
+R = TypeVar("R", bound=Message)
+
+DIAL_S = 10.0
+"""Timeout of connecting, in seconds."""
+RESPONSE_S = 40.0
+"""Timeout of a response in seconds. A Fetch waits half a second at most, but a proxy may have to hash first."""
+RESPONSE_BYTES_MAX = 100 * MIB
+"""Maximum size of a response. A single record batch may be larger than the size in the request."""
+API_VERSIONS_VERSION = 3
+CORRELATION_IDS = 1 << 31
+
+
+class LoginRefused(ProxyError):
+    """The server rejected the login. A retry does not help."""
+
+
+class BlockingConnection:
+    """A connection with requests and responses in order. Several requests may be in flight. Not thread-safe."""
+
+    def __init__(self, address: Address, security: Security, client_id: str, response_s: float = RESPONSE_S) -> None:
+        """Connect, negotiate versions and authenticate.
+
+        Raises:
+            UpstreamLost: the server is unreachable.
+            LoginRefused: the server rejected the login.
+            RemoteProtocolError: the server does not speak Kafka's protocol.
+        """
+        self.address = address
+        self.versions: dict[int, tuple[int, int]] = {}
+        """Versions that the server supports: API key -> (lowest, highest)."""
+        self._client_id = client_id
+        self._response_s = response_s
+        self._numbers = count(1)
+        self._asked: list[tuple[int, int, int]] = []
+        self._socket = _lost(address, lambda: _dialled(address, security))
+        try:
+            self._socket.settimeout(response_s)
+            self._learn_versions()
+            if security.mechanism:
+                self._authenticate(security)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the connection. Has no effect the second time."""
+        with suppress(OSError):
+            self._socket.close()
+
+    @property
+    def is_requested(self) -> bool:
+        """True if a response is outstanding."""
+        return bool(self._asked)
+
+    def version(self, key: int, most: int) -> int:
+        """Return the highest version that the server, this codec and the caller (`most`) support.
+
+        Raises RemoteProtocolError if there is none.
+        """
+        ours, theirs = registry.versions(key), self.versions.get(key, (0, -1))
+        chosen = min(ours[1], theirs[1], most)
+        if chosen < max(ours[0], theirs[0]):
+            raise RemoteProtocolError(f"{self.address} has no version of {registry.API_KEYS[key]} that is known here")
+        return chosen
+
+    def send_request(self, key: int, message: RequestMessage[R], version: int) -> R:
+        """Send a request and return its response. No other request may be in flight. Raises as `send` and `receive`."""
+        self.send(key, message, version)
+        response: R = self.receive()
+        return response
+
+    def send(self, key: int, message: RequestMessage[Any], version: int) -> None:
+        """Send a request. `receive` returns its response. Raises UpstreamLost."""
+        number = next(self._numbers) % CORRELATION_IDS
+        data = frames.request(key, version, number, self._client_id, message)
+        _lost(self.address, lambda: self._socket.sendall(data))
+        self._asked.append((key, version, number))
+
+    def receive(self) -> Any:
+        """Return the response to the oldest request.
+
+        Raises UpstreamLost or RemoteProtocolError. Close the connection after that.
+        """
+        key, version, number = self._asked.pop(0)
+        frame = self._frame()
+        if key == ApiKey.API_VERSIONS and int.from_bytes(frame[4:6], "big") == ErrorCode.UNSUPPORTED_VERSION:
+            version = 0  # KIP-511: the response has version 0
+        responded, response = frames.decode_response(key, version, frame)
+        if responded != number:
+            raise RemoteProtocolError(f"{self.address} answered request {responded}, {number} was asked")
+        return response
+
+    def _frame(self) -> bytes | memoryview:
+        head = self._exactly(4)
+        size = int.from_bytes(head, "big", signed=True)
+        if not frame_sizes.RESPONSE_MIN <= size <= RESPONSE_BYTES_MAX:
+            error = frame_sizes.wrong_size(size, RESPONSE_BYTES_MAX, frame_sizes.RESPONSE_MIN)
+            raise RemoteProtocolError(f"{self.address} sent: {error}; does it want tls=true?")
+        return self._exactly(size)
+
+    def _exactly(self, size: int) -> memoryview:
+        room = bytearray(size)
+        view = memoryview(room)
+        filled = 0
+        while filled < size:
+            received = _lost(self.address, lambda: self._socket.recv_into(view[filled:]))  # noqa: B023 - called immediately
+            if not received:
+                raise UpstreamLost(f"{self.address} closed the connection")
+            filled += received
+        return view.toreadonly()
+
+    # Setting up
+
+    def _learn_versions(self) -> None:
+        request = messages.ApiVersionsRequest(client_software_name=self._client_id, client_software_version="1")
+        response = self.send_request(ApiKey.API_VERSIONS, request, API_VERSIONS_VERSION)
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            response = self.send_request(ApiKey.API_VERSIONS, messages.ApiVersionsRequest(), 0)
+        if response.error_code != ErrorCode.NONE:
+            raise RemoteProtocolError(f"{self.address} answered ApiVersions with {error_name(response.error_code)}")
+        self.versions = {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys or ()}
+
+    def _authenticate(self, security: Security) -> None:
+        asking = sasl.authentication(security.mechanism, security.username, partial(_password, security))
+        response = None
+        try:
+            while True:
+                key, query = asking.send(response)
+                is_handshake = key == ApiKey.SASL_HANDSHAKE
+                response = self.send_request(
+                    key, query, sasl.HANDSHAKE_VERSION if is_handshake else self.version(key, 2)
+                )
+        except StopIteration:
+            return
+        except sasl.LoginFailed as error:
+            raise LoginRefused(f"{self.address} {error}") from None
+
+
+T = TypeVar("T")
+
+
+def _lost(address: Address, work: Callable[[], T]) -> T:
+    """Return the result of `work`. Errors of the network become UpstreamLost."""
+    try:
+        return work()
+    except ssl.SSLCertVerificationError as error:
+        raise UpstreamLost(f"{address}: the certificate is not accepted: {error.verify_message}") from None
+    except TimeoutError:
+        raise UpstreamLost(f"{address} did not answer in time") from None
+    except OSError as error:
+        raise UpstreamLost(f"{address}: {error.strerror or error}") from None
+
+
+def _dialled(address: Address, security: Security) -> socket.socket:
+    context = _context(security) if security.tls else None
+    plain = socket.create_connection((address.host, address.port), DIAL_S)
+    try:
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if context is None:
+            return plain
+        return context.wrap_socket(plain, server_hostname=security.server_name or address.host)
+    except BaseException:
+        plain.close()
+        raise
+
+
+def _context(security: Security) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=security.ca or None)
+    if security.cert:
+        context.load_cert_chain(security.cert, security.key or None)
+    return context
+
+
+def _password(security: Security) -> str:
+    if not security.password_file:
+        return security.password
+    try:
+        return Path(security.password_file).read_text().rstrip("\n")
+    except OSError as error:
+        raise LoginRefused(f"sasl.passwordFile={security.password_file!r}: {error.strerror}") from None

@@ -1,0 +1,55 @@
+"""Connections that a worker keeps from one task to the next (pipeline/README.md rule 5).
+
+A task of a micro-batch lives for some milliseconds. Connecting, versions and a login took more of them than its
+records, and as much again at the proxy and at its broker. Leaders are kept as well, while the topic id is the same: a
+broker that is no longer the leader returns an error, and the leaders are then looked up again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kafka_share_proxy.pipeline.kafka.cluster import ClusterClient
+from kafka_share_proxy.pipeline.source.options import SourceOptions
+
+
+class KeptConnections:
+    """Connections of the last task that ended normally. A worker runs one task at a time. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._client: ClusterClient | None = None
+        self._options: SourceOptions | None = None
+
+    @contextmanager
+    def cluster(self, options: SourceOptions) -> Iterator[ClusterClient]:
+        """Lend the connections to one task.
+
+        If it fails or stops early, a response may be outstanding, so they are closed.
+        """
+        client = self._taken(options)
+        try:
+            yield client
+        except BaseException:
+            client.close()
+            raise
+        client.rest()
+        self.close()
+        self._client, self._options = client, options
+
+    def close(self) -> None:
+        """Close the kept connections. Has no effect the second time."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _taken(self, options: SourceOptions) -> ClusterClient:
+        """Return the kept client if the options, with login and servers, are the same.
+
+        Otherwise close it and return a new one.
+        """
+        if self._client is None or self._options != options:
+            self.close()
+            return ClusterClient(options)
+        client, self._client = self._client, None
+        return client

@@ -1,0 +1,321 @@
+"""The job `report`: a readable summary of the audit tables (pipeline/README.md rules 40 and 41)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafka_share_proxy.pipeline.tables.lake import Lake, NoLake
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+HEAT_COLUMNS = 64
+"""Number of key ranges of the heat map, of equal width."""
+HEAT_ROWS_MAX = 120
+"""Maximum number of time steps of the heat map. For longer spans, the steps are longer."""
+BARS_MAX = 90
+"""Maximum number of time steps in the plot of deliveries."""
+STEPS_S = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600, 10_800, 21_600, 43_200, 86_400)
+"""Lengths of time steps in seconds. Longer steps are whole days."""
+MEMBERS_MAX, HOT_MAX, ABUSE_MAX, READERS_MAX = 30, 15, 15, 40
+"""Maximum number of rows in each table. The worst rows are first."""
+
+
+class MemberTotals(NamedTuple):
+    """Totals of one member of a group, over all hours."""
+
+    group: str
+    member: str
+    deliveries: int
+    redelivery_rate: float
+    timeout_rate: float
+    renews: int
+    blocked_ms: int
+    hold_ms: float
+    """Median hold time, rounded down to the histogram's bucket: a power of two."""
+    client: str = "-"
+    """Client id and host, if a proxy serves the group."""
+
+
+class Blocked(NamedTuple):
+    """A range of offsets whose renewals blocked its group."""
+
+    group: str
+    place: str
+    member: str
+    offsets: str
+    blocked_ms: int
+    later_settled: int
+
+
+class HotKey(NamedTuple):
+    """A heavy key of one topic, on the day when it was heaviest."""
+
+    topic: str
+    hash: int
+    share: float
+    key: str = "-"
+    """Key as text, if the audit kept it."""
+    share_low: float | None = None
+    """The 95 % interval of the share is `share_low` to `share_high`. None for tables of an earlier version."""
+    share_high: float | None = None
+    sampled: int = 0
+    """Number of keys of the topic that were sampled."""
+
+
+class Heat(NamedTuple):
+    """Load of one topic by time and key range."""
+
+    topic: str
+    times: tuple[datetime, ...]
+    """Start of each time step, in UTC."""
+    cells: tuple[tuple[float, ...], ...]
+    """A row for each time step, HEAT_COLUMNS wide."""
+    balance: float
+    """Ratio of the heaviest range to the mean, over all times."""
+    step_s: int = 60
+    sampled: int = 0
+    """Number of keys that were sampled."""
+
+
+class Deliveries(NamedTuple):
+    """Offsets that were delivered, by time."""
+
+    step_s: int
+    steps: tuple[tuple[datetime, int, int], ...]
+    """(start, deliveries, redeliveries among them) of each step. Steps without deliveries are left out."""
+
+
+class ViewClient(NamedTuple):
+    """Records of a view that one client read. Clients without names of their own are counted by slot."""
+
+    view: str
+    client: str
+    cells: int
+    """Number of view partitions that it read."""
+    whole_bases: bool
+    """True if it read every slot of each base partition that it read, and other clients read other ones."""
+    records: int
+    to_mean: float
+    """Its records as a multiple of the mean of all clients of the view."""
+
+
+class Report(NamedTuple):
+    """Content of a report."""
+
+    days: tuple[str, ...]
+    deliveries: Deliveries
+    members: tuple[MemberTotals, ...]
+    blocked: tuple[Blocked, ...]
+    hot_keys: tuple[HotKey, ...]
+    heats: tuple[Heat, ...]
+    rejects: int
+    readers: tuple[ViewClient, ...] = ()
+
+
+def gathered(lake: Lake, group: str | None) -> Report:
+    """Collect the content of a report from the tables of a lake.
+
+    Args:
+        lake: lake with the tables of the job `audit`.
+        group: only this group, or None for all. Load by key always covers all groups.
+
+    Raises:
+        NoLake: the tables are missing, or have no delivery of this group.
+    """
+    hours = _of(lake.read("group_member_hour"), group)
+    members = _members(hours)
+    if group is not None and not members:
+        raise NoLake(f"{lake.root} has no delivery of group {group}")
+    events = lake.read("audit_events")
+    return Report(
+        days=tuple(sorted(row["day"] for row in events.select("day").distinct().collect())),
+        deliveries=_deliveries(_of(events.where("kind = 'settle'"), group)),
+        members=_with_clients(members, events),
+        blocked=_blocked(_of(lake.read("renew_abuse"), group)),
+        hot_keys=_hot_keys(lake.read("hot_keys")),
+        heats=_heats(lake.read("key_range_load")),
+        readers=_readers(events),
+        rejects=lake.read("audit_rejects").count() if lake.has("audit_rejects") else 0,
+    )
+
+
+def _of(table: DataFrame, group: str | None) -> DataFrame:
+    return table if group is None else table.where(table["group"] == group)
+
+
+def step_for(seconds: float, steps_max: int, least: int = 1) -> int:
+    """Return the length in seconds of a time step that divides a span into at most `steps_max` steps."""
+    wanted = max(seconds / steps_max, least)
+    return next((step for step in STEPS_S if step >= wanted), -(-int(wanted) // 86_400) * 86_400)
+
+
+def _deliveries(settles: DataFrame) -> Deliveries:
+    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+    (first, last) = settles.agg(F.min("ts_ms"), F.max("ts_ms")).collect()[0]
+    if first is None:
+        return Deliveries(STEPS_S[0], ())
+    step = step_for((last - first) / 1000, BARS_MAX)
+    offsets, begin = F.expr("last - first + 1"), F.expr(f"ts_ms div {step * 1000} * {step}")
+    again = F.sum(F.when(F.col("attempt") > 1, offsets).otherwise(0))
+    found = settles.groupBy(begin.alias("begin")).agg(F.sum(offsets), again).orderBy("begin").collect()
+    return Deliveries(step, tuple((_utc(row[0]), row[1], row[2]) for row in found))
+
+
+def _utc(seconds: int) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def _with_clients(members: Sequence[MemberTotals], events: DataFrame) -> tuple[MemberTotals, ...]:
+    """Add client ids and hosts to members of groups that a proxy serves."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+    if "host" not in events.columns or not members:
+        return tuple(members)
+    known = events.where("kind = 'member'").groupBy("group", "member")
+    found = known.agg(F.max_by("client", "ts_ms").alias("client"), F.max_by("host", "ts_ms").alias("host")).collect()
+    clients = {(row["group"], row["member"]): f"{row['client'] or '-'} {row['host'] or ''}".strip() for row in found}
+    return tuple(each._replace(client=clients.get((each.group, each.member), each.client)) for each in members)
+
+
+def _readers(events: DataFrame) -> tuple[ViewClient, ...]:
+    """Return the clients that read views, by view, those with the most records first."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+    cells = events.where("kind = 'fetch' and reader = 'view' and view is not null and slot is not null")
+    found = cells.groupBy("view", "client", "partition", "slot").agg(F.sum("rows_out").alias("rows")).collect()
+    by_view: dict[str, dict[str, list[Any]]] = {}
+    for row in found:
+        by_view.setdefault(row["view"], {}).setdefault(row["client"] or "-", []).append(row)
+    return tuple(reader for view in sorted(by_view) for reader in _readers_of(view, by_view[view]))
+
+
+def _readers_of(view: str, clients: dict[str, list[Any]]) -> list[ViewClient]:
+    slots = _slots_read(row for rows in clients.values() for row in rows)
+    is_shared = len(clients) > 1 and any(len(each) > 1 for each in slots.values())
+    mean = sum(row["rows"] for rows in clients.values() for row in rows) / len(clients) or 1.0
+    made = []
+    for client, rows in clients.items():
+        mine = _slots_read(rows)
+        whole = is_shared and all(mine[partition] == slots[partition] for partition in mine)
+        records = sum(row["rows"] for row in rows)
+        made.append(ViewClient(view, client, len(rows), whole, records, records / mean))
+    return sorted(made, key=lambda each: -each.records)[:READERS_MAX]
+
+
+def _slots_read(rows: Iterable[Any]) -> dict[int, set[int]]:
+    """Return the slots in the rows, by base partition."""
+    slots: dict[int, set[int]] = {}
+    for row in rows:
+        slots.setdefault(row["partition"], set()).add(row["slot"])
+    return slots
+
+
+def _members(hours: DataFrame) -> tuple[MemberTotals, ...]:
+    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+    sums = ["deliveries", "redeliveries", "timeouts", "renews", "blocked_ms"]
+    totals = hours.groupBy("group", "member").agg(
+        *(F.sum(name).alias(name) for name in sums), F.collect_list("hold_histogram").alias("histograms")
+    )
+    found = totals.orderBy(F.desc("blocked_ms"), F.desc("timeouts"), F.desc("deliveries")).limit(MEMBERS_MAX).collect()
+    return tuple(
+        MemberTotals(
+            row["group"] or "-",
+            row["member"] or "-",
+            row["deliveries"],
+            row["redeliveries"] / row["deliveries"],
+            row["timeouts"] / row["deliveries"],
+            row["renews"],
+            row["blocked_ms"],
+            _median(row["histograms"]),
+        )
+        for row in found
+    )
+
+
+def _median(histograms: Sequence[dict[int, int]]) -> float:
+    """Return the lower end of the bucket with the median. Histograms are added up."""
+    counts: dict[int, int] = {}
+    for histogram in histograms:
+        for power, count in histogram.items():
+            counts[power] = counts.get(power, 0) + count
+    below, total = 0, sum(counts.values())
+    for power, count in sorted(counts.items()):
+        below += count
+        if below * 2 >= total:
+            return float(1 << power)
+    return 0.0
+
+
+def _blocked(table: DataFrame) -> tuple[Blocked, ...]:
+    found = table.orderBy(table["blocked_ms"].desc()).limit(ABUSE_MAX).collect()
+    return tuple(
+        Blocked(
+            row["group"] or "-",
+            f"{row['topic']}-{row['partition']}",
+            row["member"] or "-",
+            f"{row['first']}-{row['last']}",
+            row["blocked_ms"],
+            row["later_settled"],
+        )
+        for row in found
+    )
+
+
+def _hot_keys(table: DataFrame) -> tuple[HotKey, ...]:
+    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+    for name in ("key", "share_low", "share_high"):  # tables of earlier versions lack these columns
+        if name not in table.columns:
+            table = table.withColumn(name, F.lit(None))
+    of_day = [F.max_by(name, "share").alias(name) for name in ("share_low", "share_high", "sampled")]
+    sums = table.groupBy("topic", "hash").agg(F.max("share").alias("share"), F.max("key").alias("key"), *of_day)
+    best = sums.orderBy(F.desc("share")).limit(HOT_MAX).collect()
+    return tuple(
+        HotKey(
+            row["topic"] or "-",
+            row["hash"],
+            row["share"],
+            "-" if row["key"] is None else row["key"],
+            row["share_low"],
+            row["share_high"],
+            row["sampled"],
+        )
+        for row in best
+    )
+
+
+def _heats(table: DataFrame) -> tuple[Heat, ...]:
+    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+    from kafka_share_proxy.pipeline.audit.audit_tables import BUCKETS
+
+    column = F.expr(f"bucket div {BUCKETS // HEAT_COLUMNS}").alias("column")
+    known = table.where("bucket >= 0 and topic is not null")
+    if "sampled" not in known.columns:
+        known = known.withColumn("sampled", F.lit(0))
+    minute = F.unix_timestamp("minute").alias("minute")
+    sums = (F.sum("rows").alias("rows"), F.sum(F.coalesce("sampled", F.lit(0))).alias("sampled"))
+    by_topic: dict[str, list[Any]] = {}
+    for row in known.groupBy("topic", minute, column).agg(*sums).orderBy("topic", "minute").collect():
+        by_topic.setdefault(row["topic"], []).append(row)
+    return tuple(_heat(topic, rows) for topic, rows in by_topic.items())
+
+
+def _heat(topic: str, rows: Sequence[Any]) -> Heat:
+    """Put the cells of one topic into time steps; a step without load is a row of zeros."""
+    first, last = rows[0]["minute"], rows[-1]["minute"]
+    step = step_for(last - first + 60, HEAT_ROWS_MAX, 60)
+    begin = first // step * step
+    cells = [[0.0] * HEAT_COLUMNS for _ in range((last - begin) // step + 1)]
+    for row in rows:
+        cells[(row["minute"] - begin) // step][row["column"]] += row["rows"]
+    sums = [sum(each) for each in zip(*cells, strict=True)]
+    balance = max(sums) * HEAT_COLUMNS / sum(sums) if sum(sums) else 1.0
+    times = tuple(_utc(begin + number * step) for number in range(len(cells)))
+    sampled = round(sum(row["sampled"] for row in rows))
+    return Heat(topic, times, tuple(map(tuple, cells)), balance, step, sampled)

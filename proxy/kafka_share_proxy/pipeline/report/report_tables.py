@@ -1,0 +1,123 @@
+"""Tables of a report, as rows of cells for a terminal and for a page (pipeline/README.md rules 40 and 41)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from kafka_share_proxy.pipeline.report.report_job import Report, ViewClient
+from kafka_share_proxy.wire.key_text import printable
+
+WHOLE_PARTITIONS = (
+    "Some clients read whole base partitions: their group uses the assignor range, or another that gives out runs of "
+    "partitions. No plan balances that. Use cooperative-sticky, roundrobin, or group.protocol=consumer with the "
+    "assignor uniform."
+)
+
+
+class ReportTable(NamedTuple):
+    """One table of the report."""
+
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    left: int
+    """Number of leading columns with text. The others have numbers."""
+    note: str = ""
+    """Explanation for the reader, below the table."""
+
+
+def tables(report: Report) -> Iterator[ReportTable]:
+    """Yield the tables that have rows. Their cells have no control characters."""
+    for table in (_members(report), _blocked(report), _hot_keys(report), _readers(report.readers)):
+        if table.rows:
+            yield table._replace(rows=tuple(tuple(map(printable, row)) for row in table.rows))
+
+
+def span(report: Report) -> str:
+    """Return days and totals in one line."""
+    days = " to ".join(dict.fromkeys((report.days[0], report.days[-1]))) if report.days else "no day"
+    total = sum(count for _, count, _ in report.deliveries.steps)
+    again = sum(count for _, _, count in report.deliveries.steps)
+    rejects = f", {report.rejects:,} lines rejected" if report.rejects else ""
+    return f"{days}: {total:,} offsets delivered, {again:,} of them again{rejects}"
+
+
+def _members(report: Report) -> ReportTable:
+    heads = (
+        "group",
+        "member",
+        "client",
+        "delivered",
+        "again",
+        "timed out",
+        "renewals",
+        "blocked (s)",
+        "median held (ms)",
+    )
+    rows = tuple(
+        (
+            each.group,
+            each.member,
+            each.client,
+            f"{each.deliveries:,}",
+            f"{each.redelivery_rate:.1%}",
+            f"{each.timeout_rate:.1%}",
+            f"{each.renews:,}",
+            f"{each.blocked_ms / 1000:,.1f}",
+            f"{each.hold_ms:,.0f}",
+        )
+        for each in report.members
+    )
+    note = (
+        "Offsets. Again: of the delivered ones, those that had been delivered before. Blocked: how long the member's "
+        "renewals held the start offset up. The median of the time held is rounded down to a power of two."
+    )
+    return ReportTable("Members of share groups", heads, rows, 3, note)
+
+
+def _blocked(report: Report) -> ReportTable:
+    rows = tuple(
+        (each.group, each.place, each.offsets, each.member, f"{each.blocked_ms / 1000:,.1f}", f"{each.later_settled:,}")
+        for each in report.blocked
+    )
+    heads = ("group", "partition", "offsets", "member", "blocked (s)", "settled meanwhile")
+    return ReportTable("Held up by renewals", heads, rows, 4, "Settled meanwhile: later offsets of the same partition.")
+
+
+def _hot_keys(report: Report) -> ReportTable:
+    rows = tuple(
+        (
+            each.topic,
+            each.key,
+            str(each.hash),
+            f"{each.share:.2%}",
+            "-"
+            if each.share_low is None or each.share_high is None
+            else f"{each.share_low:.2%} to {each.share_high:.2%}",
+            f"{each.sampled:,}",
+        )
+        for each in report.hot_keys
+    )
+    heads = ("topic", "key", "hash", "of records", "95 % interval", "keys sampled")
+    note = "Keys sampled: of the topic, on the day when the key was heaviest. A key is shown where the audit kept it."
+    return ReportTable("Hot keys", heads, rows, 3, note)
+
+
+def _readers(readers: Sequence[ViewClient]) -> ReportTable:
+    rows = tuple(
+        (
+            each.view,
+            each.client,
+            "yes" if each.whole_bases else "no",
+            f"{each.cells:,}",
+            f"{each.records:,}",
+            f"{each.to_mean:.2f}",
+        )
+        for each in readers
+    )
+    heads = ("view", "client id", "whole base partitions", "view partitions", "records", "times the mean")
+    note = "Consumers with the same client id are one row."
+    if any(each.whole_bases for each in readers):
+        note = f"{WHOLE_PARTITIONS} {note}"
+    return ReportTable("Readers of views", heads, rows, 3, note)

@@ -1,0 +1,86 @@
+"""The job `share`: writes records delivered by a share group to the table `share_records`.
+
+See pipeline/README.md rules 48 and 49.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kafka_share_proxy.pipeline.share.acquirer import Totals
+from kafka_share_proxy.pipeline.share.share_lag import lag_of_group
+from kafka_share_proxy.pipeline.share.share_stream import ShareStream, Write
+from kafka_share_proxy.pipeline.source.checkpoints import files_of_batch
+from kafka_share_proxy.pipeline.tables.files import Files
+from kafka_share_proxy.pipeline.tables.ingest_job import KEPT_COLUMNS, PARTITIONS, Ingested, watch
+from kafka_share_proxy.pipeline.tables.lake import Lake
+from kafka_share_proxy.wire.values import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TABLE = "share_records"
+"""Separate from `records`, which holds each record once: a share group may deliver a record twice."""
+
+
+def run(
+    spark: SparkSession,
+    given: Mapping[str, str],
+    out: str,
+    checkpoint: str,
+    progress: Callable[[str], None],
+    *,
+    once: bool,
+    table_format: str | None = None,
+) -> tuple[Ingested, Totals]:
+    """Join a share group and write its records until interrupted.
+
+    Args:
+        spark: a session with the source.
+        given: options of `sharegroup`.
+        out: the lake.
+        checkpoint: folder of this stream.
+        progress: called with a line for each batch.
+        once: end at the current end of the topics, without records that other members hold.
+        table_format: format of the table if it is created; see Lake.
+
+    Raises:
+        ProxyError: the text has the reason.
+        StreamingQueryException: a batch failed for good (Spark's class).
+    """
+    lake = Lake(spark, out, table_format)
+    lake.check_writable(TABLE)
+    Files(spark).check_writable(checkpoint)
+    columns = {"includeTopicId": KEPT_COLUMNS["includeTopicId"]}
+    with ShareStream(spark, {**given, **columns}, checkpoint, progress) as stream:
+        writer = _writer(lake, stream.kept.stream_id, partial(files_of_batch, Files(spark), checkpoint))
+        query = stream.start(writer, name=f"share {stream.kept.group}", once=once)
+
+        def line(report: Mapping[str, Any]) -> str:
+            return line_of(report, stream.acquirer.totals, stream.member.renewals, lag_of_group(stream.options))
+
+        done = watch(query, line, progress)
+        return done, stream.acquirer.totals
+
+
+def _writer(lake: Lake, stream_id: str, files_of: Callable[[int, Mapping[TopicPartition, int]], int | None]) -> Write:
+    def write(rows: DataFrame, number: int) -> None:
+        from pyspark.sql import functions
+
+        day = functions.date_format("timestamp", "yyyy-MM-dd")
+        batch = functions.lit(f"{stream_id}-{number:010d}")
+        lake.overwrite(rows.withColumn("day", day).withColumn("batch", batch), TABLE, PARTITIONS, files_of(number, {}))
+
+    return write
+
+
+def line_of(report: Mapping[str, Any], totals: Totals, renewals: int, lag: int | None) -> str:
+    """Return the log line of one batch and the totals so far. `lag` is in offsets, None if it is unknown."""
+    seconds = report["batchDuration"] / 1000
+    return (
+        f"batch {report['batchId']}: {report['numInputRows']} rows in {seconds:.1f} s, "
+        f"lag {'unknown' if lag is None else lag}; so far {totals.acknowledged} offsets acknowledged, "
+        f"{totals.came_again} came again, {totals.refused} not held any more, {renewals} renewals"
+    )

@@ -1,0 +1,405 @@
+"""A share session with one node: it acquires offsets and renews their locks until they are settled.
+
+How it works. Offsets are handled as ranges, and the records in the responses are dropped. A thread renews all
+locks of the session together, well before the first of them expires (pipeline/README.md rules 43 and 45). The epoch of
+a session counts its requests, so only one is in flight at a time. Any error of the connection ends the session, and the
+broker then releases its locks. Another session continues, and the lost offsets are delivered again.
+
+Source: KIP-932, KIP-1222; consumer/share_consumers.md rules 3, 4 and 11.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from kafka_share_proxy.consumer.share.share_acknowledgements import AcknowledgeType
+from kafka_share_proxy.consumer.share.share_messages import ShareMessages
+from kafka_share_proxy.consumer.share.share_options import ShareConsumerOptions
+from kafka_share_proxy.consumer.share.share_renewals import FETCH_WAIT, RENEW_AFTER
+from kafka_share_proxy.consumer.share.share_session import FINAL_EPOCH, ShareSession
+from kafka_share_proxy.offsets.ranges import OffsetRanges, OffsetSpan, ascending
+from kafka_share_proxy.pipeline.kafka.cluster import ReadRefused, TryAgain, checked
+from kafka_share_proxy.pipeline.kafka.connection import BlockingConnection
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost, error_name
+from kafka_share_proxy.wire.values import TopicPartition
+
+SHARE_MOST, RENEWS_SINCE = 2, 2
+REQUESTS_MAX = 64
+"""Maximum number of requests for one acknowledgement or renewal. If the broker refuses a partition, its ranges are sent
+again in halves, until the refused range is alone."""
+REPEATS_MAX, REPEAT_S = 10, 0.3
+"""Maximum number of retries after an error in REPEATED, and the pause before each in seconds."""
+REPEATED = frozenset({
+    ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR,
+})  # fmt: skip
+"""Error codes after which an acknowledgement is sent again: it was not stored, or its outcome is unknown. Repeating it
+is harmless."""
+REFUSED = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED})
+"""Error codes of a partition that a retry cannot change."""
+
+Spans = Mapping[TopicPartition, list[OffsetSpan]]
+_Work = deque[tuple[TopicPartition, list[OffsetSpan]]]
+
+
+class AcquiredOffsets(NamedTuple):
+    """A range of offsets that one session acquired together. Its locks expire together."""
+
+    session: LockSession
+    place: TopicPartition
+    topic_id: bytes
+    span: OffsetSpan
+    delivery_count: int
+
+
+class Fetched(NamedTuple):
+    """Result of one fetch."""
+
+    acquired: list[AcquiredOffsets]
+    troubles: list[str]
+    """Errors of partitions and nodes that returned nothing, and may do so later."""
+
+
+class ShareMemberName(NamedTuple):
+    """Group and member id of the requests."""
+
+    group: str
+    member_id: str
+
+
+def without(spans: Iterable[OffsetSpan], gone: Iterable[OffsetSpan]) -> list[OffsetSpan]:
+    """Return the parts of each range that are not in `gone`."""
+    taken = OffsetRanges(gone)
+    return [part for span in spans for part in taken.gaps(span.start, span.end)]
+
+
+def count_of(spans: Iterable[OffsetSpan]) -> int:
+    """Return the number of offsets in ranges that do not overlap."""
+    return sum(span.end - span.start for span in spans)
+
+
+class LockSession:
+    """A share session, from the first fetch until its connection ends. Thread-safe."""
+
+    def __init__(
+        self,
+        node: int,
+        dial: Callable[[], BlockingConnection],
+        name: ShareMemberName,
+        fetch_bytes: int,
+        note: Callable[[str], None],
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Prepare a session. The first `fetch` opens the connection.
+
+        Args:
+            node: id of the node.
+            dial: makes the connection to it.
+            name: group and member id.
+            fetch_bytes: maximum size of one response.
+            note: called with each text for the log.
+            now: monotonic clock, in seconds.
+        """
+        self.lost = self.renewals = 0
+        """Number of offsets whose locks expired before they were settled, and number of requests that renewed."""
+        self._dial, self._name, self._fetch_bytes, self._note, self._now = dial, name, fetch_bytes, note, now
+        self._session = ShareSession(node)
+        self._connection: BlockingConnection | None = None
+        self._held: dict[TopicPartition, list[OffsetSpan]] = {}
+        """Ranges that are acquired and not settled, as they were acquired."""
+        self._lock_s = 0.0
+        self._renew_at = math.inf
+        self._is_over = self._is_warned = False
+        self._turn = threading.Condition()
+        self._thread = threading.Thread(target=self._keep, name=f"share locks at node {node}", daemon=True)
+
+    @property
+    def is_over(self) -> bool:
+        """True if the session has ended, and all its locks with it."""
+        return self._is_over
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no locks are held."""
+        return not self._held
+
+    # Fetching
+
+    def fetch(self, readable: Mapping[TopicPartition, bytes], most: int, wait_s: float) -> Fetched:
+        """Acquire offsets of these partitions.
+
+        Args:
+            readable: partitions with their topic ids.
+            most: maximum number of offsets, except that the last batch is acquired as a whole.
+            wait_s: maximum time that the broker may wait for records; less while locks are held.
+
+        Raises:
+            ReadRefused: the text has the reason.
+            RemoteProtocolError: the broker does not support share groups.
+            LoginRefused: the broker does not accept the login.
+        """
+        with self._turn:
+            if self._is_over:
+                return Fetched([], [f"the share session with node {self._session.node_id} has ended"])
+            try:
+                return self._fetched(dict(readable), most, wait_s)
+            except (UpstreamLost, TryAgain) as error:
+                self._end(str(error))
+                return Fetched([], [str(error)])
+            except ProxyError as error:
+                self._end(str(error))
+                raise
+
+    def _fetched(self, readable: dict[TopicPartition, bytes], most: int, wait_s: float) -> Fetched:
+        connection = self._connected()
+        version = connection.version(ApiKey.SHARE_FETCH, SHARE_MOST)
+        self._session.can_renew = version >= RENEWS_SINCE
+        limits = ShareConsumerOptions(
+            group_id=self._name.group, max_poll_records=most, held_records_max=most, fetch_max_bytes=self._fetch_bytes
+        )
+        wait_s = min(wait_s, FETCH_WAIT * self._lock_s) if self._held else wait_s
+        request = ShareMessages(limits, self._name.member_id).fetch(self._session, readable, {}, wait_s)
+        sent = self._now()
+        response = connection.send_request(ApiKey.SHARE_FETCH, request, version)
+        checked(response.error_code, f"ShareFetch of group {self._name.group}: {response.error_message or ''}")
+        self._session.responded(readable)
+        if response.acquisition_lock_timeout_ms > 0:
+            self._lock_s = response.acquisition_lock_timeout_ms / 1000
+        return self._taken(response, sent)
+
+    def _connected(self) -> BlockingConnection:
+        if self._connection is None:
+            self._connection = self._dial()
+            self._thread.start()
+        return self._connection
+
+    def _taken(self, response: messages.ShareFetchResponse, sent: float) -> Fetched:
+        names = {(topic_id, place.partition): place for place, topic_id in self._session.partitions.items()}
+        found = Fetched([], [])
+        for topic in response.responses:
+            for entry in topic.partitions:
+                place = names.get((bytes(topic.topic_id), entry.partition_index))
+                if place is None:
+                    continue
+                if entry.error_code in REFUSED:
+                    raise ReadRefused(f"{place}: {error_name(entry.error_code)}")
+                if entry.error_code != ErrorCode.NONE:
+                    found.troubles.append(f"{place}: {error_name(entry.error_code)}")
+                for each in entry.acquired_records or ():
+                    span = OffsetSpan(each.first_offset, each.last_offset + 1)
+                    found.acquired.append(
+                        AcquiredOffsets(self, place, bytes(topic.topic_id), span, each.delivery_count)
+                    )
+        self._hold(found.acquired, sent)
+        return found
+
+    def _hold(self, acquired: Iterable[AcquiredOffsets], sent: float) -> None:
+        by_place: dict[TopicPartition, list[OffsetSpan]] = defaultdict(list)
+        for each in acquired:
+            by_place[each.place].append(each.span)
+        for place, spans in by_place.items():
+            self._held[place] = sorted([*without(self._held.get(place, ()), spans), *spans])
+        if by_place and not self._session.can_renew and not self._is_warned:
+            self._is_warned = True
+            self._note(
+                f"node {self._session.node_id} cannot renew locks (ShareAcknowledge v1): a batch may not take longer "
+                f"than {self._lock_s * 1000:.0f} ms"
+            )
+        if by_place and self._session.can_renew and self._renew_at == math.inf:
+            self._renew_at = sent + RENEW_AFTER * self._lock_s
+            self._turn.notify_all()
+
+    # Renewing
+
+    def _keep(self) -> None:
+        """Renew the held locks when they are due, until the session ends. Runs in the thread."""
+        with self._turn:
+            while not self._is_over:
+                pause = self._renew_at - self._now()
+                if pause > 0:
+                    self._turn.wait(None if pause == math.inf else pause)
+                    continue
+                sent = self._now()
+                self.say(AcknowledgeType.RENEW, self._held)
+                self._renew_at = sent + RENEW_AFTER * self._lock_s if self._held else math.inf
+
+    # Acknowledging and renewing
+
+    def say(self, kind: AcknowledgeType, wanted: Spans) -> dict[TopicPartition, list[OffsetSpan]]:
+        """Acknowledge or renew held offsets.
+
+        Returns: ranges that the broker refused, or whose outcome is unknown. The session no longer holds them.
+        """
+        refused: dict[TopicPartition, list[OffsetSpan]] = defaultdict(list)
+        repeats = 0
+        with self._turn:
+            work = self._still_held(wanted, refused)
+            for _ in range(REQUESTS_MAX):
+                if not work:
+                    break
+                asked = _one_each(work)
+                codes = self._told(kind, asked)
+                if may_pass := any(code in REPEATED for code in codes.values()):
+                    repeats += 1
+                for place, spans in asked.items():
+                    parts = self._left_over(kind, place, spans, codes, repeats)
+                    if parts is None:
+                        refused[place] += spans
+                    work.extend((place, part) for part in parts or ())
+                if may_pass:
+                    self._turn.wait(REPEAT_S)
+            for place, spans in work:
+                refused[place] += spans
+            self._lose(refused)
+        return refused
+
+    def _still_held(self, wanted: Spans, refused: dict[TopicPartition, list[OffsetSpan]]) -> _Work:
+        """Return the ranges that are held.
+
+        Refuse the others here: one of them in a request would make the broker refuse its partition.
+        """
+        work: _Work = deque()
+        for place, spans in wanted.items():
+            held = OffsetRanges(self._held.get(place, ()))
+            good = [span for span in spans if held.covers(*span)]
+            if len(good) < len(spans):
+                refused[place] += [span for span in spans if not held.covers(*span)]
+            if good:
+                work.append((place, good))
+        return work
+
+    def _left_over(
+        self,
+        kind: AcknowledgeType,
+        place: TopicPartition,
+        spans: list[OffsetSpan],
+        codes: Mapping[TopicPartition, int],
+        repeats: int,
+    ) -> list[list[OffsetSpan]] | None:
+        """Return the lists of ranges to send again: none, all ranges, or each half. None if a retry is useless."""
+        code = codes.get(place, ErrorCode.UNKNOWN_SERVER_ERROR)
+        if code == ErrorCode.NONE:
+            if kind is not AcknowledgeType.RENEW:
+                self._drop(place, spans)
+            return []
+        if self._is_over or (code in REPEATED and repeats > REPEATS_MAX):
+            return None
+        if code in REPEATED:
+            return [spans]
+        half = len(spans) // 2
+        return [spans[:half], spans[half:]] if half else None
+
+    def _told(self, kind: AcknowledgeType, said: Spans) -> dict[TopicPartition, int]:
+        """Send one ShareAcknowledge and return the error code of each partition. Empty if the session has ended."""
+        if self._is_over or self._connection is None:
+            return {}
+        version = self._connection.version(ApiKey.SHARE_ACKNOWLEDGE, SHARE_MOST)
+        request = self._acknowledgement(kind, said)
+        try:
+            response = self._connection.send_request(ApiKey.SHARE_ACKNOWLEDGE, request, version)
+            checked(
+                response.error_code, f"ShareAcknowledge of group {self._name.group}: {response.error_message or ''}"
+            )
+        except (ProxyError, TryAgain) as error:
+            self._end(str(error))
+            return {}
+        self._session.responded()
+        if response.acquisition_lock_timeout_ms > 0:
+            self._lock_s = response.acquisition_lock_timeout_ms / 1000
+        self.renewals += kind is AcknowledgeType.RENEW
+        names = {(self._session.ids[place], place.partition): place for place in said}
+        return {
+            place: entry.error_code
+            for topic in response.responses
+            for entry in topic.partitions
+            if (place := names.get((bytes(topic.topic_id), entry.partition_index))) is not None
+        }
+
+    def _acknowledgement(self, kind: AcknowledgeType, said: Spans) -> Any:
+        request = messages.ShareAcknowledgeRequest
+        topics: dict[bytes, list[Any]] = defaultdict(list)
+        for place, spans in said.items():
+            batches = [
+                request.AcknowledgementBatch(first_offset=start, last_offset=end - 1, acknowledge_types=[int(kind)])
+                for start, end in ascending(spans)
+            ]
+            entry = request.AcknowledgePartition(partition_index=place.partition, acknowledgement_batches=batches)
+            topics[self._session.ids[place]].append(entry)
+        return request(
+            group_id=self._name.group,
+            member_id=self._name.member_id,
+            share_session_epoch=self._session.epoch,
+            is_renew_ack=kind is AcknowledgeType.RENEW,
+            topics=[request.AcknowledgeTopic(topic_id=key, partitions=found) for key, found in topics.items()],
+        )
+
+    def _lose(self, refused: Spans) -> None:
+        for place, spans in refused.items():
+            if gone := self._drop(place, spans):
+                self.lost += gone
+                self._note(f"{gone} offsets of {place} from {spans[0].start} on were not held any more")
+
+    def _drop(self, place: TopicPartition, spans: list[OffsetSpan]) -> int:
+        """Remove these ranges from the held ones.
+
+        Returns: number of offsets in them that were held.
+        """
+        before = self._held.pop(place, [])
+        left = without(before, spans)
+        if left:
+            self._held[place] = left
+        return count_of(before) - count_of(left)
+
+    # The end
+
+    def _end(self, reason: str) -> None:
+        """End the session. The broker releases its locks when the connection is closed."""
+        if self._is_over:
+            return
+        self._is_over = True
+        if self._connection is not None:
+            self._connection.close()
+        if gone := sum(map(count_of, self._held.values())):
+            self.lost += gone
+            self._note(f"the share session with node {self._session.node_id} ended, with {gone} locks: {reason}")
+        self._held.clear()
+        self._turn.notify_all()
+
+    def close(self) -> None:
+        """Release the locks and end the session. Has no effect the second time."""
+        with self._turn:
+            if self._connection is not None and self._session.is_open and not self._is_over:
+                self._held.clear()
+                with suppress(ProxyError):
+                    self._give_back(self._connection)
+            self._end("closed")
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _give_back(self, connection: BlockingConnection) -> None:
+        request = messages.ShareAcknowledgeRequest(
+            group_id=self._name.group, member_id=self._name.member_id, share_session_epoch=FINAL_EPOCH, topics=[]
+        )
+        connection.send_request(
+            ApiKey.SHARE_ACKNOWLEDGE, request, connection.version(ApiKey.SHARE_ACKNOWLEDGE, SHARE_MOST)
+        )
+
+
+def _one_each(work: _Work) -> dict[TopicPartition, list[OffsetSpan]]:
+    """Remove and return the first entry of each partition: a request may contain a partition only once."""
+    found: dict[TopicPartition, list[OffsetSpan]] = {}
+    for _ in range(len(work)):
+        place, spans = work.popleft()
+        if place in found:
+            work.append((place, spans))
+        else:
+            found[place] = spans
+    return found

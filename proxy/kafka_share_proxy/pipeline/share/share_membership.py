@@ -1,0 +1,133 @@
+"""Membership of a share group on blocking sockets: a thread sends ShareGroupHeartbeat (pipeline/README.md rule 46).
+
+Membership only decides which partitions this member reads. It does not affect locks. Source: KIP-932;
+consumer/share_consumers.md rules 1 and 2.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+
+from kafka_share_proxy.consumer.share.share_membership import FIRST_AGAIN_S, JOIN_EPOCH, LEAVE_EPOCH, UNKNOWN
+from kafka_share_proxy.pipeline.kafka.cluster import ClusterClient, TryAgain, checked
+from kafka_share_proxy.pipeline.share.share_locks import ShareMemberName
+from kafka_share_proxy.pipeline.share.share_options import ShareSourceOptions
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ProxyError, RemoteProtocolError
+from kafka_share_proxy.wire.values import TopicPartition
+
+HEARTBEAT_VERSION = 1
+ASSIGNED_S = 30.0
+"""Seconds to wait for the first assignment: brokers initialise new share partitions, and assign them a little later."""
+
+
+class NoShareGroups(ProxyError):
+    """The servers do not support share groups. The text says what to do."""
+
+
+class BlockingShareMembership:
+    """Membership of one member, from `join` to `leave`. Any thread may read `assigned` and `failed`."""
+
+    def __init__(self, options: ShareSourceOptions) -> None:
+        self.name = ShareMemberName(options.group, str(uuid.uuid4()))
+        self.assigned: Mapping[TopicPartition, bytes] = {}
+        """Assigned partitions, with their topic ids. Always replaced as a whole."""
+        self.failed: ProxyError | None = None
+        """Error that ended the membership: the group rejected the member or is unreachable. Heartbeats have stopped."""
+        self._topics = options.source.topics
+        self._cluster = ClusterClient(options.source)
+        self._epoch = JOIN_EPOCH
+        self._pause_s, self._query_again_s = FIRST_AGAIN_S, FIRST_AGAIN_S
+        self._told: dict[bytes, list[int]] | None = None
+        """Assignment that is pending because the names of some of its topic ids are unknown."""
+        self._ended, self._first = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._beat_on, name="share group heartbeats", daemon=True)
+
+    def join(self) -> None:
+        """Join, and wait for the first partitions.
+
+        Raises:
+            NoShareGroups: the servers do not support share groups.
+            ReadRefused: the group or a topic cannot be used.
+            Unavailable, LoginRefused: the text has the reason.
+        """
+        self._cluster.topics(self._topics)
+        self._cluster.repeated(self._beat)
+        self._thread.start()
+        self._first.wait(ASSIGNED_S)
+        if self.failed is not None:
+            raise self.failed
+
+    def leave(self) -> None:
+        """Leave the group, instead of waiting for the session timeout. Has no effect the second time."""
+        if self._ended.is_set():
+            return
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        if self._epoch != JOIN_EPOCH and self.failed is None:
+            with suppress(ProxyError, TryAgain):
+                self._asked(LEAVE_EPOCH)
+        self._cluster.close()
+
+    def _beat_on(self) -> None:
+        while not self._ended.wait(self._pause_s):
+            try:
+                self._cluster.repeated(self._beat)
+            except ProxyError as error:
+                self.failed = error
+                self._first.set()
+                return
+
+    def _beat(self) -> None:
+        """Send one heartbeat. Raises TryAgain, UpstreamLost, and errors that a retry cannot change."""
+        response = self._asked(self._epoch)
+        if response.error_code in UNKNOWN and self._epoch != JOIN_EPOCH:
+            self._epoch = JOIN_EPOCH
+            raise TryAgain(f"group {self.name.group} does not know this member any more")
+        checked(response.error_code, f"group {self.name.group}: {response.error_message or 'no reason was given'}")
+        self._epoch = response.member_epoch
+        self._pause_s = response.heartbeat_interval_ms / 1000
+        if response.assignment is not None:
+            self._told = {bytes(each.topic_id): list(each.partitions) for each in response.assignment.topic_partitions}
+        self._name_topics()
+        if self._told is not None or not self.assigned:
+            self._pause_s, self._query_again_s = min(self._pause_s, self._query_again_s), self._query_again_s * 2
+
+    def _asked(self, epoch: int) -> messages.ShareGroupHeartbeatResponse:
+        connection = self._cluster.coordinator(self.name.group)
+        try:
+            connection.version(ApiKey.SHARE_GROUP_HEARTBEAT, HEARTBEAT_VERSION)
+        except RemoteProtocolError:
+            raise NoShareGroups(
+                f"{connection.address} serves no share groups: name a kafka-share-proxy as bootstrap, or brokers of 4.2"
+            ) from None
+        request = messages.ShareGroupHeartbeatRequest(
+            group_id=self.name.group, member_id=self.name.member_id, member_epoch=epoch
+        )
+        if epoch == JOIN_EPOCH:
+            request.subscribed_topic_names = sorted(self._topics)
+        return connection.send_request(ApiKey.SHARE_GROUP_HEARTBEAT, request, HEARTBEAT_VERSION)
+
+    def _name_topics(self) -> None:
+        """Apply the pending assignment if the names of all its topics are known.
+
+        A topic may have been created again just now.
+        """
+        if self._told is None:
+            return
+        names = {topic.topic_id: name for name, topic in self._cluster.topics(self._topics).items()}
+        if not self._told.keys() <= names.keys():
+            return
+        self.assigned = {
+            TopicPartition(names[topic_id], number): topic_id
+            for topic_id, numbers in self._told.items()
+            for number in numbers
+        }
+        self._told = None
+        if self.assigned:
+            self._first.set()

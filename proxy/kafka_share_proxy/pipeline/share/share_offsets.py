@@ -1,0 +1,70 @@
+"""Offsets of a batch of a share group, in the form that Spark stores in a checkpoint (pipeline/README.md rule 44).
+
+Example: `{"v": 1, "seq": 3, "tokens": [["orders-0", 120, 139]], "ids": {"orders": "..."}}` has the number of the batch,
+its first and last offsets, and the ids of its topics. After a topic was created again, other records have these
+offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from kafka_share_proxy.offsets.ranges import OffsetSpan, ascending
+from kafka_share_proxy.pipeline.source.stream_offsets import BadStreamOffset
+from kafka_share_proxy.wire.values import TopicPartition
+
+VERSION = 1
+
+Tokens = list[tuple[TopicPartition, OffsetSpan]]
+
+
+class ShareOffset(NamedTuple):
+    """A batch of a share group."""
+
+    seq: int
+    """Number of the batch in this checkpoint. 0 is the position before the first batch."""
+    tokens: Tokens
+    """Acquired offsets, ascending. Adjacent ranges are merged."""
+    ids: Mapping[str, bytes]
+    """Topic -> id."""
+
+
+START = ShareOffset(0, [], {})
+
+
+def merged(tokens: Iterable[tuple[TopicPartition, OffsetSpan]]) -> Tokens:
+    """Return the same offsets as few ranges in order, each offset once."""
+    by_place: dict[TopicPartition, list[OffsetSpan]] = {}
+    for place, span in tokens:
+        by_place.setdefault(place, []).append(span)
+    return [(place, span) for place, spans in sorted(by_place.items()) for span in ascending(spans)]
+
+
+def written_share(offset: ShareOffset) -> dict[str, Any]:
+    """Return the offset as Spark stores it."""
+    return {
+        "v": VERSION,
+        "seq": offset.seq,
+        "tokens": [[str(place), span.start, span.last] for place, span in offset.tokens],
+        "ids": {topic: topic_id.hex() for topic, topic_id in sorted(offset.ids.items())},
+    }
+
+
+def read_written_share(stored: Mapping[str, Any]) -> ShareOffset:
+    """Return the offset that `written_share` stored. Raises BadStreamOffset."""
+    if stored.get("v") != VERSION:
+        raise BadStreamOffset(f"the checkpoint holds offsets of version {stored.get('v')!r}, only {VERSION} is known")
+    try:
+        tokens = [(_place(name), OffsetSpan(first, last + 1)) for name, first, last in stored["tokens"]]
+        ids = {str(topic): bytes.fromhex(topic_id) for topic, topic_id in stored["ids"].items()}
+        if not all(place.topic in ids and 0 <= span.start < span.end for place, span in tokens):
+            raise ValueError("a token is none")
+        return ShareOffset(int(stored["seq"]), tokens, ids)
+    except (KeyError, AttributeError, TypeError, ValueError) as error:
+        raise BadStreamOffset(f"the checkpoint holds no offsets of a share group: {error!r}") from None
+
+
+def _place(name: str) -> TopicPartition:
+    topic, _, partition = name.rpartition("-")
+    return TopicPartition(topic, int(partition))

@@ -1,0 +1,219 @@
+"""Reader of the records of one split, with blocking calls (pipeline/README.md rules 9 to 13).
+
+How it works. While the records of one response are converted to columns, the next Fetch is already in flight on the
+same connection: its offset is known as soon as the batches of the response are counted. The round trip and the work
+overlap without a thread, which a forked worker could not keep and a closed generator could not end. After a failure
+reading resumes at the position that was reached, a limited number of times.
+"""
+
+from __future__ import annotations
+
+import sys
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from kafka_share_proxy.pipeline.kafka.cluster import (
+    EARLIEST_TIMESTAMP,
+    ClusterClient,
+    ReadRefused,
+    TopicReplaced,
+    TryAgain,
+    checked,
+)
+from kafka_share_proxy.pipeline.kafka.connection import BlockingConnection
+from kafka_share_proxy.pipeline.kafka.fetch_sizes import FetchSizes
+from kafka_share_proxy.pipeline.kafka.kept_connections import KeptConnections
+from kafka_share_proxy.pipeline.source.key_ranges import KEY_FILTER_TAG, key_filter, scanned_to
+from kafka_share_proxy.pipeline.source.options import SourceOptions
+from kafka_share_proxy.pipeline.source.splits import Split
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost
+from kafka_share_proxy.wire.records import fetched_records
+from kafka_share_proxy.wire.records.batches import split_complete
+from kafka_share_proxy.wire.records.record_views import LazyRecords
+from kafka_share_proxy.wire.values import TopicPartition
+
+FETCH_MOST = 15
+"""Highest version used of Fetch. In later versions, responses carry addresses that the proxy does not rewrite."""
+IDS_SINCE, TAGS_SINCE = 13, 12
+MAX_WAIT_MS = 500
+
+
+class OffsetsLost(ProxyError):
+    """Planned offsets are no longer in the log (failOnDataLoss)."""
+
+
+class NotFiltered(ProxyError):
+    """Key ranges were requested from a server that does not support them."""
+
+
+class _Response(NamedTuple):
+    data: messages.FetchResponse.PartitionData
+    behind: int
+    """Offset of the next fetch."""
+
+
+def note_on_stderr(text: str) -> None:
+    """Print a note to stderr, which ends up in the logs of the executors."""
+    print(f"kafka-share-proxy: {text}", file=sys.stderr, flush=True)  # noqa: T201
+
+
+class LogReader:
+    """Reader of one split."""
+
+    def __init__(self, options: SourceOptions, split: Split, note: Callable[[str], None] = note_on_stderr) -> None:
+        self._options = options
+        self._split = split
+        self._density_of = split._replace(spans=())
+        self._filter = key_filter(split.low, split.high, split.keys)
+        self._note = note
+        self._sizes = FetchSizes()
+        self._under_way: BlockingConnection | None = None
+        """Connection on which the next Fetch is in flight already. None if there is none."""
+
+    def records(self, kept: KeptConnections | None = None) -> Iterator[LazyRecords]:
+        """Yield all records of the split in the order of the log.
+
+        Args:
+            kept: source of the connections. With None, new ones are opened and closed.
+
+        Raises:
+            OffsetsLost, NotFiltered, Unavailable, ReadRefused, TopicReplaced, LoginRefused: the text has the reason.
+            RemoteProtocolError: the log cannot be read. CodecMissing.
+        """
+        with ClusterClient(self._options) if kept is None else kept.cluster(self._options) as cluster:
+            self._sizes = cluster.fetch_sizes
+            try:
+                for start, end in self._split.spans:
+                    yield from self._span(cluster, start, end)
+            except TopicReplaced as error:
+                if self._options.fail_on_data_loss:
+                    raise
+                self._note(f"{error}: what was not read of it is lost")
+
+    def _span(self, cluster: ClusterClient, start: int, end: int) -> Iterator[LazyRecords]:
+        position, deadline = start, cluster.deadline()
+        while position < end:
+            try:
+                response = self._fetched(cluster, position, end)
+            except (TryAgain, UpstreamLost) as error:
+                cluster.forget()
+                self._under_way = None
+                deadline.wait(str(error))
+                continue
+            if response is None:
+                position = self._lag_unknown(cluster, position, end)
+                continue
+            if response.behind == position and deadline.is_over:
+                deadline.wait(f"{self._split.place}: no record came from offset {position} on, {end} was planned")
+            if response.behind > position:
+                deadline.progressed()
+            yield from self._pieces(response, position, end)
+            position = response.behind
+
+    def _pieces(self, response: _Response, position: int, end: int) -> Iterator[LazyRecords]:
+        aborted = (response.data.aborted_transactions or ()) if self._options.is_committed else None
+        for found in fetched_records.fetched_records(response.data.records or b"", position, aborted):
+            records = found.records
+            if len(records) and records.positions.offsets[-1] >= end:
+                records = records[: bisect_left(records.positions.offsets, end)]
+            if len(records):
+                yield records
+
+    # One response
+
+    def _fetched(self, cluster: ClusterClient, position: int, end: int) -> _Response | None:
+        """Fetch from a position and, if more is needed, send the next Fetch.
+
+        Return None if the offset is out of range.
+        """
+        connection = self._under_way
+        if connection is None:
+            connection = cluster.leader(self._split.place, self._split.topic_id)
+            self._send(connection, position, end)
+        self._under_way = None
+        entry = self._entry(connection.receive())
+        if entry.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            return None
+        if entry.error_code == ErrorCode.INCONSISTENT_TOPIC_ID:
+            raise TryAgain(f"{self._split.place}: the leader knows another topic id")
+        checked(entry.error_code, f"{self._split.place} at offset {position}")
+        behind = self._after(entry, position)
+        self._sizes.came(self._density_of, behind - position, len(entry.records or b""))
+        if position < behind < end:
+            self._send(connection, behind, end)
+            self._under_way = connection
+        return _Response(entry, behind)
+
+    def _entry(self, response: messages.FetchResponse) -> messages.FetchResponse.PartitionData:
+        checked(response.error_code, f"Fetch of {self._split.place}")
+        for topic in response.responses:
+            for entry in topic.partitions:
+                return entry
+        raise TryAgain(f"{self._split.place} is not in the answer")
+
+    def _after(self, entry: messages.FetchResponse.PartitionData, position: int) -> int:
+        data = entry.records or b""
+        behind = position
+        if len(data):
+            table, _ = split_complete(data)
+            behind = max(position, table[-1].last_offset + 1) if len(table) else position
+        if self._filter is None:
+            return behind
+        scanned = scanned_to(entry)
+        if scanned is None and self._split.is_only_here:
+            raise NotFiltered(
+                f"{self._split.place}: the server does not filter by key: keyRanges and rangePlan need "
+                "kafka-share-proxy as bootstrap; without it use offsetSplits"
+            )
+        return max(behind, scanned or 0)
+
+    def _send(self, connection: BlockingConnection, position: int, end: int) -> None:
+        version = connection.version(ApiKey.FETCH, FETCH_MOST)
+        if self._filter is not None and self._split.is_only_here and version < TAGS_SINCE:
+            raise NotFiltered(f"{connection.address} has no Fetch v{TAGS_SINCE}, which key ranges need")
+        connection.send(ApiKey.FETCH, self._request(position, end, version), version)
+
+    def _request(self, position: int, end: int, version: int) -> messages.FetchRequest:
+        size = self._sizes.wanted(self._density_of, end - position, self._options.fetch_bytes)
+        entry = messages.FetchRequest.FetchPartition(
+            partition=self._split.partition, fetch_offset=position, partition_max_bytes=size
+        )
+        if self._filter is not None and version >= TAGS_SINCE:
+            entry.unknown_tags = ((KEY_FILTER_TAG, self._filter),)
+        topic = messages.FetchRequest.FetchTopic(partitions=[entry])
+        if version >= IDS_SINCE:
+            topic.topic_id = self._split.topic_id
+        else:
+            topic.topic = self._split.topic
+        return messages.FetchRequest(
+            max_wait_ms=MAX_WAIT_MS,
+            min_bytes=1,
+            max_bytes=size,
+            isolation_level=int(self._options.is_committed),
+            topics=[topic],
+        )
+
+    # Lost offsets
+
+    def _lag_unknown(self, cluster: ClusterClient, position: int, end: int) -> int:
+        """Return the position after the lost offsets, with a note of the loss.
+
+        Raises OffsetsLost if data loss is an error, and ReadRefused if the position is beyond the end of the log.
+        """
+        place = self._split.place
+        first = cluster.offsets([place], EARLIEST_TIMESTAMP)[place]
+        if position >= first:
+            raise ReadRefused(f"{place}: offset {position} is behind the end of the log")
+        lost = min(first, end) - position
+        text = f"{lost} offsets of {_range(place, position, position + lost)} are lost; the log begins at {first}"
+        if self._options.fail_on_data_loss:
+            raise OffsetsLost(f"{text} (failOnDataLoss=false goes on behind them)")
+        self._note(text)
+        return position + lost
+
+
+def _range(place: TopicPartition, start: int, end: int) -> str:
+    return f"{place} [{start}, {end})"

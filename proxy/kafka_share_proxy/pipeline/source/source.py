@@ -1,0 +1,258 @@
+"""The Spark data source `keyrange`, for `spark.read` and `spark.readStream` (pipeline/README.md rules 14-20).
+
+Register it in a job with `spark.dataSource.register(source_for(spark))`: Spark does not find sources in `--py-files`.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from pyspark.sql import SparkSession, datasource
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from kafka_share_proxy.pipeline.kafka.cluster import ClusterClient
+from kafka_share_proxy.pipeline.kafka.kept_connections import KeptConnections
+from kafka_share_proxy.pipeline.source.mirrored_progress import MirroredProgress
+from kafka_share_proxy.pipeline.source.options import EARLIEST, LATEST, BadOption, SourceOptions, read_options
+from kafka_share_proxy.pipeline.source.planning import PlannedRead, restricted
+from kafka_share_proxy.pipeline.source.pushdown import Predicate
+from kafka_share_proxy.pipeline.source.splits import Split
+from kafka_share_proxy.pipeline.source.stream_offsets import (
+    admitted,
+    between,
+    continued,
+    read_ids,
+    read_written,
+    written,
+)
+from kafka_share_proxy.wire.values import TopicPartition
+
+PUSHDOWN_SETTING = "spark.sql.python.filterPushdown.enabled"
+"""Spark setting, off by default. While it is off, Spark refuses readers with `pushFilters`."""
+
+
+class KeyRangeSource(datasource.DataSource):
+    """Records of Kafka topics, divided by key range."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for `format`."""
+        return "keyrange"
+
+    def schema(self) -> str:
+        """Return the columns that the options choose, as DDL. Raises BadOption."""
+        return schema_of(read_options(self.options))
+
+    def reader(self, schema: StructType) -> datasource.DataSourceReader:
+        """Return a reader for a batch read. Raises BadOption."""
+        return BatchReader(self._options(schema))
+
+    def streamReader(self, schema: StructType) -> datasource.DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Return a reader for a stream. Raises BadOption."""
+        return StreamReader(self._options(schema))
+
+    def _options(self, schema: StructType) -> SourceOptions:
+        options = read_options(self.options)
+        check_declared(schema, options)
+        return options
+
+
+class PushdownSource(KeyRangeSource):
+    """The source `keyrange` for sessions in which Spark pushes filters to Python sources (PUSHDOWN_SETTING)."""
+
+    def reader(self, schema: StructType) -> datasource.DataSourceReader:
+        """Return a reader for a batch read. Raises BadOption."""
+        return PushdownBatchReader(self._options(schema))
+
+
+def schema_of(options: SourceOptions) -> str:
+    """Return the columns that the options choose, as DDL."""
+    from kafka_share_proxy.pipeline.source.columns import SPARK_TYPES
+
+    return ", ".join(f"`{name}` {SPARK_TYPES[name]}" for name in options.columns)
+
+
+def check_declared(schema: StructType, options: SourceOptions) -> None:
+    """Raise BadOption if a schema set with `.schema()` has other columns: Spark would fail in the worker."""
+    declared = [field.name for field in schema.fields]
+    if declared != list(options.columns):
+        raise BadOption(f".schema() names {declared}, the options {list(options.columns)}: leave .schema() out")
+
+
+def source_for(session: SparkSession) -> type[KeyRangeSource]:
+    """Return the class to register. A reader can no longer read the session's settings when Spark creates it."""
+    is_on = session.conf.get(PUSHDOWN_SETTING, "false") == "true"
+    return PushdownSource if is_on else KeyRangeSource
+
+
+def read_split(options: SourceOptions, partition: datasource.InputPartition | None) -> Iterator[Any]:
+    """Yield the Arrow record batches of one task. Spark passes None if a batch has no partitions."""
+    if partition is None or partition.value is None:
+        return
+    from kafka_share_proxy.pipeline.source.columns import BatchMaker
+    from kafka_share_proxy.pipeline.source.log_reader import LogReader
+
+    next(_freezes, None)
+    split = Split(*partition.value)
+    maker = BatchMaker(options.columns, split.place, options.ranges, split.topic_id)
+    yield from maker.batches(LogReader(options, split).records(_kept))
+
+
+_kept = KeptConnections()
+"""Connections of this worker process."""
+FREEZES = 2
+
+
+def _freezing() -> Iterator[None]:
+    """Freeze the loaded objects before the first tasks, once for each iteration.
+
+    Spark collects garbage after every task. A worker that has loaded Arrow holds 70,000 objects, which each collection
+    would traverse again. The first task loads more objects, and they are frozen before the second.
+    """
+    for _ in range(FREEZES):
+        gc.collect()
+        gc.freeze()
+        yield
+
+
+_freezes = _freezing()
+
+
+def input_partitions(splits: Iterable[Split]) -> list[datasource.InputPartition]:
+    """Return the splits as plain values, the form that Spark accepts."""
+    return [datasource.InputPartition(tuple(split)) for split in splits]
+
+
+class BatchReader(datasource.DataSourceReader):
+    """Reader of a batch read. Spark sends it to executors, so it holds only options and a predicate."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        if options.mirror_group:
+            raise BadOption("mirrorGroup is for streams: a batch read has no progress that somebody could follow")
+        self._options = options
+        self._predicate = Predicate()
+
+    def partitions(self) -> Sequence[datasource.InputPartition]:
+        """Return a task for each (partition x key range x piece of offsets)."""
+        with ClusterClient(self._options) as cluster:
+            planned = PlannedRead(cluster, self._options)
+            asked = self._predicate
+            wanted = restricted(planned.batch(), asked.partitions, asked.low, asked.high)
+            return input_partitions(planned.splits(wanted, asked.keys))
+
+    def read(self, partition: datasource.InputPartition) -> Iterator[Any]:
+        """Yield the Arrow record batches of a task."""
+        return read_split(self._options, partition)
+
+
+class PushdownBatchReader(BatchReader):
+    """Reader of a batch read that accepts predicates on key, partition and offset."""
+
+    def pushFilters(self, filters: list[datasource.Filter]) -> Iterable[datasource.Filter]:  # noqa: N802 - Spark's name
+        """Accept filters that narrow the read, and return the others.
+
+        Filters on keys are always returned, so that Spark checks the rows again.
+        """
+        self._predicate, left = self._predicate.narrowed(filters)
+        return left
+
+
+class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reader of a stream: one in a Python process of the driver, and copies in the tasks."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        if options.offset_ranges:
+            raise BadOption("offsetRanges is for batch reads")
+        if options.starting == LATEST:
+            raise BadOption(
+                "startingOffsets=latest: Spark asks a Python source twice and takes the second answer, so records "
+                "between the two would be lost; resolve it once with kafka_share_proxy.kept_start(...)"
+            )
+        if options.ending != LATEST:
+            raise BadOption("endingOffsets is for batch reads")
+        self._options = options
+        self._cluster: ClusterClient | None = None
+        self._mirrored: MirroredProgress | None = None
+        self._target: dict[TopicPartition, int] | None = None
+        """End offsets of an availableNow run."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for tasks, without connections."""
+        return self.__dict__ | {"_cluster": None, "_mirrored": None}
+
+    def _planned(self) -> PlannedRead:
+        """Return the planner of the next batch, on connections that are kept from batch to batch.
+
+        A broker closes connections that were idle for long. The next call then opens new ones.
+        """
+        if self._cluster is None:
+            self._cluster = ClusterClient(self._options)
+            if self._options.mirror_group:
+                self._mirrored = MirroredProgress(self._cluster, self._options.mirror_group)
+        return PlannedRead(self._cluster, self._options)
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Return the start of the stream. It stays the same unless records are deleted."""
+        planned = self._planned()
+        places = planned.places()
+        replaced = planned.replaced(self._options.topic_ids)
+        starting = planned.resolved(self._options.starting, places, EARLIEST, replaced)
+        return written(starting, planned.topic_ids())
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Return a limit of `maxOffsetsPerTrigger` offsets in a batch, if it is set."""
+        most = self._options.max_offsets_per_trigger
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Return the end of the next batch. Spark calls this when all batches before `start` are in its commit log."""
+        begun, ids = read_written(start), read_ids(start)
+        planned = self._planned()
+        if self._mirrored is not None:
+            self._mirrored.reached(begun)
+        places = planned.places()
+        replaced = planned.replaced(ids)
+        begun = {place: offset for place, offset in begun.items() if place.topic not in replaced}
+        latest = planned.latest(places)
+        shorter = planned.truncated(begun, latest)
+        begun |= {place: latest[place] for place in shorter if place.topic in ids}  # all future records are new
+        unknown = {place.topic for place in shorter if place.topic not in ids}
+        begun = {place: offset for place, offset in begun.items() if place.topic not in unknown}
+        begun |= planned.earliest([place for place in places if place not in begun])
+        if self._target is not None:
+            latest = {place: min(end, self._target.get(place, begun[place])) for place, end in latest.items()}
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        kept = {place: offset for place, offset in begun.items() if place not in latest}
+        return written(admitted(begun, latest, most) | kept, planned.topic_ids())
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Return the end offsets of the logs, for Spark's progress report."""
+        planned = self._planned()
+        return written(planned.latest(planned.places()), planned.topic_ids())
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Set the current end of the logs as the end of the run."""
+        planned = self._planned()
+        self._target = planned.latest(planned.places())
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[datasource.InputPartition]:
+        """Return the tasks of one batch. Its rows are the same each time it is planned, for any key ranges."""
+        begun, ends, ids = read_written(start), read_written(end), read_ids(end)
+        planned = self._planned()
+        begun = continued(begun, read_ids(start), ends, ids)
+        lost = planned.replaced(ids)  # since the batch was planned
+        ends = {place: offset for place, offset in ends.items() if place.topic not in lost}
+        first = planned.earliest([place for place in ends if place not in begun])
+        return input_partitions(planned.splits(between(begun, ends, first), ids=ids))
+
+    def read(self, partition: datasource.InputPartition) -> Iterator[Any]:
+        """Yield the Arrow record batches of a task."""
+        return read_split(self._options, partition)
+
+    def stop(self) -> None:
+        """Close the connections. Spark does not always call this. The end of its process closes them then."""
+        if self._cluster is not None:
+            self._cluster.close()

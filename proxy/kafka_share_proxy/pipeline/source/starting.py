@@ -1,0 +1,110 @@
+"""Start of a stream, resolved once and stored next to its checkpoint (pipeline/README.md rules 18 and 35)."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafka_share_proxy.pipeline.kafka.cluster import ClusterClient
+from kafka_share_proxy.pipeline.source.options import EARLIEST, BadOption, read_options
+from kafka_share_proxy.pipeline.source.planning import PlannedRead
+from kafka_share_proxy.pipeline.source.stream_offsets import written
+from kafka_share_proxy.pipeline.tables.files import Files
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kafka_share_proxy.pipeline.share.share_options import ShareSourceOptions
+
+FILE = "keyrange-start.json"
+SHARE_FILE = "sharegroup.json"
+VERSION = 1
+
+
+class KeptStart(NamedTuple):
+    """Start of a stream, the same after each restart."""
+
+    stream_id: str
+    """Unique id of this checkpoint."""
+    topic: str
+    offsets: str
+    """Value of the option startingOffsets."""
+    topic_ids: str = "{}"
+    """Value of the option topicIds; "{}" if an earlier release stored the start."""
+
+    def options(self, given: Mapping[str, str]) -> dict[str, str]:
+        """Return the options with this start instead of their own."""
+        kept = {name: value for name, value in given.items() if name.lower() not in ("startingoffsets", "topicids")}
+        return kept | {"startingOffsets": self.offsets, "topicIds": self.topic_ids}
+
+
+class KeptShare(NamedTuple):
+    """Group and topic of a checkpoint of a share group, the same after each restart."""
+
+    stream_id: str
+    """Unique id of this checkpoint."""
+    group: str
+    topic: str
+
+
+def kept_share(spark: SparkSession, options: ShareSourceOptions, checkpoint: str) -> KeptShare:
+    """Return the group and topic stored next to a checkpoint. Store them at the first start.
+
+    Args:
+        spark: a session.
+        options: options of the source.
+        checkpoint: folder of the checkpoint.
+
+    Raises:
+        BadOption: the checkpoint belongs to another group or topic.
+    """
+    files, path = Files(spark), f"{checkpoint.rstrip('/')}/{SHARE_FILE}"
+    topics = ",".join(options.source.topics)
+    if not files.exists(path):
+        document = {"v": VERSION, "id": secrets.token_hex(4), "group": options.group, "topic": topics}
+        files.write(path, json.dumps(document))
+    document = json.loads(files.read(path))
+    kept = KeptShare(document["id"], document["group"], document["topic"])
+    if (kept.group, kept.topic) != (options.group, topics):
+        raise BadOption(
+            f"the checkpoint {checkpoint} is that of group {kept.group} and topic {kept.topic}, not of group "
+            f"{options.group} and {topics}: take another folder"
+        )
+    return kept
+
+
+def kept_start(spark: SparkSession, given: Mapping[str, str], checkpoint: str) -> KeptStart:
+    """Return the start stored next to a checkpoint.
+
+    At the first start, resolve and store it before anything is read.
+
+    Args:
+        spark: a session.
+        given: options of the source, unparsed.
+        checkpoint: folder of the checkpoint.
+
+    Raises:
+        BadOption: the checkpoint belongs to another topic.
+        ProxyError: the offsets could not be read from the cluster.
+    """
+    files, path = Files(spark), f"{checkpoint.rstrip('/')}/{FILE}"
+    checked = read_options(given)
+    topics = ",".join(checked.topics)
+    if files.exists(path):
+        document = json.loads(files.read(path))
+        ids = json.dumps(document.get("ids", {}))
+        kept = KeptStart(document["id"], document["topic"], json.dumps(document["offsets"]), ids)
+        if kept.topic != topics:
+            raise BadOption(
+                f"the checkpoint {checkpoint} is that of {kept.topic}, not of {topics}: take another folder"
+            )
+        return kept
+    with ClusterClient(checked) as cluster:
+        planned = PlannedRead(cluster, checked)
+        resolved = planned.resolved(checked.starting, planned.places(), EARLIEST)
+        stored = written(resolved, planned.topic_ids())
+    document = {"v": VERSION, "id": secrets.token_hex(4), "topic": topics, "offsets": stored["t"], "ids": stored["ids"]}
+    files.write(path, json.dumps(document))
+    return KeptStart(document["id"], topics, json.dumps(stored["t"]), json.dumps(stored["ids"]))

@@ -1,0 +1,185 @@
+"""The job `compact`: merges the many small files of a day into few (pipeline/README.md rules 57 and 58)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafka_share_proxy.pipeline.tables.files import Files, LakeError
+from kafka_share_proxy.pipeline.tables.ingest_job import PARTITIONS
+from kafka_share_proxy.pipeline.tables.lake import DAY, HIDDEN, NO_DAY, Lake
+from kafka_share_proxy.pipeline.tables.record_claims import TABLE, RecordClaims
+from kafka_share_proxy.wire.values import MIB
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TABLES = (TABLE, "share_records")
+"""Tables by day and batch."""
+BATCH, COMPACTED = "batch=", "compact-"
+FILE_BYTES = 128 * MIB
+"""Approximate size of a merged file. Batches that are as large are left as they are."""
+MOVES, MADE = "_compacting.json", "_compacted"
+"""Names inside the table: file with the pending moves, and folder in which merged files are written."""
+STREAM_BATCH = re.compile(r"(?P<stream>.+)-(?P<number>\d{10})")
+
+
+class Compacted(NamedTuple):
+    """Result of merging one day."""
+
+    day: str
+    batches: int
+    files_before: int
+    files_after: int
+    rows: int
+
+
+def run(spark: SparkSession, out: str, table: str, day: str | None, progress: Callable[[str], None]) -> list[Compacted]:
+    """Merge the batches of each day.
+
+    Args:
+        spark: a session.
+        out: the lake.
+        table: one of TABLES.
+        day: only this day (2026-11-22); None for all days.
+        progress: called with a line for each day.
+
+    Raises:
+        LakeError: there is no such table, a backfill is running, or the rows could not be moved.
+    """
+    lake = Lake(spark, out)
+    if not lake.has(table):
+        raise LakeError(f"{lake.path(table)} is not there: ingest, backfill and share make it")
+    with _alone(spark, lake, table):
+        if not lake.is_delta(table):
+            recover(Files(spark), lake.path(table))
+        found = []
+        for name, batches in mergeable(_batches(spark, lake, table), day).items():
+            found.append(_merge(spark, lake, table, name, batches))
+            progress(line_of(found[-1]))
+        if lake.is_delta(table):
+            lake.delta.vacuum(lake.path(table))
+        return found
+
+
+def line_of(done: Compacted) -> str:
+    """Return the log line of one day."""
+    return f"{done.day}: {done.batches} batches, {done.files_before} files -> {done.files_after}, {done.rows} rows"
+
+
+@contextmanager
+def _alone(spark: SparkSession, lake: Lake, table: str) -> Iterator[None]:
+    """Block backfills and first starts of streams, which read the whole table."""
+    if table != TABLE:
+        yield
+        return
+    with RecordClaims(spark, lake).backfilling("compact"):
+        yield
+
+
+def recover(files: Files, table: str) -> None:
+    """Finish the moves of a run that was killed. Has no effect if there are none.
+
+    Args:
+        files: file access of the session.
+        table: path of the table.
+
+    Raises:
+        LakeError: the merged files could not be moved, or another run has deleted them.
+    """
+    path = f"{table}/{MOVES}"
+    if not files.exists(path):
+        files.delete(f"{table}/{MADE}")
+        return
+    moves = json.loads(files.read(path))
+    day, made = f"{table}/{DAY}{moves['day']}", f"{table}/{MADE}/{DAY}{moves['day']}/{BATCH}{moves['made']}"
+    if files.exists(made):
+        if not files.move(made, day):
+            raise LakeError(f"{made} cannot be moved to {day}: run the job again")
+    elif not files.exists(f"{day}/{BATCH}{moves['made']}"):
+        files.delete(path)
+        raise LakeError(f"{made} is gone, deleted by another run: nothing was replaced; run the job again")
+    for batch in moves["merged"]:
+        files.delete(f"{day}/{BATCH}{batch}")
+    files.delete(path)
+    files.delete(f"{table}/{MADE}")
+
+
+class DayBatch(NamedTuple):
+    """The files of one batch and day."""
+
+    day: str
+    name: str
+    files: int
+    size: int
+    """Total size of the files in bytes."""
+
+
+def _batches(spark: SparkSession, lake: Lake, table: str, only: str | None = None) -> list[DayBatch]:
+    """Return the batches of a table, by day. Rows without a day are left out. `only`: list only this day's files."""
+    sizes: dict[tuple[str, str], list[int]] = defaultdict(list)
+    if lake.is_delta(table):
+        for each in lake.delta.files(lake.path(table), PARTITIONS):
+            day, batch = each.place
+            if day is not None and batch is not None:
+                sizes[day, batch].append(each.size)
+    else:
+        files, path = Files(spark), lake.path(table)
+        for day in files.names(path) if only is None else [DAY + only]:
+            for batch in files.names(f"{path}/{day}") if day.startswith(DAY) and day != DAY + NO_DAY else ():
+                folder = f"{path}/{day}/{batch}"
+                listed = [f"{folder}/{name}" for name in files.names(folder) if not name.startswith(HIDDEN)]
+                sizes[day.removeprefix(DAY), batch.removeprefix(BATCH)] = [files.size(each) for each in listed]
+    return [DayBatch(day, batch, len(found), sum(found)) for (day, batch), found in sorted(sizes.items())]
+
+
+def mergeable(batches: Sequence[DayBatch], only: str | None) -> dict[str, list[DayBatch]]:
+    """Return the batches to merge by day. The last batch of each stream stays: Spark may write it again.
+
+    Args:
+        batches: all batches of a table.
+        only: only this day; None for all days.
+    """
+    last: dict[str, str] = defaultdict(str)
+    for batch in batches:
+        if match := STREAM_BATCH.fullmatch(batch.name):
+            last[match["stream"]] = max(last[match["stream"]], match["number"])
+    kept = {f"{stream}-{number}" for stream, number in last.items()}
+    found: dict[str, list[DayBatch]] = defaultdict(list)
+    for batch in batches:
+        if only in (None, batch.day) and batch.name not in kept and batch.size < FILE_BYTES:
+            found[batch.day].append(batch)
+    return {day: listed for day, listed in found.items() if sum(each.files for each in listed) > 1}
+
+
+def _merge(spark: SparkSession, lake: Lake, table: str, day: str, batches: list[DayBatch]) -> Compacted:
+    from pyspark.sql import functions
+
+    names = [each.name for each in batches]
+    rows = lake.read(table)
+    rows = rows.where((rows["day"] == day) & rows["batch"].isin(names))
+    count, made = rows.count(), COMPACTED + hashlib.sha256(",".join(sorted(names)).encode()).hexdigest()[:12]
+    width = max(1, -(-sum(each.size for each in batches) // FILE_BYTES))
+    named = rows.withColumn("batch", functions.lit(made)).coalesce(width)
+    if lake.is_delta(table):
+        lake.delta.replace(named, lake.path(table), PARTITIONS, [(day, name) for name in names], count)
+    else:
+        _replace(spark, lake.path(table), named, {"day": day, "made": made, "merged": names}, count)
+    after = next(each.files for each in _batches(spark, lake, table, day) if (each.day, each.name) == (day, made))
+    return Compacted(day, len(batches), sum(each.files for each in batches), after, count)
+
+
+def _replace(spark: SparkSession, path: str, rows: DataFrame, moves: Mapping[str, Any], count: int) -> None:
+    """Write the merged files of a day outside its folder, check their rows, store the pending moves, and move."""
+    rows.write.mode("overwrite").partitionBy(*PARTITIONS).parquet(f"{path}/{MADE}")
+    written = spark.read.parquet(f"{path}/{MADE}/{DAY}{moves['day']}/{BATCH}{moves['made']}").count()
+    if written != count:
+        raise LakeError(f"{count} rows of {moves['day']} became {written}: nothing was replaced; run the job again")
+    files = Files(spark)
+    files.write(f"{path}/{MOVES}", json.dumps(moves))
+    recover(files, path)

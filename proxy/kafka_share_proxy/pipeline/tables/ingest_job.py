@@ -1,0 +1,132 @@
+"""The job `ingest`: writes a topic to the table `records`, each record once (pipeline/README.md rules 35 to 37)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafka_share_proxy.pipeline.kafka.cluster import ClusterClient
+from kafka_share_proxy.pipeline.source.checkpoints import files_of_batch
+from kafka_share_proxy.pipeline.source.options import SourceOptions, read_options
+from kafka_share_proxy.pipeline.source.planning import PlannedRead
+from kafka_share_proxy.pipeline.source.starting import KeptStart, kept_start
+from kafka_share_proxy.pipeline.source.stream_offsets import read_written
+from kafka_share_proxy.pipeline.tables.files import Files
+from kafka_share_proxy.pipeline.tables.lake import Lake
+from kafka_share_proxy.pipeline.tables.record_claims import TABLE, RecordClaims
+from kafka_share_proxy.wire.values import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PARTITIONS = ("day", "batch")
+POLL_S = 0.5
+"""Seconds between polls of Spark's progress reports. It keeps those of 100 batches, and no batch is that fast."""
+
+
+KEPT_COLUMNS = {"includeKeyHash": "true", "includeTopicId": "true"}
+"""Options for additional columns of the tables. Topic id, partition and offset are the key."""
+
+
+class Ingested(NamedTuple):
+    """Result of a run."""
+
+    batches: int
+    rows: int
+
+
+def run(
+    spark: SparkSession,
+    given: Mapping[str, str],
+    ranges: str,
+    out: str,
+    checkpoint: str,
+    progress: Callable[[str], None],
+    *,
+    once: bool,
+    table_format: str | None = None,
+) -> Ingested:
+    """Read a topic from the position in the checkpoint.
+
+    Args:
+        spark: a session with the source.
+        given: options of the source.
+        ranges: a number of even key ranges, or a plan file; may change at each start.
+        out: the lake.
+        checkpoint: folder of this stream.
+        progress: called with a line for each batch.
+        once: stop at the current end of the topic; otherwise run until interrupted.
+        table_format: format of the table if it is created; see Lake.
+
+    Raises:
+        ProxyError: the text has the reason.
+        StreamingQueryException: a batch failed for good (Spark's class).
+    """
+    cut = {"keyRanges": ranges} if ranges.isdecimal() else {"rangePlan": ranges}
+    lake = Lake(spark, out, table_format)
+    lake.check_writable(TABLE)
+    Files(spark).check_writable(checkpoint)
+    start = kept_start(spark, given, checkpoint)
+    options = start.options(given) | cut | KEPT_COLUMNS
+    excepted = RecordClaims(spark, lake).excepted(start, checkpoint, is_whole=True)
+    if excepted:
+        options["exceptOffsets"] = json.dumps(excepted)
+        progress(f"{sum(each['last'] - each['first'] + 1 for each in excepted)} records are in the table already")
+    frame = spark.readStream.format("keyrange").options(**options).load()
+    writer = frame.writeStream.foreachBatch(
+        _writer(lake, start, ranges, partial(files_of_batch, Files(spark), checkpoint))
+    )
+    writer = writer.option("checkpointLocation", checkpoint).queryName(f"ingest {start.topic}")
+    query = (writer.trigger(availableNow=True) if once else writer).start()
+    checked = read_options(options)
+    return watch(query, lambda report: line_of(report, lag_of(report, checked)), progress)
+
+
+def _writer(
+    lake: Lake, start: KeptStart, ranges: str, files_of: Callable[[int, Mapping[TopicPartition, int]], int | None]
+) -> Callable[[DataFrame, int], None]:
+    begun = read_written({"v": 1, "t": json.loads(start.offsets)})
+
+    def write(rows: DataFrame, number: int) -> None:
+        from pyspark.sql import functions
+
+        day = functions.date_format("timestamp", "yyyy-MM-dd")
+        batch = functions.lit(f"{start.stream_id}-{number:010d}")
+        named = rows.withColumn("ranges", functions.lit(ranges)).withColumn("day", day).withColumn("batch", batch)
+        lake.overwrite(named, TABLE, PARTITIONS, files_of(number, begun))
+
+    return write
+
+
+def watch(query: Any, line: Callable[[Mapping[str, Any]], str], progress: Callable[[str], None]) -> Ingested:
+    """Report each batch until the query ends. `line` formats Spark's progress report."""
+    seen, rows, batches = -1, 0, 0
+    try:
+        while True:
+            ended = query.awaitTermination(POLL_S)
+            for each in query.recentProgress:
+                if each["batchId"] > seen and each["numInputRows"]:
+                    seen = each["batchId"]
+                    rows, batches = rows + each["numInputRows"], batches + 1
+                    progress(line(each))
+            if ended:
+                return Ingested(batches, rows)
+    finally:
+        query.stop()
+
+
+def line_of(report: Mapping[str, Any], lag: int) -> str:
+    """Return the log line of one batch. `lag` is in offsets."""
+    seconds = report["batchDuration"] / 1000
+    return f"batch {report['batchId']}: {report['numInputRows']} rows in {seconds:.1f} s, lag {lag}"
+
+
+def lag_of(report: Mapping[str, Any], options: SourceOptions) -> int:
+    """Return the number of offsets beyond the end of this batch now: Spark does not query a Python source each time."""
+    (source,) = report["sources"]
+    read = read_written(json.loads(source["endOffset"]))
+    with ClusterClient(options) as cluster:
+        latest = PlannedRead(cluster, options).latest(list(read))
+    return sum(max(0, offset - read[place]) for place, offset in latest.items())

@@ -1,0 +1,279 @@
+"""Claims of streams and backfills on offsets, so that the table `records` has each record once.
+
+How it works: a row's key is (topic id, partition, offset). A stream claims all offsets from its start on, before it
+loads the first one, except those that the table holds already. A backfill loads the offsets that no stream claims. Both
+facts are files in hidden folders of the table (pipeline/README.md rules 53 to 55).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafka_share_proxy.offsets.ranges import OffsetRanges, OffsetSpan
+from kafka_share_proxy.pipeline.source.checkpoints import last_committed, stored_offset
+from kafka_share_proxy.pipeline.source.starting import KeptStart
+from kafka_share_proxy.pipeline.source.stream_offsets import BadStreamOffset, read_ids, read_written
+from kafka_share_proxy.pipeline.tables.files import Files, LakeError
+from kafka_share_proxy.pipeline.tables.lake import Lake
+from kafka_share_proxy.wire.topic_ids import topic_id_text
+from kafka_share_proxy.wire.values import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TABLE = "records"
+STREAMS, BACKFILLS = "_streams", "_backfills"
+"""Folders in the table. Spark ignores names that begin with _."""
+VERSION = 1
+EXCEPT_MAX = 10_000
+"""Maximum number of offset ranges that a stream may leave out because the table has them."""
+
+Spans = Mapping[TopicPartition, list[OffsetSpan]]
+
+
+class Claim(NamedTuple):
+    """The offsets that one stream loads."""
+
+    stream_id: str
+    checkpoint: str
+    file: str
+    """Path of the claim."""
+    ids: Mapping[str, bytes]
+    """Topic -> id; an unknown id has no entry."""
+    starts: Mapping[TopicPartition, int]
+    """First offset of the partitions that existed when the stream started."""
+    is_whole: bool
+    """True if partitions that are added later belong to the stream."""
+    reached: Mapping[TopicPartition, int] = {}
+    """Offsets below which the stream has loaded everything, by its checkpoint."""
+    ids_now: Mapping[str, bytes] = {}
+    """Topic -> id in the checkpoint. It differs from `ids` if the stream continued with a topic that was created
+    again."""
+
+    def topics(self) -> set[str]:
+        """Return the names of the stream's topics."""
+        return {place.topic for place in self.starts}
+
+    def start(self, place: TopicPartition, topic_id: bytes | None) -> int | None:
+        """Return the first offset of a partition that the stream loads. None if it does not load the partition.
+
+        Args:
+            place: the partition.
+            topic_id: id of its topic. None if it is unknown, which counts as the same topic.
+        """
+        mine, now = self.ids.get(place.topic), self.ids_now.get(place.topic)
+        if place.topic not in self.topics():
+            return None
+        if None not in (mine, topic_id) and mine != topic_id:
+            return 0 if topic_id == now else None
+        return self.starts.get(place, 0 if self.is_whole else None)
+
+
+class Divided(NamedTuple):
+    """Offsets of a backfill, divided by what loads them."""
+
+    mine: dict[TopicPartition, list[OffsetSpan]]
+    """Offsets for the backfill."""
+    loaded: dict[TopicPartition, list[OffsetSpan]]
+    """Offsets that streams have loaded."""
+    to_come: dict[TopicPartition, list[OffsetSpan]]
+    """Offsets for streams that have not loaded them yet."""
+    claims: tuple[Claim, ...]
+    """Claims of these streams."""
+
+
+class RecordClaims:
+    """Access to the claims in one lake."""
+
+    def __init__(self, spark: SparkSession, lake: Lake) -> None:
+        self._spark, self._lake = spark, lake
+        self._files = Files(spark)
+
+    # Streams
+
+    def excepted(self, start: KeptStart, checkpoint: str, *, is_whole: bool) -> list[dict[str, Any]]:
+        """Claim the offsets of a stream at its first start, and return those that it does not load.
+
+        Args:
+            start: start of the stream.
+            checkpoint: folder of its checkpoint.
+            is_whole: True if the stream reads all partitions of its topics, later ones included.
+
+        Returns:
+            Ranges of offsets for the option `exceptOffsets`: rows that were in the table before the stream.
+
+        Raises:
+            LakeError: another stream or a running backfill loads these offsets. The text says what to do.
+        """
+        path = self._path(STREAMS, start.stream_id)
+        document = json.loads(self._files.read(path)) if self._files.exists(path) else {}
+        if "except" in document:
+            found: list[dict[str, Any]] = document["except"]
+            return found
+        document = {
+            "v": VERSION,
+            "checkpoint": self._files.absolute(checkpoint),
+            "offsets": json.loads(start.offsets),
+            "ids": json.loads(start.topic_ids),
+            "whole": is_whole,
+        }
+        claim = _claim(start.stream_id, path, document)
+        self._files.write(path, json.dumps(document))  # from now on no backfill loads these offsets
+        try:
+            self._check_free(claim)
+            document["except"] = self._in_table(claim)
+        except BaseException:
+            self._files.delete(path)
+            raise
+        self._files.write(path, json.dumps(document))
+        return list(document["except"])
+
+    def claims(self) -> list[Claim]:
+        """Return the claims of all streams into the table."""
+        folder = f"{self._lake.path(TABLE)}/{STREAMS}"
+        names = [name.removesuffix(".json") for name in self._files.names(folder) if name.endswith(".json")]
+        paths = {name: self._path(STREAMS, name) for name in names}
+        found = [_claim(name, path, json.loads(self._files.read(path))) for name, path in paths.items()]
+        return [self._with_progress(claim) for claim in found]
+
+    def _check_free(self, claim: Claim) -> None:
+        for other in self.claims():
+            both = [
+                place
+                for place in claim.starts
+                if other.stream_id != claim.stream_id and other.start(place, claim.ids.get(place.topic)) is not None
+            ]
+            if both:
+                raise LakeError(
+                    f"{self._lake.path(TABLE)} gets {both[0]} from the stream with the checkpoint {other.checkpoint}, "
+                    "and a second stream would load its records twice: continue with that checkpoint, or name another "
+                    f"--out; if that stream is over for good, delete {other.file}"
+                )
+        self._check_no_backfill("start this stream once it has ended")
+
+    def _check_no_backfill(self, advice: str, mine: str = "") -> None:
+        running = [
+            name for name in self._files.names(f"{self._lake.path(TABLE)}/{BACKFILLS}") if name != f"{mine}.json"
+        ]
+        running = [name for name in running if name.endswith(".json")]
+        if running:
+            path = f"{self._lake.path(TABLE)}/{BACKFILLS}/{running[0]}"
+            raise LakeError(
+                f"a backfill loads into {self._lake.path(TABLE)}, or compact works on it: {advice}; if it was killed, "
+                f"run it again with the same tokens, or delete {path}"
+            )
+
+    def _in_table(self, claim: Claim) -> list[dict[str, Any]]:
+        """Return the offset ranges, from the start of a claim on, that other streams or backfills have loaded."""
+        from pyspark.sql import functions
+
+        if not self._lake.has(TABLE):
+            return []
+        rows = rows_of(self._lake.read(TABLE), claim.topics(), claim.ids)
+        starts = [(place.topic, place.partition, start) for place, start in claim.starts.items()]
+        first = self._spark.createDataFrame(starts, "topic string, partition int, first bigint")
+        others = rows.where(~rows["batch"].startswith(f"{claim.stream_id}-"))
+        others = others.join(functions.broadcast(first), ["topic", "partition"], "left")
+        found = others.where("offset >= coalesce(first, 0)").select("topic", "partition", "offset").distinct()
+        islands = found.selectExpr(
+            "*", "offset - row_number() over (partition by topic, partition order by offset) as island"
+        )
+        ranges = islands.groupBy("topic", "partition", "island").agg(
+            functions.min("offset").alias("first"), functions.max("offset").alias("last")
+        )
+        listed = ranges.orderBy("topic", "partition", "first").drop("island").limit(EXCEPT_MAX + 1).collect()
+        if len(listed) > EXCEPT_MAX:
+            raise LakeError(
+                f"{self._lake.path(TABLE)} holds more than {EXCEPT_MAX} ranges of offsets that this stream would load "
+                "again: name another --out, or start behind them with --option startingOffsets=..."
+            )
+        return [row.asDict() for row in listed]
+
+    # Backfills
+
+    @contextmanager
+    def backfilling(self, name: str) -> Iterator[None]:
+        """Block other backfills and first starts of streams inside this block.
+
+        Raises LakeError if a backfill is running.
+
+        Args:
+            name: name derived from the tokens. The same backfill may run again after it was killed.
+        """
+        path = self._path(BACKFILLS, name)
+        self._files.write(path, json.dumps({"v": VERSION}))
+        try:
+            self._check_no_backfill("run this one once it has ended", name)
+            yield
+        finally:
+            self._files.delete(path)
+
+    def divided(self, holes: Spans, ids: Mapping[str, bytes]) -> Divided:
+        """Divide offsets between a backfill and the streams into the table. `ids`: topic -> id of the holes."""
+        divided = Divided({}, {}, {}, ())
+        found = dict(holes)
+        used: dict[str, Claim] = {}
+        for claim in self.claims():
+            for place, spans in found.items():
+                start = claim.start(place, ids.get(place.topic))
+                if start is None or not spans or spans[-1].end <= start:
+                    continue
+                end = max(start, claim.reached.get(place, start))
+                used[claim.stream_id] = claim
+                _add(divided.loaded, place, _within(spans, start, end))
+                _add(divided.to_come, place, _within(spans, end, None))
+                found[place] = _within(spans, 0, start)
+        mine = {place: spans for place, spans in found.items() if spans}
+        return divided._replace(mine=mine, claims=tuple(used.values()))
+
+    def _with_progress(self, claim: Claim) -> Claim:
+        """Return the claim with the progress in the stream's checkpoint, if it exists."""
+        stored = stored_offset(self._files, claim.checkpoint, last_committed(self._files, claim.checkpoint))
+        try:
+            offsets, ids = ({}, {}) if stored is None else (read_written(stored), read_ids(stored))
+        except BadStreamOffset:
+            return claim
+        return claim._replace(reached=offsets, ids_now=ids)
+
+    def _path(self, folder: str, name: str) -> str:
+        return f"{self._lake.path(TABLE)}/{folder}/{name}.json"
+
+
+def rows_of(table: DataFrame, topics: set[str], ids: Mapping[str, bytes]) -> DataFrame:
+    """Return the rows of some topics.
+
+    Rows of earlier releases have no topic id, and count as rows of the same topic.
+    """
+    from pyspark.sql import functions
+
+    rows = table if "topic_id" in table.columns else table.withColumn("topic_id", functions.lit(None).cast("string"))
+    wanted = functions.lit(False)
+    for topic in topics:
+        is_named = functions.col("topic") == topic
+        if topic in ids:
+            is_named &= functions.coalesce(functions.col("topic_id") == topic_id_text(ids[topic]), functions.lit(True))
+        wanted |= is_named
+    return rows.where(wanted)
+
+
+def _claim(stream_id: str, path: str, document: Mapping[str, Any]) -> Claim:
+    try:
+        stored = {"v": 2, "t": document["offsets"], "ids": document["ids"]}
+        ids, starts = read_ids(stored), read_written(stored)
+        return Claim(stream_id, document["checkpoint"], path, ids, starts, bool(document["whole"]))
+    except (KeyError, TypeError, BadStreamOffset) as error:
+        raise LakeError(f"{path} holds no claim of a stream: {error!r}") from None
+
+
+def _within(spans: list[OffsetSpan], start: int, end: int | None) -> list[OffsetSpan]:
+    """Return the parts of ranges that are in [start, end)."""
+    cut = [OffsetSpan(max(span.start, start), span.end if end is None else min(span.end, end)) for span in spans]
+    return [span for span in cut if span.start < span.end]
+
+
+def _add(found: dict[TopicPartition, list[OffsetSpan]], place: TopicPartition, spans: list[OffsetSpan]) -> None:
+    if spans:
+        found[place] = list(OffsetRanges([*found.get(place, ()), *spans]))

@@ -1,0 +1,155 @@
+"""Records of `__proxy_share_state`: encoding and decoding of keys and values, and loading of a coordinator from them.
+
+A key begins with its record type, a value with its version (both int16), as in Kafka's own coordinator records; layouts
+are in schemas/internal. A proxy that finds an unknown type or version must not own that partition: a newer proxy wrote
+something that this one would lose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from kafka_share_proxy.durable import ownership_rules
+from kafka_share_proxy.durable.described_state import DescribedState, unknown_type
+from kafka_share_proxy.durable.gate import StateGate
+from kafka_share_proxy.durable.state_partitions import state_partition
+from kafka_share_proxy.sharegroups.apis.group_configs import settings_of
+from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator, ShareKey
+from kafka_share_proxy.sharegroups.model.snapshot import SNAPSHOT_BYTES_MAX, ShareSnapshot
+from kafka_share_proxy.wire.definitions import messages, registry
+from kafka_share_proxy.wire.definitions.messages import Message
+from kafka_share_proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.wire.values import ZERO_UUID
+
+TOPIC = "__proxy_share_state"
+PARTITIONS = ownership_rules.PARTITIONS
+"""Number of partitions. Part of the format: a different count would look up every group in the wrong partition."""
+
+PARTITION, GROUP, SETTINGS, TAKEOVER, KEEP_ALIVE = range(5)
+"""Record types."""
+_TYPES = frozenset({PARTITION, GROUP, SETTINGS})
+"""Record types specific to share state. The others occur in every state topic."""
+_KEY_VERSION = 0
+
+KEYS_REMEMBERED = 1_000
+"""Number of share partition keys kept encoded."""
+
+VALUE_VERSION = 0
+"""Version of written group values."""
+_INT16 = 2
+
+
+class StateKey(NamedTuple):
+    """Key of one record of share state."""
+
+    kind: Literal["partition", "group", "settings"]
+    group_id: str
+    topic_id: bytes = ZERO_UUID
+    """Only of kind "partition"."""
+    partition: int = -1
+    """Only of kind "partition"."""
+
+
+def _partition_of(key: StateKey) -> int:
+    return state_partition(key.group_id)
+
+
+def share_gate() -> StateGate:
+    """Create a gate for requests about share groups."""
+    return StateGate(PARTITIONS, state_partition)
+
+
+@lru_cache(maxsize=KEYS_REMEMBERED)
+def encode_key(key: StateKey) -> bytes:
+    """Encode the key of a record about a group, its settings, or one of its share partitions."""
+    if key.kind == "group":
+        return _key(GROUP, messages.ShareGroupKey(group_id=key.group_id))
+    if key.kind == "settings":
+        return _key(SETTINGS, messages.ShareGroupSettingsKey(group_id=key.group_id))
+    name = messages.SharePartitionKey(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition)
+    return _key(PARTITION, name)
+
+
+def decode_key(key: bytes) -> StateKey:
+    """Decode a key. Raises RemoteProtocolError for unknown types and for types that are not specific to share state."""
+    kind = int.from_bytes(key[:_INT16], "big", signed=True)
+    if kind not in _TYPES or len(key) < _INT16:
+        raise unknown_type(key)
+    if kind == GROUP:
+        return StateKey("group", registry.codec_of(messages.ShareGroupKey, _KEY_VERSION).decode(key, _INT16).group_id)
+    if kind == SETTINGS:
+        named = registry.codec_of(messages.ShareGroupSettingsKey, _KEY_VERSION).decode(key, _INT16)
+        return StateKey("settings", named.group_id)
+    share = registry.codec_of(messages.SharePartitionKey, _KEY_VERSION).decode(key, _INT16)
+    return StateKey("partition", share.group_id, bytes(share.topic_id), share.partition)
+
+
+SHARE_STATE: DescribedState[StateKey] = DescribedState(
+    name="share state",
+    serves="share groups",
+    setting="share_groups.state",
+    topic=TOPIC,
+    partitions=PARTITIONS,
+    transactional_prefix="__proxy-share-",
+    record_types=_TYPES,
+    takeover_type=TAKEOVER,
+    keep_alive_type=KEEP_ALIVE,
+    encode_key=encode_key,
+    partition_of=_partition_of,
+    record_bytes=SNAPSHOT_BYTES_MAX,
+)
+"""Description of how share state is stored."""
+
+
+def group_value(epoch: int) -> bytes:
+    """Encode the stored value of a group."""
+    return _value(messages.ShareGroupValue(epoch=epoch))
+
+
+def group_epoch(value: bytes) -> int:
+    """Decode the epoch of a stored group. Raises RemoteProtocolError."""
+    version = int.from_bytes(value[:_INT16], "big", signed=True)
+    if version != VALUE_VERSION or len(value) < _INT16:
+        raise RemoteProtocolError(f"a share group of version {version} is not known here")
+    return registry.codec_of(messages.ShareGroupValue, version).decode(value, _INT16).epoch
+
+
+def load(coordinator: ShareCoordinator, values: Iterable[tuple[bytes, bytes]]) -> None:
+    """Load replayed records. Raises RemoteProtocolError for a key, group or setting that cannot be decoded.
+
+    Share partitions stay encoded until they are used. Only their version is checked here.
+    """
+    ids: dict[bytes, bytes] = {}
+    names: dict[str, str] = {}
+    for raw, value in values:
+        if SHARE_STATE.is_keep_alive(raw):
+            continue
+        key = decode_key(raw)
+        group_id = names.setdefault(key.group_id, key.group_id)  # one string for all its share partitions
+        if key.kind == "group":
+            group = coordinator.add_group(group_id)
+            group.epoch = group.stored_epoch = group_epoch(value)
+        elif key.kind == "settings":
+            coordinator.store_settings(group_id, settings_of(value))
+        else:
+            ShareSnapshot.check_version(value)
+            topic_id = ids.setdefault(key.topic_id, key.topic_id)
+            coordinator.rest(ShareKey(group_id, topic_id, key.partition), value)
+
+
+def groups_in(coordinator: ShareCoordinator, partitions: Container[int]) -> list[str]:
+    """Return the ids of all groups in these state partitions that have a group, settings or share partitions here."""
+    held = {group_id for group_id, _ in coordinator.topics()}
+    held.update(coordinator.groups, coordinator.groups_with_settings())
+    return sorted(group_id for group_id in held if state_partition(group_id) in partitions)
+
+
+def _key(kind: int, message: Message) -> bytes:
+    body = registry.codec_of(type(message), _KEY_VERSION).encode(message)
+    return kind.to_bytes(_INT16, "big") + body
+
+
+def _value(message: Message) -> bytes:
+    return VALUE_VERSION.to_bytes(_INT16, "big") + registry.codec_of(type(message), VALUE_VERSION).encode(message)

@@ -1,0 +1,287 @@
+"""Writes of decided share state changes through the journal.
+
+Theory of operation. A share partition decides a change (its units are then *in transition*). This module writes the
+change as a snapshot of the whole share partition, and applies it when the journal has confirmed it. Only then is the
+outcome reported. Each share partition is a separate append, independent of failures of others. For each partition of
+the state topic one bounded round of appends is in flight at a time. Its snapshots are made when it starts, from the
+confirmed state plus the changes it carries. Later changes wait for the next round. A definite refusal reverts the
+change. All of this happens here and not in the request handler, so that it happens even if the client disconnects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from kafka_share_proxy.durable.interfaces import RESPONSE_MAX_S, Journal, JournalRefused
+from kafka_share_proxy.durable.state_partitions import state_partition
+from kafka_share_proxy.loop.interfaces import Notes, Timers
+from kafka_share_proxy.loop.promise import PROCESS, Callback, CallbackOwner, Promise, settled
+from kafka_share_proxy.loop.waiting import settled_by
+from kafka_share_proxy.sharegroups.audit_events import ShareAudit
+from kafka_share_proxy.sharegroups.model.coordinator import Change, Share, ShareCoordinator, ShareKey
+from kafka_share_proxy.sharegroups.model.partition import SharePartition, Transition
+from kafka_share_proxy.sharegroups.state.state_records import StateKey
+from kafka_share_proxy.wire.errors import ErrorCode
+
+Entry = tuple[StateKey, bytes | None]
+"""Key and value of a record of share state; None deletes it."""
+
+Outcome = dict[ShareKey, ErrorCode]
+"""Result by share partition. NONE = written and applied; any other code = refused and reverted, with the client's
+code."""
+
+WAITING_MAX = 100_000
+"""Maximum number of changes that wait for the append in flight. Further changes are refused immediately."""
+
+ROUND_BYTES_MAX = 1 << 20
+"""Maximum snapshot bytes per round, for each partition of the state topic. One snapshot alone may be larger."""
+
+_RETRIABLE = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+
+def client_code(store_code: ErrorCode) -> ErrorCode:
+    """Return the error code sent to a client whose state could not be stored (sharegroups/README.md rule 45)."""
+    if store_code in _RETRIABLE:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if store_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+        return store_code
+    if store_code in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH):
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+@dataclass(slots=True, eq=False)
+class _Asked:
+    """One caller's request to write several share partitions."""
+
+    left: int
+    """Number of share partitions without an outcome yet."""
+    done: Promise[Outcome] = field(default_factory=Promise)
+    found: Outcome = field(default_factory=dict)
+
+    def tell(self, key: ShareKey, code: ErrorCode) -> None:
+        """Store the outcome of one share partition. The last one completes the promise."""
+        self.found[key] = code
+        self.left -= 1
+        if not self.left:
+            self.done.set(self.found)
+
+
+@dataclass(slots=True, eq=False)
+class _Order:
+    """One write of one share partition: a change, a first snapshot or a deletion."""
+
+    asked: _Asked
+    key: ShareKey
+    change: Transition | None = None
+    created: tuple[SharePartition, int] | None = None
+    """The first snapshot, and the node id of the leader. An order without this and without a change is a deletion."""
+    final: bool = False
+    """True if the change already holds in memory (expired locks). It is applied even if it could not be written."""
+    fenced: ErrorCode = ErrorCode.NONE
+    """Set if the share partition that decided the change was replaced or deleted meanwhile: the change is dropped."""
+
+
+@dataclass(slots=True)
+class _Lane:
+    """Writes to one partition of the state topic."""
+
+    waiting: list[_Order] = field(default_factory=list)
+    under_way: int = 0
+    """Number of appends of the present round that are not settled."""
+
+
+class ShareWrites:
+    """Writes changes of share state in order, one round of appends at a time for each partition of the state topic."""
+
+    def __init__(
+        self,
+        journal: Journal[StateKey],
+        coordinator: ShareCoordinator,
+        notes: Notes,
+        now: Callable[[], float],
+        settled_at: Callable[[ShareKey], None],
+        owner: CallbackOwner = PROCESS,
+    ) -> None:
+        """`owner` is notified if a stored change cannot be applied; by default `PROCESS`."""
+        self._journal = journal
+        self._owner = owner
+        self._coordinator = coordinator
+        self._notes = notes
+        self._now = now
+        self._settled_at = settled_at
+        """Called for each share partition whose change was applied or reverted, since records may be available."""
+        self.audit: ShareAudit | None = None
+        """Receives the outcome of deliveries; None if audit is off."""
+        self.took: Callable[[float], None] = lambda _seconds: None
+        """Called with the duration of each change's append, in seconds."""
+        self._lanes: dict[int, _Lane] = {}
+        self._changes_waiting = 0
+
+    def write(self, changes: Sequence[Change], *, final: bool = False) -> Promise[Outcome]:
+        """Write decided changes, each share partition at most once. Never fails; see `Outcome`.
+
+        `final` changes already hold in memory. They stay if the journal refuses them.
+        """
+        if not changes:
+            return settled({})
+        asked = _Asked(len(changes))
+        orders = [_Order(asked, key, transition, final=final) for key, transition in changes]
+        room = max(0, WAITING_MAX - self._changes_waiting)
+        self._write(orders[:room])
+        for order in orders[room:]:
+            self._settle(order, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return asked.done
+
+    def create(self, key: ShareKey, partition: SharePartition, node_id: int) -> Promise[Outcome]:
+        """Write the first snapshot of a share partition and load it, replacing one that is loaded."""
+        asked = _Asked(1)
+        self._write([_Order(asked, key, created=(partition, node_id))])
+        return asked.done
+
+    def remove(self, keys: Sequence[ShareKey]) -> Promise[Outcome]:
+        """Delete the state of share partitions. They are unloaded once the deletion is durable."""
+        if not keys:
+            return settled({})
+        asked = _Asked(len(keys))
+        self._write([_Order(asked, key) for key in keys])
+        return asked.done
+
+    def put(self, records: Sequence[tuple[StateKey, bytes | None]]) -> Promise[None]:
+        """Write a record that is not of a share partition: a group, settings, deletions. Fails with JournalRefused."""
+        return self._journal.append(records)
+
+    def after(self, append: Promise[None], then: Callback) -> None:
+        """Call `then` once the journal has confirmed or refused an append, before its waiting callers resume.
+
+        Runs on behalf of the share state, in the order of appends, inside the journal's own call.
+        """
+        if append.done:
+            then()
+        else:
+            append.on_settled(then, self._owner)
+
+    def _write(self, orders: Sequence[_Order]) -> None:
+        lanes: dict[int, _Lane] = {}
+        for order in orders:
+            number = state_partition(order.key.group_id)
+            lane = lanes[number] = self._lanes.setdefault(number, _Lane())
+            lane.waiting.append(order)
+            self._changes_waiting += order.change is not None
+        for lane in lanes.values():
+            self._start(lane)
+
+    def _start(self, lane: _Lane) -> None:
+        while lane.waiting and not lane.under_way:
+            taken = self._take(lane)
+            lane.under_way = len(taken)
+            begun = self._now()
+            for order, records in taken:
+                append = self._journal.append(records) if records else settled(None)
+                self.after(append, partial(self._finish, lane, order, append, begun))
+
+    def _take(self, lane: _Lane) -> list[tuple[_Order, list[Entry]]]:
+        """Return the next round with its records. A second change of a share partition waits for the round after."""
+        taken, kept = list[tuple[_Order, list[Entry]]](), list[_Order]()
+        keys: set[ShareKey] = set()
+        size = 0
+        for index, order in enumerate(lane.waiting):
+            if size >= ROUND_BYTES_MAX:
+                kept += lane.waiting[index:]
+                break
+            if order.key in keys:
+                kept.append(order)
+                continue
+            keys.add(order.key)
+            records = self._records(order)
+            size += sum(len(value or b"") for _, value in records)
+            taken.append((order, records))
+            self._changes_waiting -= order.change is not None
+        lane.waiting = kept
+        return taken
+
+    def _records(self, order: _Order) -> list[Entry]:
+        """Return the records of an order: one, or none if the share partition no longer exists."""
+        if order.created is not None:
+            return [(_state_key(order.key), order.created[0].snapshot().encode())]
+        if order.change is None:
+            return [(_state_key(order.key), None)]
+        share = None if order.fenced else self._coordinator.share(order.key)
+        return [] if share is None else [(_state_key(order.key), share.partition.snapshot(order.change).encode())]
+
+    def _finish(self, lane: _Lane, order: _Order, append: Promise[None], begun: float) -> None:
+        code = ErrorCode.NONE
+        self.took(self._now() - begun)
+        try:
+            append.result()
+        except JournalRefused as refusal:
+            code = client_code(refusal.code)
+            self._notes("share-state-refused", code=refusal.code.name, reason=str(refusal))
+        lane.under_way -= 1
+        self._settle(order, code)
+        self._start(lane)
+
+    def _settle(self, order: _Order, code: ErrorCode) -> None:
+        """Apply or revert an order, then report its outcome."""
+        order.asked.tell(order.key, self._outcome(order, code))
+        self._settled_at(order.key)
+
+    def _outcome(self, order: _Order, code: ErrorCode) -> ErrorCode:
+        key = order.key
+        if order.change is not None:
+            share = None if order.fenced else self._coordinator.share(key)
+            if share is None:
+                return order.fenced or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            self._end(key, share, order.change, keep=code == ErrorCode.NONE or order.final)
+        elif code != ErrorCode.NONE:
+            return code
+        elif order.created is not None:
+            self._coordinator.add_share(key, *order.created)
+            self._fence(key, client_code(ErrorCode.FENCED_STATE_EPOCH))
+        else:
+            self._coordinator.remove_share(key)
+            self._fence(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return code
+
+    def _fence(self, key: ShareKey, code: ErrorCode) -> None:
+        """Drop the waiting changes that a replaced or deleted share partition decided, so that none reports success."""
+        for order in self._lanes[state_partition(key.group_id)].waiting:
+            if order.key == key and order.change is not None:
+                order.fenced = order.fenced or code
+
+    def _end(self, key: ShareKey, share: Share, transition: Transition, *, keep: bool) -> None:
+        """Apply or revert one change, and report its deliveries to the audit."""
+        settings, now, audit = self._coordinator.settings(key.group_id), self._now(), self.audit
+        if keep:
+            if audit is not None:
+                audit.settling(key, share.partition, transition, settings.lock_duration_s)
+            share.partition.apply(transition)
+        else:
+            share.partition.revert(transition, now, settings)
+            if audit is not None:
+                audit.reverted(key, share.partition, transition, settings.lock_duration_s)
+        share.note_oldest(now)
+
+
+async def reported_in_time(
+    timers: Timers, written: Promise[Outcome], keys: Iterable[ShareKey], begun: float | None = None
+) -> Outcome:
+    """Return the outcome of a write that began at `begun` (default: now).
+
+    COORDINATOR_NOT_AVAILABLE (15) for all share partitions if the outcome is not known in time.
+    """
+    if await settled_by(timers, (timers.now() if begun is None else begun) + RESPONSE_MAX_S, written):
+        return written.result()
+    return dict.fromkeys(keys, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+def _state_key(key: ShareKey) -> StateKey:
+    return StateKey("partition", key.group_id, key.topic_id, key.partition)

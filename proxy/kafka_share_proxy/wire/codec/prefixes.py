@@ -1,0 +1,494 @@
+"""Readers that decode the first fields of a request from the bytes received so far.
+
+The caller names the values it needs by kind (`FieldOf`, `PlaceOf`, `ArrayAt`, `EachOf`, `AnyBegins`). For each message
+and version, one straight-line function is generated from the definition. It has three outcomes:
+
+- a value, or a tuple if several were requested, equal to the result of the codec;
+- `Unread`: too few bytes were received (`MORE_BYTES`), or a limit of the caller was reached (`TOO_MANY`, `TAGGED`);
+- RemoteProtocolError, with the name of the message: no continuation can make these bytes a valid message.
+
+Work is bounded by the bytes received: each loop iteration reads at least one of them. Bytes after the last requested
+value are not examined, so a value does not imply that the rest is valid. Text is decoded as the definitions require. A
+client id that is not UTF-8 is skipped, as brokers do.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import cache, partial
+from typing import Any, Protocol
+
+from kafka_share_proxy.wire.codec import headers
+from kafka_share_proxy.wire.codec.primitives import ELEMENTS_MAX
+from kafka_share_proxy.wire.codec.skipping import Skipper
+from kafka_share_proxy.wire.codec.source import Source
+from kafka_share_proxy.wire.definitions import registry, specs
+from kafka_share_proxy.wire.definitions.specs import FIXED_SIZES, FieldSpec, MessageSpec, StructSpec
+from kafka_share_proxy.wire.errors import LocalProtocolError, RemoteProtocolError
+
+Buffer = bytes | bytearray | memoryview
+
+SIZE_UNKNOWN = 1 << 62
+"""End of the message, for a reader that does not know its length."""
+
+
+class Unread(Enum):
+    """Reason why there is no value although the bytes are valid so far."""
+
+    MORE_BYTES = auto()
+    """The value is after the bytes received so far."""
+    TOO_MANY = auto()
+    """More array elements precede the value than the caller's limit allows."""
+    TAGGED = auto()
+    """Tagged fields are present although `EachOf.untagged` is set."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldOf:
+    """The value of a number, a string or an id."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceOf:
+    """The position of a field, counted from the first byte read. A field of fixed size has been received completely."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayAt:
+    """The position of an array's count, the count (-1 for null) and the position of the first element."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class EachOf:
+    """The values of one field, or tuples of several fields, of all elements of an array; without fields, the
+    elements.
+
+    The result is a list, or None for null. Bytes after the last of these values are not needed, unless `untagged`
+    is set.
+    """
+
+    array: str
+    fields: tuple[str, ...] = ()
+    untagged: bool = False
+    """Require that the array is received completely and that neither it nor the header has tagged fields."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnyBegins:
+    """True if a string field of any array element begins with `prefix`. Faster than decoding all of them with
+    `EachOf`.
+
+    Reading stops at the first match. Bytes after the last of these strings are not needed.
+    """
+
+    array: str
+    field: str
+    prefix: str
+
+
+Wish = FieldOf | PlaceOf | ArrayAt | EachOf | AnyBegins
+
+
+class PrefixReader(Protocol):
+    """A generated reader of the first fields of a request."""
+
+    def __call__(self, buf: Buffer, end: int = SIZE_UNKNOWN, most: int = ELEMENTS_MAX, p: int = 0) -> Any:
+        """Return the requested values, or `Unread`.
+
+        Args:
+            buf: the bytes received so far, and nothing else.
+            end: end of the message, as a position in `buf`. Once all of it is received, MORE_BYTES becomes an error.
+            most: maximum number of array elements to iterate over; TOO_MANY above.
+            p: position of the first byte to read: a request's header (its API key), a body, or an element.
+
+        Raises:
+            RemoteProtocolError: the bytes are not such a message.
+        """
+
+
+@cache
+def of_request(key: int, version: int, *wanted: Wish) -> PrefixReader:
+    """Return a reader of a request frame without its size, header included. With no wishes it reads only the
+    header: None.
+
+    Raises:
+        UnknownVersion: there is no such request. LocalProtocolError: it has no such field in this version.
+    """
+    spec = registry.versioned_request_spec(key, version)
+    return _Writer(spec, version, wanted).reader(headers.request_header_version(key, version))
+
+
+@cache
+def of_body(message: str, version: int, *wanted: Wish) -> PrefixReader:
+    """Return a reader of the body of any message, by its schema name.
+
+    Raises:
+        SchemaError: there is no such message. LocalProtocolError: it has no such field in this version.
+    """
+    return _Writer(specs.load(message), version, wanted).reader(None)
+
+
+@cache
+def of_element(message: str, version: int, array: str, field: str) -> PrefixReader:
+    """Return a reader of one element of an array of structures. It returns (value of the field, end of the
+    element).
+
+    Raises:
+        SchemaError: there is no such message. LocalProtocolError: it has no such field in this version.
+    """
+    return _Writer(specs.load(message), version, ()).element_reader(array, field)
+
+
+@cache
+def group_ids(key: int, version: int) -> PrefixReader:
+    """Return a reader of the group ids in a request: one id, or a list of them where the version has a list.
+
+    Raises:
+        UnknownVersion: there is no such request. LocalProtocolError: it names no group in this version.
+    """
+    return of_request(key, version, _where(key, version, "group id", lambda field: field.entity == "groupId"))
+
+
+@cache
+def topic_named(key: int, version: int, prefix: str) -> PrefixReader:
+    """Return a reader that is True if a request lists a topic whose name begins with `prefix`. Raises as
+    `group_ids`.
+    """
+    found = _listed(key, version, "topic name", _is_topic_name)
+    return of_request(key, version, AnyBegins(found.array, found.fields[0], prefix))
+
+
+@cache
+def topic_names(key: int, version: int) -> PrefixReader:
+    """Return a reader of the names of the topics that a request lists. Raises as `group_ids`."""
+    found = _listed(key, version, "topic name", _is_topic_name)
+    return of_request(key, version, EachOf(found.array, found.fields))
+
+
+@cache
+def topic_ids(key: int, version: int, *, untagged: bool = False) -> PrefixReader:
+    """Return a reader of the ids of the topics that a request lists. Raises as `group_ids`."""
+    found = _listed(key, version, "topic id", _is_topic_id)
+    return of_request(key, version, EachOf(found.array, found.fields, untagged))
+
+
+@cache
+def topics_at(key: int, version: int) -> PrefixReader:
+    """Return a reader of the position and length of a request's list of topics. Raises as `group_ids`."""
+    return of_request(key, version, ArrayAt(_listed(key, version, "topic", _is_topic).array))
+
+
+def topics_nullable(key: int, version: int) -> bool:
+    """Return True if the list of topics of a request may be null. Raises as `group_ids`."""
+    array = _listed(key, version, "topic", _is_topic).array
+    return any(field.name == array and field.is_nullable(version) for field in registry.request_spec(key).root.fields)
+
+
+@cache
+def after_client_id(key: int, version: int, field: str) -> bytes:
+    """Return the bytes between the client id and a field of a request without tags, with null strings and zero
+    numbers.
+
+    Raises:
+        UnknownVersion: there is no such request.
+        LocalProtocolError: it has no such field in this version, or a field of another type precedes it.
+    """
+    found = b"\0" if headers.request_header_version(key, version) == 2 else b""
+    source = Source(registry.versioned_request_spec(key, version), version)
+    for each in source.plain_fields(source.spec.root):
+        if each.name == field:
+            return found
+        if each.type in FIXED_SIZES and not each.is_array:
+            found += bytes(FIXED_SIZES[each.type])
+        elif each.type == "string" and each.is_nullable(version) and not each.is_array:
+            found += b"\0" if source.is_flexible(each) else b"\xff\xff"
+        else:
+            break
+    raise LocalProtocolError(f"{source.spec.name} v{version}: {field} does not stand behind what can be absent")
+
+
+def _is_topic_name(field: FieldSpec) -> bool:
+    return field.entity == "topicName"
+
+
+def _is_topic_id(field: FieldSpec) -> bool:
+    return field.type == "uuid" and field.name == "TopicId"
+
+
+def _is_topic(field: FieldSpec) -> bool:
+    return _is_topic_name(field) or _is_topic_id(field)
+
+
+def _listed(key: int, version: int, what: str, is_it: Callable[[FieldSpec], bool]) -> EachOf:
+    found = _where(key, version, what, is_it)
+    if not isinstance(found, EachOf) or not found.fields:
+        raise LocalProtocolError(f"{registry.API_KEYS[key]}Request v{version} has no list of structures with a {what}")
+    return found
+
+
+def _where(key: int, version: int, what: str, is_it: Callable[[FieldSpec], bool]) -> FieldOf | EachOf:
+    """Find the first matching field of a request, or of the structures in one of its arrays."""
+    spec = registry.versioned_request_spec(key, version)
+    source = Source(spec, version)
+    for field in source.plain_fields(spec.root):
+        if field.struct is None and is_it(field):
+            return EachOf(field.name) if field.is_array else FieldOf(field.name)
+        for inner in source.plain_fields(field.struct) if field.struct is not None and field.is_array else ():
+            if inner.struct is None and not inner.is_array and is_it(inner):
+                return EachOf(field.name, (inner.name,))
+    raise LocalProtocolError(f"{spec.name} v{version} has no {what}")
+
+
+class _Writer(Skipper):
+    """Writes `read(buf, end, most, p)`."""
+
+    def __init__(self, spec: MessageSpec, version: int, wanted: Sequence[Wish]) -> None:
+        super().__init__(spec, version)
+        self._wanted = wanted
+        self._untagged = any(isinstance(wish, EachOf) and wish.untagged for wish in wanted)
+        names = self.source.names
+        names.update({kind.name: kind for kind in Unread})
+        names.update(SIZE_UNKNOWN=SIZE_UNKNOWN, ELEMENTS_MAX=ELEMENTS_MAX)
+        names.update(struct_error=struct.error, RemoteProtocolError=RemoteProtocolError)
+        names.update(short=partial(_short, str(self)), malformed=partial(_malformed, str(self)))
+
+    def __str__(self) -> str:
+        return f"{self.spec.name} v{self.version}"
+
+    def reader(self, header_version: int | None) -> PrefixReader:
+        """Generate the function for a message, preceded by a request header of `header_version` unless that is None."""
+        with self.reading():
+            if header_version is not None:
+                self.header(header_version)
+            values = self.wishes()
+            self.line(f"return {', '.join(values[wish] for wish in self._wanted)}")
+        return self.source.function("read")
+
+    def element_reader(self, array: str, name: str) -> PrefixReader:
+        """Generate the function for one element of an array."""
+        field = next(field for field in self.source.plain_fields(self.spec.root) if field.name == array)
+        if field.struct is None:
+            raise LocalProtocolError(f"{self}: {array} has no structures")
+        with self.reading():
+            values, rest = self.element(field.struct, (name,))
+            self.rest_of(field.struct, rest)
+            self.unless_come()
+            self.line(f"return {values[0]}, p")
+        return self.source.function("read")
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Wrap the code written inside this block in the function definition and its error handling."""
+        with self.block("def read(buf, end=SIZE_UNKNOWN, most=ELEMENTS_MAX, p=0):"):
+            self.line("come = len(buf)")
+            with self.block("try:"):
+                yield
+            with self.block("except (IndexError, struct_error):"):
+                self.line("return short(come, end)")
+            with self.block("except UnicodeDecodeError:"):
+                self.line("raise malformed('a string is not UTF-8') from None")
+            with self.block("except RemoteProtocolError as error:"):
+                self.line("raise malformed(error) from error")
+
+    def header(self, version: int) -> None:
+        """Write the code that skips a request header."""
+        spec, own = specs.load("RequestHeader"), (self.spec, self.version)
+        self.source.spec, self.source.version, self.version = spec, version, version
+        self.struct(spec.root)
+        self.source.spec, self.source.version, self.version = *own, own[1]
+
+    def wishes(self) -> dict[Wish, str]:
+        """Write the code that reads up to the last requested value. Return the names of the values."""
+        values: dict[Wish, str] = {}
+        if not self._wanted:
+            self.unless_come()
+            return values
+        for field in self.source.plain_fields(self.spec.root):
+            values |= self.wished(field, [wish for wish in self._wanted if _name(wish) == field.name])
+            if len(values) == len(self._wanted):
+                return values
+        raise LocalProtocolError(f"{self} has no {', '.join(_name(w) for w in self._wanted if w not in values)}")
+
+    def wished(self, field: FieldSpec, wishes: list[Wish]) -> dict[Wish, str]:
+        """Write the code that reads the requested values of one field, or skips it."""
+        found: dict[Wish, str] = {wish: self.place(field) for wish in wishes if isinstance(wish, PlaceOf)}
+        left = [wish for wish in wishes if not isinstance(wish, PlaceOf)]
+        if not left:
+            self.value(field)
+            return found
+        if len(left) > 1:
+            raise LocalProtocolError(f"{self}: {field.name} is wanted twice")
+        found[left[0]] = self.wish(field, left[0])
+        return found
+
+    def wish(self, field: FieldSpec, wish: FieldOf | ArrayAt | EachOf | AnyBegins) -> str:
+        if isinstance(wish, FieldOf):
+            return self.scalar(field, nullable=field.is_nullable(self.version))
+        if wish is not self._wanted[-1]:
+            raise LocalProtocolError(f"{self}: nothing can be wanted behind {field.name}")
+        if isinstance(wish, ArrayAt):
+            return self.array_at(field)
+        return self.each_of(field, wish) if isinstance(wish, EachOf) else self.any_begins(field, wish)
+
+    def place(self, field: FieldSpec) -> str:
+        place = self.fresh("v")
+        self.line(f"{place} = {self.here()}")
+        size = 0 if field.is_array else FIXED_SIZES.get(field.type, 0)
+        with self.block(f"if {place} + {size} > come:"):
+            self.line("raise IndexError")
+        return place
+
+    def scalar(self, field: FieldSpec, *, nullable: bool) -> str:
+        """Write the code that reads a number, an id or a string. Return the name of the value."""
+        value = self.fresh("v")
+        if field.type in FIXED_SIZES:
+            self.line(f"{value} = read_{field.type}(buf, {self.here()})[0]")
+            self.skip += FIXED_SIZES[field.type]
+            return value
+        if field.type != "string":
+            raise LocalProtocolError(f"{self}: {field.name} is no number, id or string")
+        n = self.length(field, short=True)
+        with self.block(f"if {n} < 0:"):
+            self.line(f"{value} = None" if nullable else f"raise P.refusal({field.name!r}, -1, end - p)")
+        with self.block("else:"):
+            self.line(f"p += {n}")
+            self.unless_come()
+            self.line(f"{value} = str(buf[p - {n}:p], 'utf-8')")
+        return value
+
+    def unless_come(self) -> None:
+        """Write the check that all bytes up to `p` were received."""
+        self.flush()
+        with self.block("if p > come:"):
+            self.line("raise IndexError")
+
+    def array_at(self, field: FieldSpec) -> str:
+        value = self.fresh("v")
+        self.line(f"{value} = {self.here()}")
+        n = self.count(field)
+        self.line(f"{value} = {value}, {n}, p")
+        return value
+
+    def each_of(self, field: FieldSpec, wish: EachOf) -> str:
+        """Write the code that reads the values of each element. Return the name of the list."""
+        found, left = self.fresh("v"), self.fresh("l")
+        n = self.count(field)
+        self.counted(n)
+        self.line(f"{found} = None if {n} < 0 else []")
+        with self.block(f"for {left} in range({n}, 0, -1):"):
+            values, rest = self.values_of(field, wish)
+            self.line(f"{found}.append({values[0] if len(values) == 1 else '(' + ', '.join(values) + ')'})")
+            if not wish.untagged:
+                with self.block(f"if {left} == 1:"):
+                    self.line("break")
+            if field.struct is not None:
+                self.rest_of(field.struct, rest)
+            self.flush()
+        return found
+
+    def any_begins(self, field: FieldSpec, wish: AnyBegins) -> str:
+        """Write the code that searches the strings for the prefix. Return the name of the boolean."""
+        if field.struct is None:
+            raise LocalProtocolError(f"{self}: {field.name} has no structures")
+        found, left = self.fresh("v"), self.fresh("l")
+        self.source.names["prefix"], size = wish.prefix.encode(), len(wish.prefix.encode())
+        n = self.count(field)
+        self.counted(n)
+        self.line(f"{found} = False")
+        with self.block(f"for {left} in range({n}, 0, -1):"):
+            rest = self.beginning(field.struct, wish)
+            with self.block(f"if buf[start:start + {size}] == prefix and start + {size} <= p:"):
+                self.line(f"{found} = True")
+                self.line("break")
+            with self.block(f"if {left} == 1:"):
+                self.unless_come()
+                self.line("break")
+            self.rest_of(field.struct, rest)
+            self.flush()
+        return found
+
+    def beginning(self, struct_: StructSpec, wish: AnyBegins) -> list[FieldSpec]:
+        """Write the code that skips up to the end of the string, which begins at `start`. Return the fields
+        after it.
+        """
+        fields = self.source.plain_fields(struct_)
+        for place, field in enumerate(fields):
+            if field.name == wish.field and field.type == "string" and not field.is_array:
+                n = self.length(field, short=True)
+                self.line("start = p")
+                with self.block(f"if {n} > 0:"):
+                    self.line(f"p += {n}")
+                return fields[place + 1 :]
+            self.value(field)
+        raise LocalProtocolError(f"{self}: {struct_.name} has no string {wish.field}")
+
+    def values_of(self, field: FieldSpec, wish: EachOf) -> tuple[list[str], list[FieldSpec]]:
+        if bool(wish.fields) != (field.struct is not None):
+            raise LocalProtocolError(f"{self}: {field.name} is not a list of such elements")
+        if field.struct is None:
+            return [self.scalar(field, nullable=False)], []
+        return self.element(field.struct, wish.fields)
+
+    def element(self, struct_: StructSpec, names: Sequence[str]) -> tuple[list[str], list[FieldSpec]]:
+        """Write the code that reads up to the last of these fields. Return the names of the values, and the
+        fields after it.
+        """
+        fields, values = self.source.plain_fields(struct_), dict[str, str]()
+        for place, field in enumerate(fields):
+            if field.name not in names:
+                self.value(field)
+                continue
+            values[field.name] = self.scalar(field, nullable=field.is_nullable(self.version))
+            if len(values) == len(names):
+                return [values[name] for name in names], fields[place + 1 :]
+        raise LocalProtocolError(f"{self}: {struct_.name} has no {', '.join(set(names) - set(values))}")
+
+    def rest_of(self, struct_: StructSpec, fields: list[FieldSpec]) -> None:
+        """Write the code that skips the rest of a structure."""
+        for field in fields:
+            self.value(field)
+        if self.source.is_flexible():
+            self.tags(struct_)
+
+    def counted(self, n: str) -> None:
+        self.line(f"most -= {n}")
+        with self.block("if most < 0:"):
+            self.line("return TOO_MANY")
+
+    def some_tags(self, t: str, struct_: StructSpec) -> None:
+        if self._untagged:
+            self.line("return TAGGED")
+        else:
+            super().some_tags(t, struct_)
+
+    def not_of_fixed_size(self, field: FieldSpec, n: str, size: int) -> None:
+        if self._untagged:
+            with self.block(f"if p + {n} * {size} > come:"):
+                self.line("raise IndexError")
+            self.line("return TAGGED")
+        else:
+            super().not_of_fixed_size(field, n, size)
+
+
+def _name(wish: Wish) -> str:
+    return wish.array if isinstance(wish, EachOf | AnyBegins) else wish.name
+
+
+def _short(message: str, come: int, end: int) -> Unread:
+    if come >= end:
+        raise _malformed(message, "it ends too early")
+    return Unread.MORE_BYTES
+
+
+def _malformed(message: str, what: object) -> RemoteProtocolError:
+    return RemoteProtocolError(f"{message}: {what}")

@@ -1,0 +1,42 @@
+"""Position of the group id in requests, from the definitions, for the C walk, which cannot parse more than that."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+from kafka_share_proxy.wire.codec.source import Source
+from kafka_share_proxy.wire.definitions import registry
+from kafka_share_proxy.wire.errors import LocalProtocolError
+
+
+class GroupPlace(NamedTuple):
+    """Position of the group id in a request, for a reader of strings and one array (`forwarding/walk/_walk.c`)."""
+
+    is_flexible: bool
+    """True if strings and arrays are compact and the header has tags (KIP-482)."""
+    is_listed: bool
+    """True if the group id is the first field of the elements of an array."""
+    strings_before: int
+    """Number of strings in the body before the group id."""
+
+
+@cache
+def group_place(key: int, version: int) -> GroupPlace:
+    """Return the position of the group id in requests of this version.
+
+    Raises:
+        UnknownVersion: there is no such request.
+        LocalProtocolError: it has no group id, or other fields than strings precede it.
+    """
+    spec = registry.versioned_request_spec(key, version)
+    source = Source(spec, version)
+    is_flexible = version in spec.flexible
+    for before, field in enumerate(source.plain_fields(spec.root)):
+        if field.entity == "groupId" and not field.is_array:
+            return GroupPlace(is_flexible, is_listed=False, strings_before=before)
+        if field.struct is not None and field.is_array and source.plain_fields(field.struct)[0].entity == "groupId":
+            return GroupPlace(is_flexible, is_listed=True, strings_before=before)
+        if field.type != "string" or field.is_array:
+            break
+    raise LocalProtocolError(f"{spec.name} v{version} has no group id behind strings alone")

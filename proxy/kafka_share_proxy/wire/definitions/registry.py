@@ -1,0 +1,128 @@
+"""Registry of the APIs by key: versions, message classes and codecs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from kafka_share_proxy.wire.codec.compiler import Codec, M
+from kafka_share_proxy.wire.definitions import message_classes, specs
+from kafka_share_proxy.wire.definitions.specs import MessageSpec, VersionRange
+from kafka_share_proxy.wire.errors import ProxyError
+
+
+class UnknownVersion(ProxyError, KeyError):
+    """The API, or the version of the API, is not in the definitions."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def _index() -> dict[int, tuple[str, VersionRange, tuple[str, ...]]]:
+    found = {}
+    for name in specs.names():
+        if name.endswith("Request"):
+            raw = specs.document(name)
+            valid = VersionRange.parse(raw["validVersions"])
+            if valid:
+                found[raw["apiKey"]] = (name.removesuffix("Request"), valid, tuple(raw["listeners"]))
+    return dict(sorted(found.items()))
+
+
+_INDEX = _index()
+
+API_KEYS: Mapping[int, str] = {key: name for key, (name, _, _) in _INDEX.items()}
+"""API key -> name without "Request", for every API that still has a version."""
+
+
+def versions(key: int) -> tuple[int, int]:
+    """Return the lowest and highest version of an API in the definitions.
+
+    Raises:
+        UnknownVersion: there is no such API.
+    """
+    valid = _entry(key)[1]
+    return valid.first, valid.last
+
+
+def listeners(key: int) -> tuple[str, ...]:
+    """Return the listeners that serve the API: "broker", "controller" or both.
+
+    Raises:
+        UnknownVersion: there is no such API.
+    """
+    return _entry(key)[2]
+
+
+def request_spec(key: int) -> MessageSpec:
+    """Return the definition of the API's request. Raises UnknownVersion."""
+    return specs.load(f"{_entry(key)[0]}Request")
+
+
+def versioned_request_spec(key: int, version: int) -> MessageSpec:
+    """Return the definition of the API's request. Raises UnknownVersion, also if it lacks this version."""
+    return _with_version(request_spec(key), version)
+
+
+def versioned_response_spec(key: int, version: int) -> MessageSpec:
+    """Return the definition of the API's response. Raises UnknownVersion, also if it lacks this version."""
+    return _with_version(response_spec(key), version)
+
+
+def response_spec(key: int) -> MessageSpec:
+    """Return the definition of the API's response. Raises UnknownVersion."""
+    return specs.load(f"{_entry(key)[0]}Response")
+
+
+def message(name: str) -> Any:
+    """Return the class of a message whose schema name is known only at run time. Otherwise use `messages`.
+
+    Raises:
+        SchemaError: there is no such definition.
+    """
+    return message_classes.message_class(name)
+
+
+@cache
+def codec(name: str, version: int) -> Codec[Any]:
+    """Return the codec of any message by its schema name, record schemas included.
+
+    Raises:
+        SchemaError: there is no such definition. UnknownVersion: it has no such version.
+    """
+    return Codec(_with_version(specs.load(name), version), version, message(name))
+
+
+@cache
+def request(key: int, version: int) -> Codec[Any]:
+    """Return the codec of a request. Raises UnknownVersion."""
+    return codec(f"{_entry(key)[0]}Request", version)
+
+
+@cache
+def response(key: int, version: int) -> Codec[Any]:
+    """Return the codec of a response. Raises UnknownVersion."""
+    return codec(f"{_entry(key)[0]}Response", version)
+
+
+def codec_of(message: type[M], version: int) -> Codec[M]:
+    """Return the codec of a message by its class.
+
+    Raises:
+        UnknownVersion: it has no such version.
+    """
+    return codec(message.__name__, version)
+
+
+def _with_version(spec: MessageSpec, version: int) -> MessageSpec:
+    if version not in spec.valid:
+        raise UnknownVersion(f"{spec.name} has no version {version}")
+    return spec
+
+
+def _entry(key: int) -> tuple[str, VersionRange, tuple[str, ...]]:
+    try:
+        return _INDEX[key]
+    except KeyError:
+        raise UnknownVersion(f"there is no API with key {key}") from None

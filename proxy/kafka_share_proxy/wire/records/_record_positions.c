@@ -1,0 +1,574 @@
+/* All records of record batches of magic 2 in one pass: where each has its key, value and headers, as columns of numbers;
+ * objects made of a range of them, and samples of keys. Of one batch whose records were opened, or of a run of batches as they came, as
+ * producers that do not linger write a batch for each record.
+ *
+ * The rules are those of the twins in record_positions.py, record_runs.py and key_samples.py; tests and a fuzzer hold them equal. No read leaves the bytes:
+ * every length is compared with what is left before it is believed, and every position again before it is used. Limited API
+ * of CPython 3.11. With RECORD_POSITIONS_CORE defined it is plain C, for a driver under sanitizers.
+ */
+#ifndef RECORD_POSITIONS_CORE
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#endif
+
+#include "checksum.h"
+#include "murmur2.h"
+
+enum { RECORD_MIN = 7 }; /* bytes of the smallest record: seven varints and attributes of one byte each */
+
+/* The columns, in the order of their bytes: two of int64, then six of int32. */
+enum { OFFSET, TIMESTAMP, WIDE_COLUMNS };
+enum { KEY_START, KEY_SIZE, VALUE_START, VALUE_SIZE, HEADERS_START, HEADERS_COUNT, NARROW_COLUMNS };
+enum { ROW = 8 * WIDE_COLUMNS + 4 * NARROW_COLUMNS };
+
+typedef struct {
+    uint8_t *wide[WIDE_COLUMNS], *narrow[NARROW_COLUMNS];
+} Columns;
+
+static void lay_out(Columns *columns, uint8_t *memory, size_t rows) {
+    for (int i = 0; i < WIDE_COLUMNS; i++, memory += 8 * rows) columns->wide[i] = memory;
+    for (int i = 0; i < NARROW_COLUMNS; i++, memory += 4 * rows) columns->narrow[i] = memory;
+}
+
+INLINE void put64(uint8_t *column, size_t row, int64_t value) { memcpy(column + 8 * row, &value, 8); }
+INLINE void put32(uint8_t *column, size_t row, int64_t value) { int32_t v = (int32_t)value; memcpy(column + 4 * row, &v, 4); }
+
+typedef struct {
+    const uint8_t *bytes, *origin; /* origin: from where positions count */
+    size_t size;
+    uint32_t count; /* records, as the header of the batch says */
+    int64_t base_offset, offsets, base_timestamp; /* offsets: largest delta that the batch has */
+    int64_t append_time;
+    int has_append_time;
+    uint32_t at;    /* the record that is being read */
+    int64_t before; /* the offset of the last one found */
+    size_t found;   /* rows that the columns have */
+} Area;
+
+/* NULL, or what is wrong with record `at`. The columns have room for `count` more rows. A record that does not stand at a
+ * higher offset than those in front of it is left out. */
+static const char *find_all(Area *of, const Columns *to) {
+    const uint8_t *const origin = of->origin, *const area_end = of->bytes + of->size, *p = of->bytes;
+    const int64_t base_offset = of->base_offset;
+    int64_t before = of->before;
+    size_t row = of->found;
+    for (of->at = 0; of->at < of->count; of->at++) {
+        int64_t length, timestamp, delta, key, value, headers;
+        if (!(p = varint(p, area_end, &length)) || length < 1 || length > area_end - p) return "its length is none, or more than is left";
+        const uint8_t *const end = p + length;
+        if (!(p = varint(p + 1, end, &timestamp))) return "its timestamp does not fit into it";
+        if (!(p = varint(p, end, &delta)) || delta < 0 || delta > of->offsets) return "its offset is not within the batch";
+        if (!(p = sized(p, end, &key))) return "its key does not fit into it";
+        const uint8_t *const key_start = p;
+        p += key < 0 ? 0 : key;
+        if (!(p = sized(p, end, &value))) return "its value does not fit into it";
+        const uint8_t *const value_start = p;
+        p += value < 0 ? 0 : value;
+        if (!(p = varint(p, end, &headers)) || after_headers(p, end, headers) != end) return "its headers do not fill what is left of it";
+        if (LIKELY(base_offset + delta > before)) {
+            before = base_offset + delta;
+            put64(to->wide[OFFSET], row, before);
+            put64(to->wide[TIMESTAMP], row, of->has_append_time ? of->append_time
+                : (int64_t)((uint64_t)of->base_timestamp + (uint64_t)timestamp));
+            put32(to->narrow[KEY_START], row, key_start - origin);
+            put32(to->narrow[KEY_SIZE], row, key);
+            put32(to->narrow[VALUE_START], row, value_start - origin);
+            put32(to->narrow[VALUE_SIZE], row, value);
+            put32(to->narrow[HEADERS_START], row, p - origin);
+            put32(to->narrow[HEADERS_COUNT], row, headers);
+            row++;
+        }
+        p = end;
+    }
+    if (p != area_end) return "bytes stand behind the last one";
+    of->before = before;
+    of->found = row;
+    return NULL;
+}
+
+static int has_offsets(const Area *of) {
+    return of->base_offset >= 0 && of->offsets >= 0 && of->offsets <= INT32_MAX && of->base_offset <= INT64_MAX - of->offsets;
+}
+static int has_room(const Area *of) { return (uint64_t)of->count * RECORD_MIN <= of->size; }
+
+/* ---- batches as they came ---- */
+
+enum { HEADER = 61, LOG_OVERHEAD = 12, MAGIC_AT = 16, CRC_AT = 17, CRC_FROM = 21, ATTRIBUTES_AT = 22, DELTA_AT = 23 };
+enum { BASE_TIMESTAMP_AT = 27, MAX_TIMESTAMP_AT = 35, COUNT_AT = 57, COMPRESSION_MASK = 7, TIMESTAMP_TYPE_MASK = 8 };
+
+typedef struct {
+    const uint8_t *bytes, *end;
+    int is_checked; /* whether checksums are compared */
+    Area area;
+} Run;
+
+/* Whether there is a whole batch at p whose records are not compressed; puts what its header says into the area. */
+static int read_batch(Run *of, const uint8_t *p) {
+    Area *area = &of->area;
+    if (of->end - p < HEADER || p[MAGIC_AT] != 2 || p[ATTRIBUTES_AT] & COMPRESSION_MASK) return 0;
+    const int64_t size = (int64_t)(int32_t)big32(p + 8) + LOG_OVERHEAD;
+    if (size < HEADER || size > of->end - p || (int32_t)big32(p + COUNT_AT) < 0) return 0;
+    area->bytes = p + HEADER;
+    area->size = (size_t)(size - HEADER);
+    area->base_offset = (int64_t)big64(p);
+    area->offsets = (int32_t)big32(p + DELTA_AT);
+    area->count = big32(p + COUNT_AT);
+    area->base_timestamp = (int64_t)big64(p + BASE_TIMESTAMP_AT);
+    area->append_time = (int64_t)big64(p + MAX_TIMESTAMP_AT);
+    area->has_append_time = (p[ATTRIBUTES_AT] & TIMESTAMP_TYPE_MASK) != 0;
+    return has_offsets(area);
+}
+
+/* How many rows the columns need at most. */
+static size_t rows_of(Run *of, const uint8_t *p) {
+    size_t rows = 0;
+    for (; read_batch(of, p) && has_room(&of->area); p = of->area.bytes + of->area.size) rows += of->area.count;
+    return rows;
+}
+
+enum { ALL_RIGHT = 0, NO_BATCH = 1, WRONG_CHECKSUM = 2, NO_ROOM = 3, WRONG_RECORD = 4 };
+
+/* Finds the records of all batches from p on, for which the columns have that many rows. Behind the last that is right; what
+ * is wrong then is in `fault`, and about a record in `wrong`. Bytes that change meanwhile give other records, and no wrong
+ * access. */
+static const uint8_t *find_run(Run *of, const Columns *to, size_t rows, const uint8_t *p, int *fault, const char **wrong) {
+    Area *const area = &of->area;
+    for (*fault = ALL_RIGHT; p < of->end; p = area->bytes + area->size) {
+        if (!read_batch(of, p)) { *fault = NO_BATCH; break; }
+        const uint8_t *const end = area->bytes + area->size;
+        if (of->is_checked && crc32c(0, p + CRC_FROM, (size_t)(end - p) - CRC_FROM) != big32(p + CRC_AT)) { *fault = WRONG_CHECKSUM; break; }
+        if (!has_room(area) || area->count > rows - area->found) { *fault = NO_ROOM; break; }
+        if ((*wrong = find_all(area, to))) { *fault = WRONG_RECORD; break; }
+    }
+    return p;
+}
+
+/* Copies the first rows of each column to columns of so many rows. */
+static void shorten(const Columns *from, const Columns *to, size_t rows) {
+    for (int i = 0; i < WIDE_COLUMNS; i++) memcpy(to->wide[i], from->wide[i], 8 * rows);
+    for (int i = 0; i < NARROW_COLUMNS; i++) memcpy(to->narrow[i], from->narrow[i], 4 * rows);
+}
+
+/* ---- samples of keys ---- */
+
+enum { SAMPLE = 8, BUCKETS = 1 << 12, BUCKET_SHIFT = 20, KEY_MAX = 256 }; /* a sample: hash and bytes of key and value, uint32 each */
+
+typedef struct {
+    uint32_t first, every; /* which records are looked at */
+    uint8_t *keyed, *null; /* samples of records with a key, and without */
+    size_t keyed_rows, null_rows;
+    const uint8_t *key; /* the key of the first row of `keyed`, if it has at most KEY_MAX bytes; else NULL */
+    size_t key_size;
+} Sampling;
+
+INLINE uint32_t hash_of_offset(int64_t offset) {
+    uint8_t number[8];
+    for (int i = 0; i < 8; i++) number[i] = (uint8_t)((uint64_t)offset >> (56 - 8 * i));
+    return murmur2(number, 8);
+}
+
+INLINE void put_sample(uint8_t *to, size_t *rows, uint32_t hash, int64_t size) {
+    const uint32_t bytes = (uint32_t)size;
+    memcpy(to + SAMPLE * *rows, &hash, 4);
+    memcpy(to + SAMPLE * *rows + 4, &bytes, 4);
+    ++*rows;
+}
+
+static size_t samples_max(const Area *of, const Sampling *to) {
+    return of->count > to->first ? (of->count - to->first - 1) / to->every + 1 : 0;
+}
+
+/* NULL, or what is wrong with record `at`. Of records that are not looked at only the length is read, and nothing at all
+ * behind the last one that is. */
+static const char *sample_keys(Area *of, Sampling *to) {
+    const uint8_t *const area_end = of->bytes + of->size, *p = of->bytes;
+    uint64_t next = to->first;
+    const uint64_t behind = to->first + (uint64_t)samples_max(of, to) * to->every;
+    for (of->at = 0; of->at < of->count && next < behind; of->at++) {
+        int64_t length, timestamp, delta, key, value;
+        if (!(p = varint(p, area_end, &length)) || length < 1 || length > area_end - p) return "its length is none, or more than is left";
+        const uint8_t *const end = p + length;
+        if (of->at == next) {
+            next += to->every;
+            if (!(p = varint(p + 1, end, &timestamp))) return "its timestamp does not fit into it";
+            if (!(p = varint(p, end, &delta)) || delta < 0 || delta > INT32_MAX) return "its offset is not within the batch";
+            if (!(p = sized(p, end, &key))) return "its key does not fit into it";
+            const uint8_t *const key_start = p;
+            p += key < 0 ? 0 : key;
+            if (!(p = sized(p, end, &value))) return "its value does not fit into it";
+            const int64_t size = (key < 0 ? 0 : key) + (value < 0 ? 0 : value);
+            if (key >= 0 && key <= KEY_MAX && !to->keyed_rows) {
+                to->key = key_start;
+                to->key_size = (size_t)key;
+            }
+            if (LIKELY(key >= 0)) put_sample(to->keyed, &to->keyed_rows, murmur2(key_start, (size_t)key), size);
+            else put_sample(to->null, &to->null_rows, hash_of_offset((int64_t)((uint64_t)of->base_offset + (uint64_t)delta)), size);
+        }
+        p = end;
+    }
+    return NULL;
+}
+
+/* The hash of each row's key, or of its offset where it has none; 0 if a key is not within the bytes. */
+static int hash_keys(const uint8_t *bytes, int64_t size, const Columns *from, size_t first, size_t last, uint8_t *to) {
+    for (size_t row = first; row < last; row++, to += 4) {
+        const int64_t start = (int32_t)native32(from->narrow[KEY_START] + 4 * row), key = (int32_t)native32(from->narrow[KEY_SIZE] + 4 * row);
+        if (key >= 0 && (start < 0 || start > size || key > size - start)) return 0;
+        const uint32_t hash = LIKELY(key >= 0) ? murmur2(bytes + start, (size_t)key) : hash_of_offset((int64_t)native64(from->wide[OFFSET] + 8 * row));
+        memcpy(to, &hash, 4);
+    }
+    return 1;
+}
+
+/* Adds `weight` for each sample to the records of its bucket, and as many times its bytes; both wrap around. Returns how
+ * many pairs of samples have the same bucket. `seen` has BUCKETS zeros, and has them again at the end. */
+static uint64_t tally_samples(const uint8_t *samples, size_t rows, uint32_t weight, uint8_t *records, uint8_t *bytes, uint32_t *seen) {
+    uint64_t pairs = 0;
+    for (size_t row = 0; row < rows; row++) {
+        const size_t bucket = native32(samples + SAMPLE * row) >> BUCKET_SHIFT;
+        const uint32_t more = native32(records + 4 * bucket) + weight;
+        const uint64_t size = native64(bytes + 8 * bucket) + (uint64_t)native32(samples + SAMPLE * row + 4) * weight;
+        memcpy(records + 4 * bucket, &more, 4);
+        memcpy(bytes + 8 * bucket, &size, 8);
+        pairs += seen[bucket]++;
+    }
+    for (size_t row = 0; row < rows; row++) seen[native32(samples + SAMPLE * row) >> BUCKET_SHIFT] = 0;
+    return pairs;
+}
+
+/* ---- Python ---- */
+#ifndef RECORD_POSITIONS_CORE
+
+enum { VERSION = 4, RELEASE_FROM = 32 << 10 };
+
+static PyObject *shortened(PyObject *whole, const Columns *columns, size_t rows) { /* steals whole */
+    Columns fewer;
+    PyObject *found = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(rows * ROW));
+    if (found) {
+        lay_out(&fewer, (uint8_t *)PyBytes_AsString(found), rows);
+        shorten(columns, &fewer, rows);
+    }
+    Py_DECREF(whole);
+    return found;
+}
+
+static PyObject *found_in(Area *area) {
+    Columns columns;
+    if (area->size > INT32_MAX) return PyErr_Format(PyExc_ValueError, "records of more than 2 GiB");
+    if (!has_offsets(area)) return PyErr_Format(PyExc_ValueError, "offsets that no batch has");
+    if (!has_room(area)) return PyErr_Format(PyExc_ValueError, "%u records cannot be in %zu bytes", (unsigned)area->count, area->size);
+    PyObject *found = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)((size_t)area->count * ROW));
+    if (!found) return NULL;
+    lay_out(&columns, (uint8_t *)PyBytes_AsString(found), area->count);
+
+    PyThreadState *state = NULL;
+    const int release = area->size >= RELEASE_FROM; /* below, waiting for the GIL costs more */
+    if (release) state = PyEval_SaveThread();
+    const char *const wrong = find_all(area, &columns);
+    if (release) PyEval_RestoreThread(state);
+    if (wrong) {
+        Py_DECREF(found);
+        return PyErr_Format(PyExc_ValueError, "record %u (from 0): %s", (unsigned)area->at, wrong);
+    }
+    return area->found == area->count ? found : shortened(found, &columns, area->found);
+}
+
+PyDoc_STRVAR(find_doc, "find(area, count, base_offset, last_offset, base_timestamp, append_time) -> columns; raises ValueError");
+
+static PyObject *find(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    (void)module;
+    Py_buffer data;
+    if (count != 6) return PyErr_Format(PyExc_TypeError, "find takes 6 arguments, not %zd", count);
+    const long records = PyLong_AsLong(args[1]);
+    Area area = {.base_offset = PyLong_AsLongLong(args[2]), .has_append_time = !Py_IsNone(args[5])};
+    const int64_t last_offset = PyLong_AsLongLong(args[3]);
+    area.base_timestamp = PyLong_AsLongLong(args[4]);
+    if (area.has_append_time) area.append_time = PyLong_AsLongLong(args[5]);
+    if (PyErr_Occurred()) return NULL;
+    if (records < 0 || records > INT32_MAX || last_offset < area.base_offset)
+        return PyErr_Format(PyExc_ValueError, "offsets or a count that no batch has");
+    if (PyObject_GetBuffer(args[0], &data, PyBUF_SIMPLE) < 0) return NULL;
+    area.bytes = area.origin = data.buf;
+    area.before = -1;
+    area.size = (size_t)data.len;
+    area.count = (uint32_t)records;
+    area.offsets = (int64_t)((uint64_t)last_offset - (uint64_t)area.base_offset);
+    PyObject *found = found_in(&area);
+    PyBuffer_Release(&data);
+    return found;
+}
+
+/* A new str, or None: all is right. */
+static PyObject *fault_text(const Run *of, const uint8_t *p, int fault, const char *wrong) {
+    const long long offset = of->end - p < 8 ? -1 : (long long)big64(p);
+    switch (fault) {
+    case ALL_RIGHT: return Py_NewRef(Py_None);
+    case NO_BATCH: return PyUnicode_FromFormat("no record batch that is not compressed stands at byte %zd", (Py_ssize_t)(p - of->bytes));
+    case WRONG_CHECKSUM: return PyUnicode_FromFormat("the checksum of the record batch at offset %lld is wrong", offset);
+    case NO_ROOM: return PyUnicode_FromFormat("the record batch at offset %lld: %u records cannot be in %zu bytes", offset,
+                                              (unsigned)of->area.count, of->area.size);
+    default: return PyUnicode_FromFormat("the record batch at offset %lld: record %u (from 0): %s", offset, (unsigned)of->area.at, wrong);
+    }
+}
+
+static PyObject *found_in_run(Run *of, const uint8_t *start) {
+    Columns columns;
+    const size_t rows = rows_of(of, start);
+    PyObject *found = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(rows * ROW));
+    if (!found) return NULL;
+    lay_out(&columns, (uint8_t *)PyBytes_AsString(found), rows);
+
+    int fault;
+    const char *wrong = NULL;
+    PyThreadState *state = NULL;
+    const int release = of->end - start >= RELEASE_FROM;
+    if (release) state = PyEval_SaveThread();
+    const uint8_t *const behind = find_run(of, &columns, rows, start, &fault, &wrong);
+    if (release) PyEval_RestoreThread(state);
+    if (of->area.found < rows && !(found = shortened(found, &columns, of->area.found))) return NULL;
+    PyObject *text = fault_text(of, behind, fault, wrong);
+    if (text) return Py_BuildValue("(NnN)", found, (Py_ssize_t)(behind - of->bytes), text);
+    Py_DECREF(found);
+    return NULL;
+}
+
+PyDoc_STRVAR(run_doc, "find_run(data, start, end, is_checked) -> (columns, where the last right batch ends, what is wrong or None)");
+
+static PyObject *run(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    (void)module;
+    Py_buffer data;
+    if (count != 4) return PyErr_Format(PyExc_TypeError, "find_run takes 4 arguments, not %zd", count);
+    const Py_ssize_t start = PyLong_AsSsize_t(args[1]), end = PyLong_AsSsize_t(args[2]);
+    const int is_checked = PyObject_IsTrue(args[3]);
+    if (PyErr_Occurred() || PyObject_GetBuffer(args[0], &data, PyBUF_SIMPLE) < 0) return NULL;
+    PyObject *found;
+    if (start < 0 || end < start || end > data.len || end > INT32_MAX) {
+        found = PyErr_Format(PyExc_ValueError, "no such range of bytes, or more than 2 GiB");
+    } else {
+        Run of = {.bytes = data.buf, .end = (const uint8_t *)data.buf + end, .is_checked = is_checked, .area = {.before = -1}};
+        of.area.origin = of.bytes;
+        found = found_in_run(&of, of.bytes + start);
+    }
+    PyBuffer_Release(&data);
+    return found;
+}
+
+/* What records are made of, and of what kind. */
+typedef struct {
+    const uint8_t *bytes;
+    int64_t size;
+    Columns columns;
+    PyTypeObject *type;
+    PyObject *timestamp_type, *headers_type, *no_headers;
+    PyObject *origin; /* the first fields of every record, a tuple */
+    Py_ssize_t origins;
+} Builder;
+
+enum { KEY, VALUE, HEADERS, TIME, PLACE, TIME_TYPE, FIELDS };
+
+INLINE int64_t get64(const uint8_t *column, size_t row) { return (int64_t)native64(column + 8 * row); }
+INLINE int64_t get32(const uint8_t *column, size_t row) { return (int32_t)native32(column + 4 * row); }
+
+static PyObject *outside(void) { return PyErr_Format(PyExc_ValueError, "positions that are not of these bytes"); }
+
+static PyObject *content(const Builder *with, int64_t start, int64_t size) {
+    if (size < 0) return Py_NewRef(Py_None);
+    if (start < 0 || start > with->size || size > with->size - start) return outside();
+    return PyBytes_FromStringAndSize((const char *)with->bytes + start, (Py_ssize_t)size);
+}
+
+static PyObject *headers_at(const Builder *with, int64_t start, int64_t count) {
+    if (count == 0) return Py_NewRef(with->no_headers);
+    if (start < 0 || start > with->size) return outside();
+    const uint8_t *const begin = with->bytes + start, *const end = after_headers(begin, with->bytes + with->size, count);
+    if (!end) return outside();
+    return PyObject_CallFunction(with->headers_type, "y#n", (const char *)begin, (Py_ssize_t)(end - begin), (Py_ssize_t)count);
+}
+
+static PyObject *field(const Builder *with, size_t row, int which) {
+    const Columns *from = &with->columns;
+    switch (which) {
+    case KEY: return content(with, get32(from->narrow[KEY_START], row), get32(from->narrow[KEY_SIZE], row));
+    case VALUE: return content(with, get32(from->narrow[VALUE_START], row), get32(from->narrow[VALUE_SIZE], row));
+    case HEADERS: return headers_at(with, get32(from->narrow[HEADERS_START], row), get32(from->narrow[HEADERS_COUNT], row));
+    case TIME: return PyLong_FromLongLong(get64(from->wide[TIMESTAMP], row));
+    case PLACE: return PyLong_FromLongLong(get64(from->wide[OFFSET], row));
+    default: return Py_NewRef(with->timestamp_type);
+    }
+}
+
+/* A record without headers holds nothing that could refer to it: the garbage collector need not look at it, as it need not
+ * at tuples of numbers. */
+static PyObject *built(const Builder *with, size_t row) {
+    PyObject *record = PyType_GenericAlloc(with->type, with->origins + FIELDS);
+    for (Py_ssize_t i = 0; record && i < with->origins; i++) PyTuple_SetItem(record, i, Py_NewRef(PyTuple_GetItem(with->origin, i)));
+    for (int i = 0; record && i < FIELDS; i++) {
+        PyObject *value = field(with, row, i);
+        if (value) PyTuple_SetItem(record, with->origins + i, value); /* steals it */
+        else Py_CLEAR(record);
+    }
+    if (record && get32(with->columns.narrow[HEADERS_COUNT], row) == 0) PyObject_GC_UnTrack(record);
+    return record;
+}
+
+static PyObject *all_built(const Builder *with, Py_ssize_t first, Py_ssize_t last) {
+    PyObject *found = PyList_New(last - first);
+    for (Py_ssize_t row = first; found && row < last; row++) {
+        PyObject *record = built(with, (size_t)row);
+        if (!record) {
+            Py_DECREF(found);
+            return NULL;
+        }
+        PyList_SetItem(found, row - first, record);
+    }
+    return found;
+}
+
+PyDoc_STRVAR(build_doc,
+    "build(area, columns, first, last, record_type, timestamp_type, headers_type, origin) -> list of records; raises ValueError");
+
+static PyObject *build(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    (void)module;
+    Py_buffer data;
+    char *columns;
+    Py_ssize_t size;
+    if (count != 8) return PyErr_Format(PyExc_TypeError, "build takes 8 arguments, not %zd", count);
+    if (!PyType_Check(args[4]) || !PyType_IsSubtype((PyTypeObject *)args[4], &PyTuple_Type) || !PyTuple_Check(args[7]))
+        return PyErr_Format(PyExc_TypeError, "records are tuples");
+    const Py_ssize_t first = PyLong_AsSsize_t(args[2]), last = PyLong_AsSsize_t(args[3]);
+    if (PyErr_Occurred() || PyBytes_AsStringAndSize(args[1], &columns, &size) < 0) return NULL;
+    if (size % ROW || first < 0 || last < first || last > size / ROW) return PyErr_Format(PyExc_ValueError, "no such rows");
+    PyObject *no_headers = PyTuple_New(0);
+    if (!no_headers || PyObject_GetBuffer(args[0], &data, PyBUF_SIMPLE) < 0) {
+        Py_XDECREF(no_headers);
+        return NULL;
+    }
+    Builder with = {.bytes = data.buf, .size = data.len, .type = (PyTypeObject *)args[4], .timestamp_type = args[5],
+                    .headers_type = args[6], .no_headers = no_headers, .origin = args[7], .origins = PyTuple_Size(args[7])};
+    lay_out(&with.columns, (uint8_t *)columns, (size_t)(size / ROW));
+    PyObject *found = all_built(&with, first, last);
+    PyBuffer_Release(&data);
+    Py_DECREF(no_headers);
+    return found;
+}
+
+PyDoc_STRVAR(hashes_doc, "hashes(area, columns, first, last) -> uint32 of each row; raises ValueError");
+
+static PyObject *hashes(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    (void)module;
+    Py_buffer data;
+    char *memory;
+    Py_ssize_t size;
+    if (count != 4) return PyErr_Format(PyExc_TypeError, "hashes takes 4 arguments, not %zd", count);
+    const Py_ssize_t first = PyLong_AsSsize_t(args[2]), last = PyLong_AsSsize_t(args[3]);
+    if (PyErr_Occurred() || PyBytes_AsStringAndSize(args[1], &memory, &size) < 0) return NULL;
+    if (size % ROW || first < 0 || last < first || last > size / ROW) return PyErr_Format(PyExc_ValueError, "no such rows");
+    PyObject *found = PyBytes_FromStringAndSize(NULL, 4 * (last - first));
+    if (!found || PyObject_GetBuffer(args[0], &data, PyBUF_SIMPLE) < 0) {
+        Py_XDECREF(found);
+        return NULL;
+    }
+    Columns columns;
+    lay_out(&columns, (uint8_t *)memory, (size_t)(size / ROW));
+    const int fits = hash_keys(data.buf, data.len, &columns, (size_t)first, (size_t)last, (uint8_t *)PyBytes_AsString(found));
+    PyBuffer_Release(&data);
+    if (fits) return found;
+    Py_DECREF(found);
+    return outside();
+}
+
+static PyObject *sampled_from(Area *area, Sampling *to) {
+    if (!has_room(area)) return PyErr_Format(PyExc_ValueError, "%u records cannot be in %zu bytes", (unsigned)area->count, area->size);
+    const size_t rows = samples_max(area, to);
+    uint8_t *const memory = PyMem_Malloc(rows ? 2 * SAMPLE * rows : 1);
+    if (!memory) return PyErr_NoMemory();
+    to->keyed = memory;
+    to->null = memory + SAMPLE * rows;
+
+    PyThreadState *state = NULL;
+    const int release = area->size >= RELEASE_FROM;
+    if (release) state = PyEval_SaveThread();
+    const char *const wrong = sample_keys(area, to);
+    if (release) PyEval_RestoreThread(state);
+    PyObject *found = wrong ? PyErr_Format(PyExc_ValueError, "record %u (from 0): %s", (unsigned)area->at, wrong)
+        : Py_BuildValue("(y#y#y#)", (const char *)to->keyed, (Py_ssize_t)(SAMPLE * to->keyed_rows),
+                        (const char *)to->null, (Py_ssize_t)(SAMPLE * to->null_rows), (const char *)to->key, (Py_ssize_t)to->key_size);
+    PyMem_Free(memory);
+    return found;
+}
+
+PyDoc_STRVAR(sample_doc, "sample(area, count, base_offset, first, every) -> (samples with keys, samples without, the first one's key or None); raises ValueError");
+
+static PyObject *sample(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    (void)module;
+    Py_buffer data;
+    if (count != 5) return PyErr_Format(PyExc_TypeError, "sample takes 5 arguments, not %zd", count);
+    const long records = PyLong_AsLong(args[1]), first = PyLong_AsLong(args[3]), every = PyLong_AsLong(args[4]);
+    Area area = {.base_offset = PyLong_AsLongLong(args[2])};
+    if (PyErr_Occurred()) return NULL;
+    if (records < 0 || records > INT32_MAX || first < 0 || first > INT32_MAX || every < 1 || every > INT32_MAX)
+        return PyErr_Format(PyExc_ValueError, "numbers of records that no batch has");
+    if (PyObject_GetBuffer(args[0], &data, PyBUF_SIMPLE) < 0) return NULL;
+    area.bytes = data.buf;
+    area.size = (size_t)data.len;
+    area.count = (uint32_t)records;
+    Sampling to = {.first = (uint32_t)first, .every = (uint32_t)every};
+    PyObject *found = sampled_from(&area, &to);
+    PyBuffer_Release(&data);
+    return found;
+}
+
+PyDoc_STRVAR(tally_doc, "tally(samples, records, bytes, weight) -> pairs of samples in one bucket; adds samples to arrays of uint32 and of uint64, a number for each bucket");
+
+static PyObject *tally(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    (void)module;
+    static const Py_ssize_t SIZES[] = {0, 4 * BUCKETS, 8 * BUCKETS};
+    Py_buffer taken[3];
+    int held = 0, fits = 1;
+    uint64_t pairs = 0;
+    if (count != 4) return PyErr_Format(PyExc_TypeError, "tally takes 4 arguments, not %zd", count);
+    const long long weight = PyLong_AsLongLong(args[3]);
+    if (weight == -1 && PyErr_Occurred()) return NULL;
+    for (; held < 3; held++) {
+        if (PyObject_GetBuffer(args[held], &taken[held], held ? PyBUF_WRITABLE : PyBUF_SIMPLE) < 0) break;
+        fits = fits && (held ? taken[held].len == SIZES[held] : taken[held].len % SAMPLE == 0);
+    }
+    fits = fits && weight >= 1 && weight <= UINT32_MAX;
+    uint32_t *seen = held == 3 && fits ? PyMem_Calloc(BUCKETS, sizeof *seen) : NULL;
+    if (seen) pairs = tally_samples(taken[0].buf, (size_t)taken[0].len / SAMPLE, (uint32_t)weight, taken[1].buf, taken[2].buf, seen);
+    else if (held == 3 && fits) PyErr_NoMemory();
+    else if (held == 3) PyErr_SetString(PyExc_ValueError, "no such samples, buckets or weight");
+    const int is_done = seen != NULL;
+    PyMem_Free(seen);
+    while (held) PyBuffer_Release(&taken[--held]);
+    return is_done ? PyLong_FromUnsignedLongLong(pairs) : NULL;
+}
+
+static int prepare(PyObject *module) {
+    make_tables();
+    look_around(ALL);
+    return PyModule_AddIntConstant(module, "VERSION", VERSION);
+}
+
+static PyMethodDef functions[] = {
+    {"find", (PyCFunction)(void (*)(void))find, METH_FASTCALL, find_doc},
+    {"find_run", (PyCFunction)(void (*)(void))run, METH_FASTCALL, run_doc},
+    {"build", (PyCFunction)(void (*)(void))build, METH_FASTCALL, build_doc},
+    {"hashes", (PyCFunction)(void (*)(void))hashes, METH_FASTCALL, hashes_doc},
+    {"sample", (PyCFunction)(void (*)(void))sample, METH_FASTCALL, sample_doc},
+    {"tally", (PyCFunction)(void (*)(void))tally, METH_FASTCALL, tally_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)prepare}, {0, NULL}};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "kafka_share_proxy.wire.records._record_positions",
+    .m_doc = "Positions of the records of a batch.",
+    .m_methods = functions,
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit__record_positions(void) { return PyModuleDef_Init(&definition); }
+#endif

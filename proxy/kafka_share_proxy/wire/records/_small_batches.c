@@ -1,0 +1,230 @@
+/* Record batches of magic 2 as state is appended in: some records without headers, not compressed, written in one pass, and
+ * told by their keys without being opened. See records.build_batch and decode_records, which are the twins in Python: tests
+ * hold them equal, and whatever is out of the common is left to them. Limited API of CPython 3.11.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "checksum.h"
+
+enum { VERSION = 2 }; /* records.BUILT_VERSION */
+enum { HEADER = 61, LOG_OVERHEAD = 12, MAGIC_AT = 16, CRC_AT = 17, CRC_FROM = 21, COUNT_AT = 57, MAGIC = 2 };
+enum { OUT_OF_COMMON = 0x37 }; /* attributes: compressed, of a transaction, or a marker */
+enum { KEY, VALUE, HEADERS, TIMESTAMP, OFFSET, FIELDS }; /* of records.Record */
+enum { BASE_OFFSET, LEADER_EPOCH, PRODUCER_ID, PRODUCER_EPOCH, BASE_SEQUENCE, ATTRIBUTES, NUMBERS };
+
+static const int64_t LEAST[NUMBERS] = {0, INT32_MIN, INT64_MIN, INT16_MIN, INT32_MIN, INT16_MIN};
+static const int64_t MOST[NUMBERS] = {INT64_MAX - INT32_MAX, INT32_MAX, INT64_MAX, INT16_MAX, INT32_MAX, INT16_MAX};
+
+typedef struct {
+    const uint8_t *bytes; /* NULL: it is null */
+    Py_ssize_t size;
+} Field;
+
+typedef struct {
+    Field key, value;
+    int64_t timestamp;
+    int64_t size; /* behind its own length */
+} Row;
+
+/* ---- sizes and bytes ---- */
+
+static uint64_t zigzag(int64_t value) { return (uint64_t)value << 1 ^ (value < 0 ? ~(uint64_t)0 : 0); }
+
+static int size_of_varint(int64_t value) {
+    int size = 1;
+    for (uint64_t left = zigzag(value) >> 7; left; left >>= 7) size++;
+    return size;
+}
+
+static uint8_t *put_varint(uint8_t *to, int64_t value) {
+    uint64_t left = zigzag(value);
+    for (; left >= 0x80; left >>= 7) *to++ = (uint8_t)(left | 0x80);
+    *to++ = (uint8_t)left;
+    return to;
+}
+
+static uint8_t *put_number(uint8_t *to, int64_t value, int bytes) {
+    for (int i = bytes; i--; value >>= 8) to[i] = (uint8_t)value;
+    return to + bytes;
+}
+
+static int64_t size_of_field(const Field *of) { return of->bytes ? size_of_varint(of->size) + of->size : 1; }
+
+static uint8_t *put_field(uint8_t *to, const Field *from) {
+    to = put_varint(to, from->bytes ? from->size : -1);
+    if (from->bytes && from->size) memcpy(to, from->bytes, (size_t)from->size);
+    return to + (from->bytes ? from->size : 0);
+}
+
+/* ---- records ---- */
+
+static int read_field(Field *to, PyObject *from) {
+    to->bytes = NULL;
+    to->size = 0;
+    if (from == Py_None) return 1;
+    if (!PyBytes_Check(from)) return 0;
+    to->bytes = (const uint8_t *)PyBytes_AsString(from);
+    to->size = PyBytes_Size(from);
+    return 1;
+}
+
+static int read_number(int64_t *to, PyObject *from, int64_t least, int64_t most) {
+    if (!PyLong_Check(from)) return 0;
+    int is_other;
+    *to = PyLong_AsLongLongAndOverflow(from, &is_other);
+    return !is_other && *to >= least && *to <= most;
+}
+
+/* Whether it is a usual one. Timestamps are no less than -1, so that differences do not overflow. */
+static int read_record(Row *to, PyObject *record) {
+    int64_t offset;
+    if (!PyTuple_Check(record) || PyTuple_Size(record) < FIELDS) return 0;
+    PyObject *headers = PyTuple_GetItem(record, HEADERS);
+    if (!PyTuple_Check(headers) || PyTuple_Size(headers)) return 0;
+    return read_field(&to->key, PyTuple_GetItem(record, KEY)) && read_field(&to->value, PyTuple_GetItem(record, VALUE))
+        && read_number(&to->timestamp, PyTuple_GetItem(record, TIMESTAMP), -1, INT64_MAX)
+        && read_number(&offset, PyTuple_GetItem(record, OFFSET), -1, -1);
+}
+
+/* The bytes of all records; -1: one of them is out of the common, or there are too many. */
+static int64_t read_records(Row *rows, Py_ssize_t count, PyObject *records) {
+    int64_t total = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        Row *row = rows + i;
+        if (!read_record(row, PyList_GetItem(records, i))) return -1;
+        int64_t delta = row->timestamp - rows->timestamp;
+        row->size = 2 + size_of_varint(delta) + size_of_varint(i) + size_of_field(&row->key) + size_of_field(&row->value);
+        total += size_of_varint(row->size) + row->size;
+        if (total > INT32_MAX - HEADER) return -1;
+    }
+    return total;
+}
+
+static uint8_t *put_records(uint8_t *to, const Row *rows, Py_ssize_t count) {
+    for (Py_ssize_t i = 0; i < count; i++) {
+        to = put_varint(to, rows[i].size);
+        *to++ = 0; /* attributes */
+        to = put_varint(to, rows[i].timestamp - rows->timestamp);
+        to = put_varint(to, i);
+        to = put_field(to, &rows[i].key);
+        to = put_field(to, &rows[i].value);
+        *to++ = 0; /* headers */
+    }
+    return to;
+}
+
+/* ---- the batch ---- */
+
+static void put_batch(uint8_t *at, const int64_t *numbers, const Row *rows, Py_ssize_t count, int64_t total) {
+    uint8_t *const begin = at;
+    int64_t newest = rows->timestamp;
+    for (Py_ssize_t i = 1; i < count; i++) newest = rows[i].timestamp > newest ? rows[i].timestamp : newest;
+    at = put_number(at, numbers[BASE_OFFSET], 8);
+    at = put_number(at, HEADER - LOG_OVERHEAD + total, 4);
+    at = put_number(at, numbers[LEADER_EPOCH], 4);
+    at = put_number(at, MAGIC, 1);
+    at = put_number(at, 0, 4); /* the checksum */
+    at = put_number(at, numbers[ATTRIBUTES], 2);
+    at = put_number(at, count - 1, 4);
+    at = put_number(at, rows->timestamp, 8);
+    at = put_number(at, newest, 8);
+    at = put_number(at, numbers[PRODUCER_ID], 8);
+    at = put_number(at, numbers[PRODUCER_EPOCH], 2);
+    at = put_number(at, numbers[BASE_SEQUENCE], 4);
+    at = put_number(at, count, 4);
+    at = put_records(at, rows, count);
+    put_number(begin + CRC_AT, crc32c(0, begin + CRC_FROM, (size_t)(at - begin - CRC_FROM)), 4);
+}
+
+static PyObject *built(PyObject *records, const int64_t *numbers) {
+    Py_ssize_t count = PyList_Size(records);
+    Row *rows = PyMem_Malloc((size_t)count * sizeof *rows);
+    if (!rows) return PyErr_NoMemory();
+    int64_t total = read_records(rows, count, records);
+    PyObject *batch = total < 0 ? Py_NewRef(Py_None) : PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(HEADER + total));
+    if (batch && total >= 0) put_batch((uint8_t *)PyBytes_AsString(batch), numbers, rows, count, total);
+    PyMem_Free(rows);
+    return batch;
+}
+
+static const char build_doc[] =
+    "build(records, base_offset, leader_epoch, producer_id, producer_epoch, base_sequence, attributes): the batch; None: it is"
+    " out of the common.";
+
+static PyObject *build(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    (void)module;
+    int64_t numbers[NUMBERS];
+    if (count != 1 + NUMBERS) return PyErr_Format(PyExc_TypeError, "build takes %d arguments, not %zd", 1 + NUMBERS, count);
+    int is_usual = PyList_Check(args[0]) && PyList_Size(args[0]) > 0;
+    for (int i = 0; i < NUMBERS && is_usual; i++) is_usual = read_number(numbers + i, args[1 + i], LEAST[i], MOST[i]);
+    return is_usual ? built(args[0], numbers) : Py_NewRef(Py_None);
+}
+
+/* ---- keys ---- */
+
+/* Whether these are exactly one whole batch, neither compressed nor of a transaction, with its checksum. */
+static int is_usual(const uint8_t *batch, size_t size) {
+    return size >= HEADER && big32(batch + 8) == size - LOG_OVERHEAD && batch[MAGIC_AT] == MAGIC
+        && !(batch[CRC_FROM + 1] & OUT_OF_COMMON)
+        && big32(batch + CRC_AT) == crc32c(0, batch + CRC_FROM, size - CRC_FROM);
+}
+
+/* Behind the record at `p`; NULL: its key does not begin so, or it is none. */
+static const uint8_t *behind_record(const uint8_t *p, const uint8_t *end, const uint8_t *prefix, Py_ssize_t length) {
+    int64_t size, number, key;
+    if (!(p = varint(p, end, &size)) || size < 1 || size > end - p) return NULL;
+    end = p + size;
+    if (!(p = varint(p + 1, end, &number)) || !(p = varint(p, end, &number)) || !(p = sized(p, end, &key))) return NULL;
+    return key < length || memcmp(p, prefix, (size_t)length) ? NULL : end;
+}
+
+static const char has_only_doc[] =
+    "has_only(batch, prefix): whether it is a usual batch, and the keys of all its records begin so; False also where that is"
+    " not told here.";
+
+static PyObject *has_only(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    (void)module;
+    Py_buffer batch, prefix;
+    if (count != 2) return PyErr_Format(PyExc_TypeError, "has_only takes 2 arguments, not %zd", count);
+    if (PyObject_GetBuffer(args[0], &batch, PyBUF_SIMPLE) < 0) return NULL;
+    if (PyObject_GetBuffer(args[1], &prefix, PyBUF_SIMPLE) < 0) {
+        PyBuffer_Release(&batch);
+        return NULL;
+    }
+    const uint8_t *p = batch.buf, *const end = p + batch.len;
+    int found = is_usual(p, (size_t)batch.len);
+    uint32_t records = found ? big32(p + COUNT_AT) : 0;
+    for (p += found ? HEADER : 0; records && found; records--) {
+        p = behind_record(p, end, prefix.buf, prefix.len);
+        found = p != NULL;
+    }
+    found = found && p == end;
+    PyBuffer_Release(&prefix);
+    PyBuffer_Release(&batch);
+    return PyBool_FromLong(found);
+}
+
+static int prepare(PyObject *module) {
+    make_tables();
+    look_around(ALL);
+    return PyModule_AddIntConstant(module, "VERSION", VERSION);
+}
+
+static PyMethodDef functions[] = {
+    {"build", (PyCFunction)(void (*)(void))build, METH_FASTCALL, build_doc},
+    {"has_only", (PyCFunction)(void (*)(void))has_only, METH_FASTCALL, has_only_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)prepare}, {0, NULL}};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "kafka_share_proxy.wire.records._small_batches",
+    .m_doc = "Small record batches, written in one pass.",
+    .m_methods = functions,
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit__small_batches(void) { return PyModuleDef_Init(&definition); }

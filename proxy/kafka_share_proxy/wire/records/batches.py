@@ -1,0 +1,241 @@
+"""Record batches of one Fetch response as a table of their header fields, without an object for each batch.
+
+Producers without linger write batches of some 88 bytes. A response of 4 MiB has 50,000 of them, and walking them one by
+one would block the event loop for a tenth of a second. The C extension `wire.records._batches` builds the table where
+it could be built, else the Python fallback in this module; `KERNEL` names the one in use. A row becomes a `Batch` on
+access.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from struct import Struct
+from typing import Any, NamedTuple, Protocol, overload
+
+from kafka_share_proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.wire.records import records
+from kafka_share_proxy.wire.records.compression import NONE
+from kafka_share_proxy.wire.records.records import BatchFacts
+
+try:
+    from kafka_share_proxy.wire.records import _batches
+except ImportError:  # no compiler was available at installation
+    _batches = None  # type: ignore[assignment]
+
+BUILT_VERSION = 1
+"""`VERSION` of the extension that matches this file. An extension built from an older source is not used."""
+
+ROW = Struct("<qqqqIIiihbx")
+"""The fields of `Batch`, in their order. Proxies exchange rows in this format too."""
+KEPT, ABORTED, MARKER = range(3)
+"""Fates of a batch under read_committed."""
+
+_ATTRIBUTES_AT, _MAGIC_AT = 48, 50
+"""Byte positions in a row."""
+_TRANSACTION = Struct("<qq")
+
+
+class BatchFields(NamedTuple):
+    """A row of a `BatchTable`, in the order of its bytes."""
+
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+    """Milliseconds since 1970."""
+    producer_id: int
+    position: int
+    """Byte position of the batch in the parsed buffer."""
+    size: int
+    """Bytes of the whole batch, including the offset and size fields."""
+    leader_epoch: int
+    records_count: int
+    attributes: int
+    magic: int
+
+
+class Batch(BatchFields, BatchFacts):
+    """Header fields of one batch. For magic 0 and 1, those of one message, with Kafka's "none" for missing fields."""
+
+    __slots__ = ()
+
+
+class AbortedTransaction(Protocol):
+    """Entry of the aborted list of a Fetch response."""
+
+    producer_id: int
+    first_offset: int
+
+
+class BatchTable(Sequence[Batch]):
+    """Batches by ascending offset. A slice is a BatchTable too."""
+
+    __slots__ = ("_first", "_last", "_rows")
+
+    def __init__(self, rows: bytes = b"", first: int = 0, last: int | None = None) -> None:
+        """Refer to the rows from `first` up to, but without, `last`. Raises RemoteProtocolError if the bytes
+        are not rows.
+        """
+        count, rest = divmod(len(rows), ROW.size)
+        if rest:
+            raise RemoteProtocolError(f"{len(rows)} bytes are no rows of {ROW.size} bytes")
+        self._rows = rows
+        self._first = first
+        self._last = count if last is None else last
+
+    def __len__(self) -> int:
+        return self._last - self._first
+
+    @overload
+    def __getitem__(self, index: int) -> Batch: ...
+    @overload
+    def __getitem__(self, index: slice) -> BatchTable: ...
+    def __getitem__(self, index: int | slice) -> Batch | BatchTable:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            if step != 1:
+                raise ValueError("a table of batches has no other order")
+            return BatchTable(self._rows, self._first + start, self._first + max(start, stop))
+        at = index + (self._last if index < 0 else self._first)
+        if not self._first <= at < self._last:
+            raise IndexError(index)
+        return Batch._make(ROW.unpack_from(self._rows, at * ROW.size))
+
+    def __iter__(self) -> Iterator[Batch]:
+        return map(Batch._make, ROW.iter_unpack(self._rows[self._first * ROW.size : self._last * ROW.size]))
+
+    @property
+    def rows(self) -> bytes:
+        """The rows as contiguous bytes."""
+        if self._first == 0 and self._last * ROW.size == len(self._rows):
+            return self._rows
+        return self._rows[self._first * ROW.size : self._last * ROW.size]
+
+    @property
+    def records_count(self) -> int:
+        """Number of records in all batches, according to their headers."""
+        return _count(self.rows)
+
+    @property
+    def kinds(self) -> Iterable[tuple[int, int]]:
+        """Magic and lower byte of the attributes, for each batch."""
+        rows = self.rows
+        return zip(rows[_MAGIC_AT :: ROW.size], rows[_ATTRIBUTES_AT :: ROW.size], strict=True)
+
+    def widened(self, fetch_offset: int) -> BatchTable:
+        """Adjust the first offsets of compressed wrappers, as `split_complete` does with this fetch offset."""
+        return BatchTable(_widened(self.rows, fetch_offset))
+
+    def fates(self, aborted: Iterable[AbortedTransaction] | None) -> bytes:
+        """Return KEPT, ABORTED or MARKER for each batch, given the aborted list of the response (KIP-98).
+
+        A marker ends its producer's transaction, whether it is a commit or an abort marker: no commit marker
+        can be between the first record of an aborted transaction and its abort marker. A marker whose record
+        was removed by compaction ends nothing.
+        """
+        listed = sorted((each.first_offset, each.producer_id) for each in aborted or ())
+        return _fates(self.rows, b"".join([_TRANSACTION.pack(*each) for each in listed]))
+
+    def aborted_ranges(self, aborted: Sequence[AbortedTransaction] | None) -> list[tuple[int, int]]:
+        """Return the offsets (first, last) of records of aborted transactions, ascending, with adjacent ranges
+        merged.
+        """
+        return _ranges(self.rows, self.fates(aborted)) if aborted else []
+
+
+def split_complete(buffer: Any, fetch_offset: int = -1) -> tuple[BatchTable, int]:
+    """Return all complete batches and their size in bytes. These bytes can be forwarded without the truncated rest.
+
+    Args:
+        buffer: the records of one partition of a Fetch response.
+        fetch_offset: the offset in the Fetch request. Compressed wrappers of magic 0 and 1 contain only their last
+            offset. The offset after the preceding batch is used as their first offset, otherwise the offsets before
+            the last would look like a gap that compaction left. -1: keep their offsets unchanged.
+
+    Raises:
+        RemoteProtocolError: a size, magic or offset range is invalid.
+    """
+    try:
+        rows, size = walk(buffer, fetch_offset)
+    except ValueError as error:
+        raise RemoteProtocolError(str(error)) from error
+    return BatchTable(rows), size
+
+
+def _widened(rows: bytes, fetch_offset: int) -> bytes:
+    magics = rows[_MAGIC_AT :: ROW.size]
+    if fetch_offset < 0 or (b"\0" not in magics and b"\1" not in magics):
+        return rows
+    found, after = [], fetch_offset
+    for batch in BatchTable(rows):
+        is_wrapper = batch.magic <= 1 and batch.compression != NONE
+        found.append(batch._replace(base_offset=min(batch.base_offset, after)) if is_wrapper else batch)
+        after = batch.last_offset + 1
+    return b"".join([ROW.pack(*batch) for batch in found])
+
+
+# Python fallback of the extension
+
+
+def _python_walk(buffer: Any, fetch_offset: int) -> tuple[bytes, int]:
+    rows, end = [], 0
+    for header in records.iter_batches(buffer):
+        end = header.end
+        batch = Batch(
+            base_offset=header.base_offset,
+            last_offset=header.last_offset,
+            max_timestamp=header.max_timestamp,
+            producer_id=header.producer_id,
+            position=header.position,
+            size=header.size,
+            leader_epoch=header.leader_epoch,
+            records_count=header.records_count,
+            attributes=header.attributes,
+            magic=header.magic,
+        )
+        rows.append(ROW.pack(*batch))
+    return _widened(b"".join(rows), fetch_offset), end
+
+
+def _python_fates(rows: bytes, transactions: bytes) -> bytes:
+    pending = list(_TRANSACTION.iter_unpack(transactions))[::-1]
+    active: set[int] = set()
+    found = bytearray()
+    for batch in BatchTable(rows):
+        while pending and pending[-1][0] <= batch.last_offset:
+            active.add(pending.pop()[1])
+        is_active = batch.producer_id >= 0 and batch.producer_id in active
+        if batch.is_control:
+            found.append(MARKER)
+            if batch.records_count:
+                active.discard(batch.producer_id)
+        else:
+            found.append(ABORTED if batch.is_transactional and is_active else KEPT)
+    return bytes(found)
+
+
+def _python_ranges(rows: bytes, fates: bytes) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    is_next = False
+    for batch, fate in zip(BatchTable(rows), fates, strict=True):
+        if fate != ABORTED:
+            is_next = False
+            continue
+        if is_next and found[-1][1] + 1 == batch.base_offset:
+            found[-1] = (found[-1][0], batch.last_offset)
+        else:
+            found.append((batch.base_offset, batch.last_offset))
+        is_next = True
+    return found
+
+
+def _python_count(rows: bytes) -> int:
+    return sum(batch.records_count for batch in BatchTable(rows))
+
+
+KERNEL = "c" if _batches is not None and _batches.VERSION == BUILT_VERSION else "python"
+"""The implementation in use: "c" or "python"."""
+walk: Callable[[Any, int], tuple[bytes, int]] = _batches.walk if KERNEL == "c" else _python_walk
+"""`split_complete` without an object for the table: its rows, and their size in bytes. Raises ValueError."""
+_fates = _batches.fates if KERNEL == "c" else _python_fates
+_ranges = _batches.ranges if KERNEL == "c" else _python_ranges
+_count = _batches.count if KERNEL == "c" else _python_count

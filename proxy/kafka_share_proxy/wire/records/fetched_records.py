@@ -1,0 +1,159 @@
+"""Records of one partition of a Fetch response, as a consumer sees them.
+
+Source: CompletedFetch of Kafka's clients 4.3 (wire/README.md rules 15, 16, 26 and 27). This module does not wait or
+keep state: only one compressed batch, or one run of uncompressed batches, is open at a time. The aborted list needs one
+byte for each batch and one entry for each producer.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+from typing import NamedTuple
+
+from kafka_share_proxy.wire.codec.primitives import Buffer
+from kafka_share_proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.wire.records import legacy, record_runs, records
+from kafka_share_proxy.wire.records.batches import KEPT, AbortedTransaction, Batch, BatchTable, split_complete
+from kafka_share_proxy.wire.records.record_views import LazyRecords
+from kafka_share_proxy.wire.records.records import DECOMPRESSED_MAX
+from kafka_share_proxy.wire.values import MIB
+
+RUN_BYTES = MIB // 4
+"""Maximum bytes of adjacent batches that are parsed together. Each record, of at least 7 bytes, keeps a row of 40
+bytes.
+"""
+
+
+class FetchedRecords(NamedTuple):
+    """One batch of a response, or several adjacent batches of one kind, as a consumer sees them at its position."""
+
+    records: LazyRecords
+    """Records from the position on. Empty for transaction markers and aborted transactions."""
+    next_offset: int
+    """The consumer's position after these batches. It includes gaps, also those that compaction left at the end."""
+    leader_epoch: int
+    """Leader epoch in which the batches were written; -1 if unknown."""
+
+
+@dataclass
+class _Response:
+    """Constants of one read, and the current position."""
+
+    data: Buffer
+    position: int
+    check_crcs: bool
+    decompressed_max: int
+
+    def run(self, run: BatchTable) -> tuple[FetchedRecords | None, RemoteProtocolError | None]:
+        """Parse adjacent uncompressed batches. The first result is None if all end below the position or the
+        first is invalid.
+        """
+        first, last = run[0], run[-1]
+        found, behind, wrong = record_runs.find_run(self.data, first.position, last.end, check_crcs=self.check_crcs)
+        good = len(run) if wrong is None else bisect_left(run, behind, key=attrgetter("position"))
+        if good == 0 or run[good - 1].last_offset < self.position:
+            return None, wrong
+        return self._fetched(LazyRecords(self.data, found, first.timestamp_type), run[good - 1]), wrong
+
+    def single(self, batch: Batch, fate: int) -> FetchedRecords | None:
+        """Parse any other batch. Return None if it ends below the position. Raises RemoteProtocolError,
+        CodecMissing.
+        """
+        source = memoryview(self.data)[batch.position : batch.end]
+        if self.check_crcs and batch.magic == 2 and not records.has_valid_checksum(source):
+            raise RemoteProtocolError(f"the checksum of the record batch at offset {batch.base_offset} is wrong")
+        if batch.last_offset < self.position:
+            return None
+        found = self._opened(source, batch) if fate == KEPT else LazyRecords()
+        return self._fetched(found, batch)
+
+    def _opened(self, source: memoryview, batch: Batch) -> LazyRecords:
+        whole: Buffer = source if batch.magic == 2 else legacy.as_batch(source, self.decompressed_max)
+        header = records.read_header(whole)
+        return LazyRecords(*records.find_records(whole, header, self.decompressed_max), header.timestamp_type)
+
+    def _fetched(self, found: LazyRecords, last: Batch) -> FetchedRecords:
+        kept = found.from_offset(self.position)
+        self.position = max(self.position, last.last_offset + 1)
+        return FetchedRecords(kept, self.position, last.leader_epoch)
+
+
+def fetched_records(
+    data: Buffer,
+    position: int,
+    aborted: Iterable[AbortedTransaction] | None = None,
+    *,
+    check_crcs: bool = True,
+    decompressed_max: int = DECOMPRESSED_MAX,
+) -> Iterator[FetchedRecords]:
+    """Yield the records of one partition of a Fetch response from the position on, in order.
+
+    Small adjacent batches are returned together. A batch is opened when the iteration reaches it, and its error is
+    raised only then: the batches before it are valid. A truncated last batch is omitted.
+
+    Args:
+        data: the records field; must not change while records are built from it.
+        position: the offset in the Fetch request.
+        aborted: the aborted list of the response; None under read_uncommitted.
+        check_crcs: verify checksums (`check.crcs`); messages of magic 0 and 1 are always verified.
+        decompressed_max: maximum bytes of one batch after decompression.
+
+    Raises:
+        RemoteProtocolError: a batch or record is invalid, or the bytes contain no complete batch.
+        compression.CodecMissing: a batch is compressed by a codec that is not installed.
+    """
+    response = _Response(data, position, check_crcs, decompressed_max)
+    table, wrong = _whole_batches(data)
+    for fate, batches in _runs(table, table.fates(aborted)):
+        if fate is None:
+            found, fault = response.run(batches)
+        else:
+            found, fault = response.single(batches[0], fate), None
+        if found is not None:
+            yield found
+        if fault is not None:
+            raise fault
+    if wrong is not None:
+        raise wrong
+    if len(data) and not len(table):
+        raise RemoteProtocolError(f"{len(data)} bytes of records for offset {position} without one whole batch")
+
+
+def _whole_batches(data: Buffer) -> tuple[BatchTable, RemoteProtocolError | None]:
+    """Return the complete batches, and the error in the bytes after them, if any."""
+    try:
+        return split_complete(data)[0], None
+    except RemoteProtocolError as error:
+        end = 0
+        with suppress(RemoteProtocolError):
+            for header in records.iter_batches(data):
+                end = header.end
+        return split_complete(memoryview(data)[:end])[0], error
+
+
+def _runs(table: BatchTable, fates: bytes) -> Iterator[tuple[int | None, BatchTable]]:
+    """Split into runs of uncompressed batches to keep (with None), and single other batches with their fate."""
+    begin = end = 0
+    for (fate, (magic, attributes)), group in groupby(zip(fates, table.kinds, strict=True)):
+        end += sum(1 for _ in group)
+        is_plain = fate == KEPT and magic == 2 and not attributes & records.COMPRESSION_MASK
+        while begin < end:
+            stop = _end_of_run(table, begin, end) if is_plain else begin + 1
+            yield None if is_plain else fate, table[begin:stop]
+            begin = stop
+
+
+def _end_of_run(table: BatchTable, begin: int, end: int) -> int:
+    """Return the end of the run of batches with the same leader epoch and at most RUN_BYTES."""
+    first = table[begin]
+
+    def is_beyond(index: int) -> bool:
+        batch = table[index]
+        return batch.end - first.position > RUN_BYTES or batch.leader_epoch != first.leader_epoch
+
+    return begin + 1 + bisect_left(range(begin + 1, end), True, key=is_beyond)

@@ -1,0 +1,40 @@
+"""Kafka's hash of record keys. The partitioner and the views must compute the same as every client.
+
+Source: Utils.murmur2 of Kafka's Java client. `proxy/kafka_share_proxy/wire/records/murmur2.h` computes the same.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+SPACE = 1 << 32
+"""Number of hashes: a hash is in [0, SPACE)."""
+
+_SEED = 0x9747B28C
+_M = 0x5BD1E995
+_MASK = 0xFFFFFFFF
+
+_WORD = Struct("<I")
+_OFFSET = Struct(">q")
+
+
+def murmur2(data: bytes) -> int:
+    """Return the 32-bit hash, as an unsigned number."""
+    length = len(data)
+    value = (_SEED ^ length) & _MASK
+    whole = length & ~3
+    for (word,) in _WORD.iter_unpack(data[:whole]):
+        word = word * _M & _MASK
+        word ^= word >> 24
+        value = (value * _M & _MASK) ^ (word * _M & _MASK)
+    rest = data[whole:]
+    if rest:
+        value = (value ^ int.from_bytes(rest, "little")) * _M & _MASK
+    value ^= value >> 13
+    value = value * _M & _MASK
+    return value ^ value >> 15
+
+
+def hash_of_record(key: bytes | None, offset: int) -> int:
+    """Return the hash of a record's key, or of the 8 bytes of its offset if it has no key."""
+    return murmur2(_OFFSET.pack(offset) if key is None else key)

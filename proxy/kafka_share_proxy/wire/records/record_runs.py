@@ -1,0 +1,71 @@
+"""Positions of the records in adjacent batches of one buffer, found in one pass.
+
+Producers without linger write a batch for each record. A response of 4 MiB has 50,000 of them, and handling each batch
+separately would cost more than its record. The C extension `wire.records._record_positions` does the pass where it
+could be built, else the Python fallback in this module.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+
+from kafka_share_proxy.wire.codec.primitives import Buffer
+from kafka_share_proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.wire.records import records
+from kafka_share_proxy.wire.records.record_positions import COLUMNS, EXTENSION, INT32_MAX, STARTS, RecordPositions
+from kafka_share_proxy.wire.records.records import HEADER
+
+
+def find_run(
+    data: Buffer, start: int, end: int, *, check_crcs: bool = True
+) -> tuple[RecordPositions, int, RemoteProtocolError | None]:
+    """Find the positions, within `data`, of the records of all batches from `start` up to `end`.
+
+    A record whose offset is not higher than all offsets before it is omitted.
+
+    Args:
+        data: buffer with the batches, of which at most 2 GiB are used.
+        start: position of the first batch.
+        end: end of the last batch. All are uncompressed, of magic 2, and have the same timestamp type.
+        check_crcs: verify the checksums.
+
+    Returns:
+        Positions, end of the last valid batch, and the error in the next batch, or None.
+    """
+    columns, behind, wrong = _find_run(data, start, end, check_crcs)
+    return RecordPositions(columns), behind, None if wrong is None else RemoteProtocolError(wrong)
+
+
+def _python_find_run(data: Buffer, start: int, end: int, check_crcs: bool) -> tuple[bytes, int, str | None]:
+    if not 0 <= start <= end <= min(len(data), INT32_MAX):
+        raise ValueError("no such range of bytes, or more than 2 GiB")
+    view = memoryview(data)[:end]
+    columns = [array(code) for code in COLUMNS]
+    wrong = None
+    try:
+        for header in records.iter_batches(view, start):
+            batch = view[start : header.end]
+            if header.magic != 2 or header.compression:
+                break
+            if check_crcs and not records.has_valid_checksum(batch):
+                raise RemoteProtocolError(f"the checksum of the record batch at offset {header.base_offset} is wrong")
+            _append(columns, records.find_records(batch, header)[1], start + HEADER.size)
+            start = header.end
+    except RemoteProtocolError as error:
+        wrong = str(error)
+    if wrong is None and start < end:
+        wrong = f"no record batch that is not compressed stands at byte {start}"
+    return b"".join([column.tobytes() for column in columns]), start, wrong
+
+
+def _append(columns: list[array[int]], found: RecordPositions, shift: int) -> None:
+    before = columns[0][-1] if columns[0] else -1
+    for row in zip(*(found.column(number) for number in range(len(COLUMNS))), strict=True):
+        if row[0] > before:
+            for number, value in enumerate(row):
+                columns[number].append(value + shift if number in STARTS else value)
+
+
+_find_run: Callable[[Buffer, int, int, bool], tuple[bytes, int, str | None]]
+_find_run = _python_find_run if EXTENSION is None else EXTENSION.find_run

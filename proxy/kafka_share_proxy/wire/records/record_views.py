@@ -1,0 +1,103 @@
+"""Records of one batch as a sequence that builds each record on access."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import overload
+
+from kafka_share_proxy.wire.codec.primitives import Buffer
+from kafka_share_proxy.wire.records.record_positions import Built, RecordPositions
+from kafka_share_proxy.wire.records.records import CREATE_TIME, Record
+
+BUILT_AT_ONCE = 256
+"""Number of records that an iteration builds ahead: large enough to amortize the calls, small enough to waste little.
+"""
+
+
+class LazyRecords(Sequence[Record]):
+    """Records of one batch by ascending offset, built anew on each access. A slice is a LazyRecords too.
+
+    It reads from the bytes in which the positions were found. These must not change while it is in use. Records
+    that it returned contain copies.
+    """
+
+    __slots__ = ("area", "positions", "timestamp_type")
+
+    def __init__(
+        self, area: Buffer = b"", positions: RecordPositions | None = None, timestamp_type: int = CREATE_TIME
+    ) -> None:
+        """Keep the result of `records.find_records` and the timestamp type of the batch."""
+        self.area = area
+        self.positions = RecordPositions() if positions is None else positions
+        self.timestamp_type = timestamp_type
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+    @overload
+    def __getitem__(self, index: slice) -> LazyRecords: ...
+    def __getitem__(self, index: int | slice) -> Record | LazyRecords:
+        if isinstance(index, slice):
+            return LazyRecords(self.area, self.positions[index], self.timestamp_type)
+        at = index + len(self) if index < 0 else index
+        if not 0 <= at < len(self):
+            raise IndexError(index)
+        return self[at : at + 1].built()[0]
+
+    def __iter__(self) -> Iterator[Record]:
+        return self.iterated(Record)
+
+    def iterated(self, record_type: type[Built], origin: tuple[Hashable, ...] = ()) -> Iterator[Built]:
+        """Iterate over the records as another type, built from the origin and the fields of a record."""
+        if len(self) <= BUILT_AT_ONCE:
+            return iter(self.positions.build(self.area, record_type, self.timestamp_type, origin))
+        return chain.from_iterable(
+            self.positions[first : first + BUILT_AT_ONCE].build(self.area, record_type, self.timestamp_type, origin)
+            for first in range(0, len(self), BUILT_AT_ONCE)
+        )
+
+    def built(self) -> list[Record]:
+        """Build all records in one call."""
+        return self.positions.build(self.area, Record, self.timestamp_type)
+
+    def extra_bytes(self, source: object) -> int:
+        """Return the bytes of memory that these records hold in addition to those of `source`.
+
+        They are the decompressed area of a compressed batch, also for a slice of it, and the columns of all its
+        positions.
+
+        Args:
+            source: object that owns the bytes of the batches (`memoryview.obj`).
+        """
+        area = self.area
+        owner = area.obj if isinstance(area, memoryview) else area
+        return self.positions.column_bytes + (0 if owner is source else len(area))
+
+    def from_offset(self, offset: int) -> LazyRecords:
+        """Return the records at or above an offset."""
+        if not len(self) or self.positions.offsets[0] >= offset:
+            return self
+        return self[bisect_left(self.positions.offsets, offset) :]
+
+    def before_offset(self, offset: int) -> LazyRecords:
+        """Return the records below an offset."""
+        return self[: bisect_left(self.positions.offsets, offset)]
+
+    def outside(self, ranges: Iterable[tuple[int, int]]) -> list[LazyRecords]:
+        """Return the records outside all ranges, as runs. A range without records does not split a run.
+
+        Args:
+            ranges: (first, last) offset of each, ascending by first.
+        """
+        found, offsets, begin = [], self.positions.offsets, 0
+        for first, last in ranges:
+            end = bisect_left(offsets, first, begin)
+            behind = bisect_right(offsets, last, end)
+            if behind > end > begin:
+                found.append(self[begin:end])
+            begin = behind if behind > end else begin
+        return [*found, self[begin:]] if begin < len(self) else found

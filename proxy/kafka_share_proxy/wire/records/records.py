@@ -1,0 +1,377 @@
+"""Record batches: iteration over their headers, and decoding of their records.
+
+Layout of a batch of magic 2 (DefaultRecordBatch of Kafka's clients, also declared as `layouts.RECORD_BATCH`): a header
+of 61 bytes, then the records, compressed as one block. The CRC-32C covers everything from the attributes on. Old logs
+may still contain batches of magic 0 and 1: one message each, or one compressed wrapper of several. The forwarding path
+never opens a batch. The share room needs the headers only.
+
+State is appended in uncompressed batches of a few records without headers. The C extension
+`kafka_share_proxy.wire.records._small_batches` builds these where it could be built; `KERNEL` names the implementation
+in use. The Python fallback is the general code in this module.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from struct import Struct
+from typing import NamedTuple, Protocol
+
+from kafka_share_proxy.wire.codec.primitives import Buffer
+from kafka_share_proxy.wire.codec.varints import varlong
+from kafka_share_proxy.wire.errors import LocalProtocolError, RemoteProtocolError
+from kafka_share_proxy.wire.records import compression, record_positions
+from kafka_share_proxy.wire.records.record_positions import RecordPositions
+from kafka_share_proxy.wire.values import MIB
+
+try:
+    from kafka_share_proxy.wire.records import _small_batches
+except ImportError:  # no compiler was available at installation
+    _small_batches = None  # type: ignore[assignment]
+
+BUILT_VERSION = 2
+"""`VERSION` of the extension that matches this file. An extension built from an older source is not used."""
+HEADER = Struct(">qiibIhiqqqhii")
+"""Base offset, size, leader epoch, magic, crc, attributes, last offset delta, base timestamp, max timestamp, producer
+id, producer epoch, base sequence, number of records.
+"""
+VARINTS_REMEMBERED = 16_384
+"""Number of encoded lengths and deltas that are cached. Those of most records are small and repeat."""
+LOG_OVERHEAD = 12
+"""Bytes of the offset and size fields, which precede every batch and message and are not included in its size."""
+OPENED_BYTES_MAX = 16 * MIB
+"""Bytes of decompressed batches after which one poll of a consumer opens no further batch. One batch of up to
+DECOMPRESSED_MAX may exceed it.
+"""
+DECOMPRESSED_MAX = 64 * MIB
+"""Maximum bytes of one batch after decompression (wire/README.md rule 17)."""
+
+NO_PRODUCER_ID = -1
+NO_TIMESTAMP = -1
+CREATE_TIME, LOG_APPEND_TIME = range(2)
+"""Origin of the timestamps of a batch: producer or broker (TimestampType, KIP-32)."""
+COMPRESSION_MASK = 0x07
+TIMESTAMP_TYPE_MASK = 0x08
+TRANSACTIONAL_MASK = 0x10
+CONTROL_MASK = 0x20
+DELETE_HORIZON_MASK = 0x40
+
+_MAGIC_AT = 16
+_CRC_AT = 17
+_CRC_FROM = 21
+_SIZE_MIN = {0: 14, 1: 22, 2: HEADER.size - LOG_OVERHEAD}
+"""Smallest valid size field of a batch or message, by magic (LegacyRecord.RECORD_OVERHEAD_V0 and _V1)."""
+
+_START = Struct(">qi").unpack_from
+_READ = HEADER.unpack_from
+_UINT32 = Struct(">I")
+_OFFSET_MAX = (1 << 63) - 1
+_INT64 = Struct(">q")
+
+
+class HeaderFields(Protocol):
+    """Fields that every representation of a batch header has."""
+
+    @property
+    def attributes(self) -> int:
+        """Bits: `COMPRESSION_MASK` and the other masks."""
+
+    @property
+    def position(self) -> int:
+        """Byte position of the batch in the parsed buffer."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch, including the offset and size fields."""
+
+
+class BatchFacts:
+    """Properties derived from the fields of a batch header."""
+
+    __slots__ = ()
+
+    @property
+    def is_control(self: HeaderFields) -> bool:
+        """True if the batch contains control records, such as a transaction marker, and no user records."""
+        return bool(self.attributes & CONTROL_MASK)
+
+    @property
+    def is_transactional(self: HeaderFields) -> bool:
+        """True if the batch belongs to a transaction."""
+        return bool(self.attributes & TRANSACTIONAL_MASK)
+
+    @property
+    def compression(self: HeaderFields) -> int:
+        """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+        return self.attributes & COMPRESSION_MASK
+
+    @property
+    def is_log_append_time(self: HeaderFields) -> bool:
+        """True if the broker set the timestamps; False if the producer did."""
+        return bool(self.attributes & TIMESTAMP_TYPE_MASK)
+
+    @property
+    def timestamp_type(self: HeaderFields) -> int:
+        """CREATE_TIME or LOG_APPEND_TIME."""
+        return LOG_APPEND_TIME if self.attributes & TIMESTAMP_TYPE_MASK else CREATE_TIME
+
+    @property
+    def end(self: HeaderFields) -> int:
+        """Byte position of the next batch."""
+        return self.position + self.size
+
+
+@dataclass(slots=True)
+class BatchHeader(BatchFacts):
+    """Header of one batch. For magic 0 and 1, that of one message, with Kafka's "none" for missing fields.
+
+    A compressed wrapper of magic 0 or 1 contains only the offset of its last message. base_offset is set to it too.
+    """
+
+    base_offset: int
+    last_offset: int
+    position: int
+    """Byte position of the batch in the parsed buffer."""
+    size: int
+    """Bytes of the whole batch, including the offset and size fields."""
+    magic: int
+    leader_epoch: int
+    attributes: int
+    base_timestamp: int
+    max_timestamp: int
+    """Milliseconds since 1970."""
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    records_count: int
+
+
+class Record(NamedTuple):
+    """One record. In a batch being built, an `offset` of -1 is replaced by the base offset plus the record's index."""
+
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    timestamp: int = NO_TIMESTAMP
+    """Milliseconds since 1970."""
+    offset: int = -1
+    timestamp_type: int = CREATE_TIME
+
+
+def iter_batches(buffer: Buffer, position: int = 0) -> Iterator[BatchHeader]:
+    """Iterate over the headers of the batches in a records field. A truncated last batch ends the iteration.
+
+    Brokers truncate at a number of bytes, so a truncated last batch is normal.
+
+    Raises:
+        RemoteProtocolError: a size, magic or offset range is invalid.
+    """
+    end = len(buffer)
+    while position + _MAGIC_AT < end:
+        _, length = _START(buffer, position)
+        magic = buffer[position + _MAGIC_AT]
+        if length < _SIZE_MIN.get(magic, 1 << 31):
+            raise RemoteProtocolError(f"a record batch of magic {magic} and size {length}")
+        size = length + LOG_OVERHEAD
+        if position + size > end:
+            return
+        yield _read_header(buffer, position, size) if magic == 2 else _read_message(buffer, position, size, magic)
+        position += size
+
+
+def _read_header(buffer: Buffer, position: int, size: int) -> BatchHeader:
+    values = _READ(buffer, position)
+    base_offset, _, epoch, magic, _, attributes, delta, base_ts, max_ts, pid, pepoch, sequence, count = values
+    if base_offset < 0 or delta < 0 or count < 0 or base_offset > _OFFSET_MAX - delta:
+        raise RemoteProtocolError(f"a record batch at offset {base_offset} with last offset delta {delta}")
+    last = base_offset + delta
+    return BatchHeader(
+        base_offset, last, position, size, magic, epoch, attributes, base_ts, max_ts, pid, pepoch, sequence, count
+    )
+
+
+def _read_message(buffer: Buffer, position: int, size: int, magic: int) -> BatchHeader:
+    offset = _START(buffer, position)[0]
+    if offset < 0:
+        raise RemoteProtocolError(f"a message at offset {offset}")
+    attributes = buffer[position + _MAGIC_AT + 1]
+    timestamp = _INT64.unpack_from(buffer, position + _MAGIC_AT + 2)[0] if magic == 1 else NO_TIMESTAMP
+    attributes &= COMPRESSION_MASK | TIMESTAMP_TYPE_MASK
+    return BatchHeader(offset, offset, position, size, magic, -1, attributes, timestamp, timestamp, -1, -1, -1, 1)
+
+
+def build_batch(
+    base_offset: int,
+    records: Iterable[Record],
+    *,
+    leader_epoch: int = -1,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    codec: int = compression.NONE,
+    last_offset: int | None = None,
+) -> bytes:
+    """Build one batch of magic 2 with its checksum.
+
+    Args:
+        base_offset: offset of the batch; producers write 0.
+        records: at least one, unless `last_offset` is given; a timestamp of -1 stays -1.
+        leader_epoch: -1 unless a broker wrote it.
+        producer_id: -1, as producer_epoch and base_sequence, for a producer that is not idempotent.
+        producer_epoch: see producer_id.
+        base_sequence: see producer_id.
+        is_transactional: attribute bit 4.
+        is_control: attribute bit 5.
+        codec: compression of the records (`compression.NONE`, `GZIP`...).
+        last_offset: last offset if the last record is missing (compaction). None to use that of the last record.
+
+    Raises:
+        LocalProtocolError: there is no record, a record is out of order, or a value has the wrong type.
+    """
+    placed = list(records)
+    attributes = codec | (TRANSACTIONAL_MASK if is_transactional else 0) | (CONTROL_MASK if is_control else 0)
+    if codec == compression.NONE and last_offset is None:
+        small = _small(placed, base_offset, leader_epoch, producer_id, producer_epoch, base_sequence, attributes)
+        if small is not None:
+            return small
+    deltas = [r.offset - base_offset if r.offset >= 0 else i for i, r in enumerate(placed)]
+    last = base_offset + deltas[-1] if last_offset is None and placed else last_offset
+    if last is None or last < base_offset or (placed and not 0 <= min(deltas) <= max(deltas) <= last - base_offset):
+        raise LocalProtocolError(f"a record batch from {base_offset} to {last} cannot hold these {len(placed)} records")
+    base_timestamp = placed[0].timestamp if placed else NO_TIMESTAMP
+    body = b"".join([_record(r, delta, r.timestamp - base_timestamp) for r, delta in zip(placed, deltas, strict=True)])
+    body = compression.compress(codec, body)
+    header = HEADER.pack(
+        base_offset,
+        HEADER.size - LOG_OVERHEAD + len(body),
+        leader_epoch,
+        2,
+        0,
+        attributes,
+        last - base_offset,
+        base_timestamp,
+        max((r.timestamp for r in placed), default=NO_TIMESTAMP),
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(placed),
+    )
+    return seal(header + body)
+
+
+def _never(*_: object) -> None:
+    """Return None: the general code builds every batch."""
+
+
+KERNEL = "c" if _small_batches is not None and _small_batches.VERSION == BUILT_VERSION else "python"
+_small: Callable[..., bytes | None] = _small_batches.build if KERNEL == "c" else _never
+
+
+def _unreported(*_: object) -> bool:
+    """Return False: every batch must be decompressed."""
+    return False
+
+
+has_only_keys: Callable[[Buffer, bytes], bool] = _small_batches.has_only if KERNEL == "c" else _unreported
+"""(whole batch, key prefix) -> True if the checksum is valid and all keys begin with the prefix, found without
+decompression. False also means unknown: the caller must then open the batch.
+"""
+
+
+def _record(record: Record, offset_delta: int, timestamp_delta: int) -> bytes:
+    key, value, headers = record[:3]
+    deltas = b"\0" + _varlong(timestamp_delta) + _varlong(offset_delta)
+    body = b"".join((deltas, _sized(key), _sized(value), _varlong(len(headers))))
+    if headers:
+        body += b"".join([_sized(name.encode()) + _sized(content) for name, content in headers])
+    return _varlong(len(body)) + body
+
+
+def _sized(value: bytes | None) -> bytes:
+    return b"\1" if value is None else _varlong(len(value)) + value
+
+
+_varlong = lru_cache(maxsize=VARINTS_REMEMBERED)(varlong)
+
+
+def seal(batch: bytes) -> bytes:
+    """Return the whole batch of magic 2 with its checksum filled in."""
+    return batch[:_CRC_AT] + _UINT32.pack(checksum(batch)) + batch[_CRC_FROM:]
+
+
+def checksum(batch: Buffer) -> int:
+    """Return the CRC-32C of a whole batch of magic 2. It covers everything from the attributes on."""
+    return _crc32c()(memoryview(batch)[_CRC_FROM:])
+
+
+@cache
+def _crc32c() -> Callable[[memoryview], int]:
+    from crc32c import crc32c  # imported here because the forwarding path does not need it
+
+    return crc32c
+
+
+def has_valid_checksum(batch: Buffer) -> bool:
+    """Return True if the stored checksum of a whole batch of magic 2 is valid."""
+    return len(batch) >= HEADER.size and _UINT32.unpack_from(batch, _CRC_AT)[0] == checksum(batch)
+
+
+def decode_records(batch: Buffer, decompressed_max: int = DECOMPRESSED_MAX) -> list[Record]:
+    """Decode the records of one whole batch of magic 2.
+
+    Raises:
+        RemoteProtocolError: no such batch, a wrong checksum, or one that decompresses to more than `decompressed_max`.
+        compression.CodecMissing: the batch is compressed by a codec that is not installed.
+    """
+    header = read_header(batch)
+    if not has_valid_checksum(batch):
+        raise RemoteProtocolError(f"the checksum of the record batch at offset {header.base_offset} is wrong")
+    area, positions = find_records(batch, header, decompressed_max)
+    return positions.build(area, Record, header.timestamp_type)
+
+
+def read_header(batch: Buffer) -> BatchHeader:
+    """Parse the header of one whole batch of magic 2. Raises RemoteProtocolError if the bytes are not one."""
+    header = next(iter_batches(batch), None)
+    if header is None or header.size != len(batch) or header.magic != 2:
+        raise RemoteProtocolError("not exactly one whole record batch of magic 2")
+    return header
+
+
+def find_records(
+    batch: Buffer, header: BatchHeader, decompressed_max: int = DECOMPRESSED_MAX
+) -> tuple[Buffer, RecordPositions]:
+    """Return the decompressed records area of a batch with verified checksum, and the positions of its records.
+
+    For an uncompressed batch, the area is a view of its bytes.
+
+    Raises:
+        RemoteProtocolError: a record is invalid, or there are more than `decompressed_max` bytes.
+        compression.CodecMissing: the codec is not installed.
+    """
+    area: Buffer = memoryview(batch)[HEADER.size :]
+    if header.compression != compression.NONE:
+        area = compression.opened(header.compression, bytes(area), decompressed_max)
+    append_time = header.max_timestamp if header.is_log_append_time else None
+    count, first, last = header.records_count, header.base_offset, header.last_offset
+    return area, record_positions.find(area, count, first, last, header.base_timestamp, append_time)
+
+
+class ControlRecord(NamedTuple):
+    """Key of a control record."""
+
+    version: int
+    type: int
+    """0 abort, 1 commit. Other types do not concern transactions."""
+
+
+def control_record(record: Record) -> ControlRecord:
+    """Read the key of a control record. Raises RemoteProtocolError."""
+    if record.key is None or len(record.key) < 4:
+        raise RemoteProtocolError("a control record without a type")
+    version, kind = struct.unpack_from(">hh", record.key)
+    return ControlRecord(version, kind)

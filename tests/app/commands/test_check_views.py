@@ -1,0 +1,121 @@
+"""Report of `check` about views."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kafka_share_proxy.app.commands import check_views
+from kafka_share_proxy.app.commands.check_views import PROBE, ViewRights
+from kafka_share_proxy.app.settings.config import Config
+from kafka_share_proxy.brokers.queries import about_topics
+from kafka_share_proxy.views.kernel import slicing
+from kafka_share_proxy.views.state_records import TOPIC
+from kafka_share_proxy.wire.definitions import registry
+
+from tests.support.topic_settings import COMPACTED, described
+
+ALL = 3576
+CONFIG = Config()
+
+
+class Client:
+    """Client of a cluster that grants some rights."""
+
+    def __init__(self, topic: int = ALL, views: int = ALL, partitions: int = 1, code: int = 0) -> None:
+        self.bits = {TOPIC: topic, PROBE: views}
+        self.codes = {TOPIC: code, PROBE: 3}
+        self.partitions = partitions
+        self.settings: dict[str, str | None] = dict(COMPACTED)
+        self.settings_code = 0
+
+    async def metadata(self, names: list[str]) -> tuple[Any, None]:
+        return await self.send_request(3, about_topics(names))
+
+    async def send_request(self, key: int, query: Any) -> tuple[Any, None]:
+        if key == 32:
+            return described(query, self.settings, self.settings_code), None
+        response = registry.message("MetadataResponse")
+        parts = [response.MetadataResponsePartition(partition_index=n) for n in range(self.partitions)]
+        topics = [
+            response.MetadataResponseTopic(
+                name=each.name,
+                error_code=self.codes[each.name],
+                partitions=[] if self.codes[each.name] else parts,
+                topic_authorized_operations=self.bits[each.name],
+            )
+            for each in query.topics
+        ]
+        return response(topics=topics), None
+
+
+async def sentences(client: Client, config: Config = CONFIG) -> list[str]:
+    return list(check_views.judge(config, await check_views.send_request(client)))  # type: ignore[arg-type]
+
+
+async def test_nothing_is_missing() -> None:
+    """Also if the topic does not exist yet, and if the broker returns no operation bits."""
+    assert await sentences(Client()) == []
+    assert await sentences(Client(code=3)) == []
+    assert await sentences(Client(topic=check_views.NO_BITS, views=check_views.NO_BITS)) == []
+
+
+@pytest.mark.parametrize("operation", ["READ", "WRITE", "DESCRIBE", "CREATE"])
+async def test_each_missing_right_on_the_topic_is_named(operation: str) -> None:
+    """CREATE only matters until it exists."""
+    bits = ALL & ~(1 << getattr(check_views, operation))
+    (text,) = await sentences(Client(topic=bits, code=3))
+    assert f"lacks {operation} on topic {TOPIC}" in text
+    assert (await sentences(Client(topic=bits)) == []) is (operation == "CREATE")
+
+
+@pytest.mark.parametrize("operation", ["DESCRIBE", "ALTER", "DELETE", "CREATE"])
+async def test_each_missing_right_on_views_is_named(operation: str) -> None:
+    """They are what the watch needs."""
+    (text,) = await sentences(Client(views=ALL & ~(1 << getattr(check_views, operation))))
+    assert f"lacks {operation} on topics __view.*" in text
+
+
+async def test_a_topic_that_may_not_be_seen_lacks_everything() -> None:
+    """Error 29, whatever the bits are."""
+    (text,) = await sentences(Client(code=29))
+    assert "lacks READ, WRITE, DESCRIBE, CREATE" in text
+
+
+async def test_another_number_of_partitions_is_told() -> None:
+    """Nothing is kept there then."""
+    (text,) = await sentences(Client(partitions=2))
+    assert "2 partitions" in text
+
+
+async def test_what_is_not_wanted_is_not_missed() -> None:
+    """Views off, or their facts in memory."""
+    assert await sentences(Client(topic=0, views=0), Config(views={"serve": False})) == []
+    (text,) = await sentences(Client(topic=0, views=0), Config(views={"state": "memory"}))
+    assert "__view.*" in text
+
+
+def test_without_an_identity_one_sentence_says_what_does_not_work() -> None:
+    """For brokers that require authentication."""
+    (text,) = check_views.judge(CONFIG, None)
+    assert "plans are refused" in text
+    assert list(check_views.judge(CONFIG, ViewRights())) == []
+
+
+@pytest.mark.parametrize(("kernel", "word"), [("c", "in C."), ("python", "slow")])
+def test_one_line_says_how_views_are_served(monkeypatch: pytest.MonkeyPatch, kernel: str, word: str) -> None:
+    """Served by the C kernel or by the Python fallback; or not at all."""
+    monkeypatch.setattr(slicing, "KERNEL", kernel)
+    assert word in check_views.line(CONFIG, ViewRights())
+    assert "off" in check_views.line(Config(views={"serve": False}), ViewRights())
+    assert "with the limits above" in check_views.line(CONFIG, None)
+
+
+async def test_topic_that_is_not_compacted_is_an_obstacle() -> None:
+    """Plans and bases of views would be lost."""
+    client = Client()
+    client.settings = {"cleanup.policy": "delete"}
+    found = await check_views.send_request(client)  # type: ignore[arg-type]
+    (text,) = check_views.obstacles(CONFIG, found)
+    assert f"--entity-name {TOPIC} --add-config cleanup.policy=compact" in text
+    assert list(check_views.obstacles(Config(views={"state": "memory"}), found)) == []

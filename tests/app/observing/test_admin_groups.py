@@ -1,0 +1,155 @@
+"""Share groups on the admin listener."""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+from types import SimpleNamespace
+
+import pytest
+import trio
+import trio.testing
+from kafka_share_proxy.app.observing import admin_groups
+from kafka_share_proxy.app.observing.admin_groups import AdminRequest, GroupPages
+from kafka_share_proxy.wire.errors import ErrorCode
+
+from tests.app.observing.test_admin_listener import get, running, send_request
+from tests.support.ports import SlowJournal, World, acquired
+
+RELEASE = "/groups/a%2Fg/members/m%201/release"
+
+
+@pytest.fixture
+def world() -> World:
+    """Group a/g, whose member "m 1" holds ten records."""
+    made = World(journal=SlowJournal())
+    made.configure("a/g", share_auto_offset_reset="earliest")
+    topic = made.cluster.create("t")
+    made.cluster.produce(topic, 10)
+    member = made.member(group_id="a/g", member_id="m 1")
+    member.heartbeat(0, ["t"])
+    assert acquired(member.fetch(topic)) == [(0, 9, 1)]
+    return made
+
+
+def asked(path, method="GET", *, peer="127.0.0.1", from_page=False):
+    return AdminRequest(method=method, path=path, from_page=from_page, peer=peer)
+
+
+async def responded(world, request, changes="local"):
+    return await GroupPages(lambda: world.services, changes).response(request)
+
+
+async def test_groups_and_one_group(world):
+    """Ids come percent-encoded."""
+    status, body = await responded(world, asked("/groups"))
+    assert (status, [line["group"] for line in body["groups"]]) == (HTTPStatus.OK, ["a/g"])
+    status, body = await responded(world, asked("/groups/a%2Fg"))
+    assert (status, body["locks"][0]["member"]) == (HTTPStatus.OK, "m 1")
+    assert (await responded(world, asked("/groups/absent")))[0] == HTTPStatus.NOT_FOUND
+    assert await responded(world, asked("/groups/a/b/c")) is None
+    assert await responded(world, asked("/livez")) is None
+    assert (await responded(world, asked("/groups", "POST")))[0] == HTTPStatus.METHOD_NOT_ALLOWED
+
+
+async def test_a_group_whose_state_is_loading_is_not_reported_as_absent(world):
+    """503 with the gate's reason, and the list says that it is not complete."""
+    status, body = await responded(world, asked("/groups"))
+    assert (status, body["complete"]) == (HTTPStatus.OK, True)
+    gate = world.services.gate
+    partition = gate.partition_of("late")
+    gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "share state is being read", [partition])
+    status, body = await responded(world, asked("/groups/late"))
+    assert status == HTTPStatus.SERVICE_UNAVAILABLE
+    assert body["reason"] == 'share group "late" is not known yet: share state is being read; try again soon'
+    status, body = await responded(world, asked("/groups/late/members/m/release", "POST"))
+    assert status == HTTPStatus.SERVICE_UNAVAILABLE
+    status, body = await responded(world, asked("/groups"))
+    assert (body["complete"], body["reason"]) == (False, "share state is being read")
+    gate.open([partition])
+    assert (await responded(world, asked("/groups/late")))[0] == HTTPStatus.NOT_FOUND
+
+
+async def test_a_partition_that_another_proxy_owns_leaves_the_list_complete(world):
+    """Its groups are named under `elsewhere`; a group in none of the lists does not exist."""
+    world.services.fleet = SimpleNamespace(groups={"remote": None})
+    gate = world.services.gate
+    reason = "share state is owned by another proxy"
+    gate.close(ErrorCode.NOT_COORDINATOR, reason, [gate.partition_of("remote"), gate.partition_of("absent")])
+    _, body = await responded(world, asked("/groups"))
+    assert (body["complete"], body["elsewhere"]) == (True, ["remote"])
+    for group in ("remote", "absent"):
+        assert (await responded(world, asked(f"/groups/{group}")))[0] == HTTPStatus.NOT_FOUND
+
+
+async def test_release_is_told_when_it_is_durable(world):
+    status, body = await responded(world, asked(RELEASE, "POST"))
+    assert (status, body["released_records"], body["durable"]) == (HTTPStatus.OK, 10, True)
+    assert (await responded(world, asked(RELEASE, "GET")))[0] == HTTPStatus.METHOD_NOT_ALLOWED
+    assert (await responded(world, asked("/groups/x/members/m/release", "POST")))[0] == HTTPStatus.NOT_FOUND
+
+
+async def test_release_of_a_member_that_does_not_exist_is_refused(world):
+    """Nothing was taken back from anybody: that is no success."""
+    status, body = await responded(world, asked("/groups/a%2Fg/members/m1/release", "POST"))
+    assert (status, body["reason"].split(",")[0]) == (HTTPStatus.NOT_FOUND, 'share group "a/g" has no member "m1"')
+    world.member(group_id="a/g", member_id="idle one....").heartbeat(0, ["t"])
+    status, body = await responded(world, asked("/groups/a%2Fg/members/idle%20one..../release", "POST"))
+    assert (status, body["released_records"]) == (HTTPStatus.OK, 0)
+
+
+async def test_a_slow_journal_is_not_waited_for_without_end(world, autojump_clock: trio.testing.MockClock):
+    world.journal.slow = True
+    status, body = await responded(world, asked(RELEASE, "POST"))
+    assert (status, body["durable"]) == (HTTPStatus.ACCEPTED, False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "peer", "from_page", "status"),
+    [
+        ("local", "127.0.0.1", False, HTTPStatus.OK),
+        ("local", "::1", False, HTTPStatus.OK),
+        ("local", "::ffff:127.0.0.1", False, HTTPStatus.OK),
+        ("local", "10.0.0.7", False, HTTPStatus.FORBIDDEN),
+        ("local", "", False, HTTPStatus.FORBIDDEN),
+        ("local", "127.0.0.1", True, HTTPStatus.FORBIDDEN),
+        ("any", "10.0.0.7", False, HTTPStatus.OK),
+        ("any", "10.0.0.7", True, HTTPStatus.FORBIDDEN),
+        ("never", "127.0.0.1", False, HTTPStatus.FORBIDDEN),
+    ],
+)
+async def test_who_may_change_something(world, changes, peer, from_page, status):
+    """Never a web page, and by default no other machine; then nothing was released."""
+    request = asked(RELEASE, "POST", peer=peer, from_page=from_page)
+    assert (await responded(world, request, changes))[0] == status
+    held = (await responded(world, asked("/groups/a%2Fg")))[1]["locks"]
+    assert (held == []) == (status == HTTPStatus.OK)
+
+
+async def test_before_the_cluster_answered_and_where_brokers_serve(world):
+    assert (await GroupPages(lambda: None, "local").response(asked("/groups")))[0] == HTTPStatus.SERVICE_UNAVAILABLE
+    world.services.serve_share = False
+    assert (await responded(world, asked("/groups")))[0] == HTTPStatus.NOT_FOUND
+
+
+async def test_over_http(world, monkeypatch: pytest.MonkeyPatch):
+    """Request over a socket, response as JSON; the peer is this machine."""
+    pages = GroupPages(lambda: world.services, "local")
+    async with running(groups=pages) as (dial, _):
+        status, _, body = await send_request(dial, get("/groups/a%2Fg?x=1"))
+        assert (status, json.loads(body)["group"]) == (200, "a/g")
+        assert (await send_request(dial, get("/groups/a%2Fg", "HEAD")))[2] == b""
+        status, _, body = await send_request(dial, get(RELEASE, "POST"))
+        assert (status, json.loads(body)["released_records"]) == (200, 10)
+        page = get(RELEASE, "POST").replace(b"Host: localhost\r\n", b"Host: localhost\r\nOrigin: http://evil\r\n")
+        assert (await send_request(dial, page))[0] == 403
+        monkeypatch.setattr(admin_groups, "_is_loopback", lambda peer: False)
+        assert (await send_request(dial, get(RELEASE, "POST")))[0] == 403
+
+
+async def test_groups_of_other_proxies_are_named_and_told_about_there(world):
+    world.services.fleet = SimpleNamespace(groups={"far"})
+    assert (await responded(world, asked("/groups")))[1]["elsewhere"] == ["far"]
+    status, body = await responded(world, asked("/groups/far"))
+    assert (status, "another proxy" in body["reason"]) == (HTTPStatus.NOT_FOUND, True)
+    assert "another proxy" not in (await responded(world, asked("/groups/none")))[1]["reason"]

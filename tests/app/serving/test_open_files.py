@@ -1,0 +1,75 @@
+"""Capacity for clients under a limit of open files."""
+
+from __future__ import annotations
+
+import resource
+
+import pytest
+from kafka_share_proxy.app.serving import open_files
+from kafka_share_proxy.app.serving.open_files import KEPT, Room
+
+INFINITE = resource.RLIM_INFINITY
+
+
+class Limit:
+    """Limit of the process, as `resource` gets and sets it."""
+
+    def __init__(self, soft: int, hard: int, refuses: bool = False) -> None:
+        self.now, self.refuses = (soft, hard), refuses
+
+    def get(self, _what: int) -> tuple[int, int]:
+        return self.now
+
+    def set(self, _what: int, wanted: tuple[int, int]) -> None:
+        if self.refuses:
+            raise ValueError("current limit exceeds maximum limit")
+        self.now = wanted
+
+
+@pytest.fixture
+def limited(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]  # a function that makes a Limit
+    def made(soft: int, hard: int, refuses: bool = False) -> Limit:
+        limit = Limit(soft, hard, refuses)
+        monkeypatch.setattr(resource, "getrlimit", limit.get)
+        monkeypatch.setattr(resource, "setrlimit", limit.set)
+        return limit
+
+    return made
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "room", "after"),
+    [
+        (1024, 1 << 20, Room(20_000 + KEPT, 10_000), 20_000 + KEPT),
+        (1024, 4096, Room(4096, (4096 - KEPT) // 2), 4096),
+        (1 << 20, 1 << 20, Room(1 << 20, 10_000), 1 << 20),
+        (1024, INFINITE, Room(20_000 + KEPT, 10_000), 20_000 + KEPT),
+        (128, 128, Room(128, 0), 128),
+    ],
+)
+def test_the_soft_limit_is_raised_as_far_as_needed_and_allowed(limited, soft, hard, room, after) -> None:  # type: ignore[no-untyped-def]  # parameters
+    limit = limited(soft, hard)
+    assert open_files.look(10_000) == room
+    assert limit.now == (soft, hard)
+    assert open_files.raise_limit(10_000) == room
+    assert limit.now == (after, hard)
+
+
+def test_a_system_that_refuses_leaves_what_there_was(limited) -> None:  # type: ignore[no-untyped-def]  # fixture
+    limited(1024, INFINITE, refuses=True)
+    assert open_files.raise_limit(10_000) == Room(1024, (1024 - KEPT) // 2)
+
+
+def test_a_process_without_a_limit_has_room(limited) -> None:  # type: ignore[no-untyped-def]  # fixture
+    limited(INFINITE, INFINITE)
+    assert open_files.raise_limit(10_000).connections == 10_000
+
+
+def test_what_is_lacking_is_said_with_what_to_do() -> None:
+    assert open_files.shortage(Room(20_256, 10_000), 10_000) == ""
+    words = open_files.shortage(Room(4096, 1920), 10_000)
+    assert "1920" in words
+    assert "limits.connections (10000)" in words
+    assert "ulimit -Hn" in words
+    assert "20256" in words
+    assert "no room" in open_files.shortage(Room(128, 0), 10_000)

@@ -1,0 +1,88 @@
+"""Commits of two flows of a partition."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka_share_proxy.consumer.commits.caught_up_offsets import CaughtUpOffsets
+from kafka_share_proxy.consumer.partitions import Flow, OffsetAndMetadata
+from kafka_share_proxy.offsets.commit_text import parse_commit_text
+from kafka_share_proxy.offsets.ranges import OffsetRanges, OffsetSpan
+
+MAIN, CHILD = Flow.MAIN, Flow.CHILD
+
+
+def after_crash() -> CaughtUpOffsets:
+    """70 is committed, the log ends at 120."""
+    return CaughtUpOffsets(70, OffsetRanges(), (OffsetSpan(70, 120),), 120)
+
+
+def test_the_low_mark_is_committed_and_the_main_flow_stands_above_it() -> None:
+    of = after_crash()
+    assert of.commit(133, MAIN) == OffsetAndMetadata(70, "ic/1;120-132;pr=70-120")
+    assert of.commit(97, CHILD) == OffsetAndMetadata(97, "ic/1;120-132;pr=97-120")
+    assert not of.is_finished
+    assert of.commit(120, CHILD) == OffsetAndMetadata(133)
+    assert of.is_finished
+
+
+def test_the_end_of_the_range_is_the_childs_only_when_it_has_come_there() -> None:
+    of = after_crash()
+    assert [of.flow_of(offset, 95) for offset in (71, 119, 120, 121)] == [CHILD, CHILD, MAIN, MAIN]
+    assert of.flow_of(120, 120) is CHILD
+
+
+def test_a_commit_below_the_mark_asks_to_read_again() -> None:
+    of = after_crash()
+    of.commit(133, MAIN)
+    assert of.commit(60, CHILD) == OffsetAndMetadata(60)
+
+
+def test_each_range_is_done_when_the_child_has_passed_it() -> None:
+    of = CaughtUpOffsets(95, OffsetRanges([(120, 140)]), (OffsetSpan(95, 120), OffsetSpan(140, 190)), 190)
+    assert of.commit(120, CHILD) == OffsetAndMetadata(140, "ic/1;;pr=140-190")
+    assert of.commit(195, MAIN) == OffsetAndMetadata(140, "ic/1;190-194;pr=140-190")
+    assert of.commit(150, CHILD) == OffsetAndMetadata(150, "ic/1;190-194;pr=150-190")
+
+
+def test_where_the_main_flow_goes_on_earlier_nothing_behind_that_is_done() -> None:
+    of = CaughtUpOffsets(95, OffsetRanges([(120, 140)]), (OffsetSpan(95, 120), OffsetSpan(140, 190)), 190)
+    of.commit(200, MAIN)
+    of.cut(130)
+    assert of.behind == (OffsetSpan(95, 120),)
+    assert of.now() == OffsetAndMetadata(95, "ic/1;120-129;pr=95-120")
+    of.cut(90)
+    assert (of.behind, of.now()) == ((), OffsetAndMetadata(90))
+
+
+def test_text_of_the_user_is_kept_and_what_is_too_long_is_left_out() -> None:
+    of = after_crash()
+    of.user_text = "mine"
+    assert of.commit(121, MAIN).metadata == "ic/1;120-120;pr=70-120;u=mine"
+    behind = tuple(OffsetSpan(n * 10, n * 10 + 5) for n in range(100, 1000))
+    done = OffsetRanges([(n * 10 + 5, n * 10 + 10) for n in range(100, 999)])
+    many = CaughtUpOffsets(1000, done, behind, 10_000).now()
+    assert len(many.metadata) <= 4096
+    assert ";pr=" not in many.metadata
+
+
+@given(st.data())
+def test_what_is_committed_is_done_and_what_is_done_is_committed(data: st.DataObject) -> None:
+    """Against sets of offsets: any crashes, any progress of both flows between them."""
+    done: set[int] = set()
+    mark, text, end = 0, "", 0
+    for _ in range(data.draw(st.integers(1, 5))):
+        end += data.draw(st.integers(0, 20))
+        stored = parse_commit_text(text).ranges if text else OffsetRanges()
+        behind = tuple(stored.gaps(stored.absorbing(mark)[0], end))
+        assert {n for each in behind for n in range(*each)} == set(range(end)) - done
+        if not behind:
+            continue
+        of = CaughtUpOffsets(mark, stored, behind, end)
+        main, child = end + data.draw(st.integers(0, 9)), data.draw(st.integers(behind[0].start, end))
+        of.commit(main, MAIN)
+        committed = of.commit(child, CHILD)
+        done |= set(range(end, main)) | {n for each in behind for n in range(*each) if n < child}
+        mark, text, end = committed.offset, committed.metadata, main
+        said = set(range(mark)) | {n for each in (parse_commit_text(text).ranges if text else ()) for n in range(*each)}
+        assert said == done

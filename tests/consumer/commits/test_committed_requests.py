@@ -1,0 +1,118 @@
+"""Committed offsets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kafka_share_proxy.consumer.commits.committed_requests import CommittedRequests
+from kafka_share_proxy.consumer.events import BrokerRefused, ConsumerError
+from kafka_share_proxy.consumer.groups.classic_messages import MemberIdentity
+from kafka_share_proxy.consumer.options import ConsumerOptions
+from kafka_share_proxy.consumer.partitions import OffsetAndMetadata
+from kafka_share_proxy.wire.definitions import registry
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import TopicPartition
+
+from tests.consumer.managers import BARRED, GONE, NOW, backoff, found_coordinator, nothing, only
+from tests.consumer.messages import crossed
+
+A, B = TopicPartition("p", 0), TopicPartition("p", 1)
+
+
+class Play:
+    """Lookups, and their delivered results."""
+
+    def __init__(self, who: MemberIdentity = MemberIdentity(), **options: Any) -> None:  # noqa: B008 - a tuple
+        self.coordinator = found_coordinator()
+        self.asks = CommittedRequests(
+            ConsumerOptions(group_id="g", **options), self.coordinator, backoff(), lambda: who
+        )
+        self.found: list[Any] = []
+
+    def query(self, *partitions: TopicPartition) -> None:
+        self.asks.query(frozenset(partitions), lambda found: self.found.append(found) or [])  # type: ignore[func-returns-value]
+
+    def respond(self, now: float = NOW, code: int = 0, **committed: Any) -> None:
+        """a=(offset, metadata, code)"""
+        response = registry.message("OffsetFetchResponse")
+        partitions = [
+            response.OffsetFetchResponsePartitions(
+                partition_index="ab".index(name), committed_offset=offset, metadata=metadata, error_code=error,
+                committed_leader_epoch=3,
+            )
+            for name, (offset, metadata, error) in committed.items()
+        ]  # fmt: skip
+        topics = [response.OffsetFetchResponseTopics(name="p", partitions=partitions)]
+        group = response.OffsetFetchResponseGroup(group_id="g", topics=topics, error_code=code)
+        assert self.asks.on_response(only(self.asks, now), crossed(response(groups=[group]), 9), now) == []
+
+
+def test_all_questions_are_one_request_and_each_gets_its_own_answer() -> None:
+    play = Play()
+    play.query(A)
+    play.query(A, B)
+    play.respond(a=(7, "ic/1;9-9", 0), b=(-1, None, 0))
+    assert play.found == [{A: OffsetAndMetadata(7, "ic/1;9-9", 3)}, {A: OffsetAndMetadata(7, "ic/1;9-9", 3), B: None}]
+    nothing(play.asks)
+
+
+def test_nothing_that_a_transaction_may_undo_is_taken() -> None:
+    play = Play()
+    play.query(A)
+    assert play.asks.poll(NOW).requests[0].message.require_stable
+
+
+def test_an_offset_in_an_open_transaction_is_asked_for_again() -> None:
+    play = Play()
+    play.query(A, B)
+    play.respond(a=(1, "", 0), b=(-1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT))
+    assert play.found == []
+    assert nothing(play.asks) == pytest.approx(NOW + 0.1)
+    play.respond(NOW + 0.1, b=(2, "", 0))
+    assert list(play.found[0]) == [A, B]
+
+
+@pytest.mark.parametrize("code", [14, 15, 16, 25, 113])
+def test_codes_of_the_group_that_may_pass(code: int) -> None:
+    play = Play()
+    play.query(A)
+    play.respond(code=code)
+    nothing(play.asks)
+    assert play.found == []
+    assert (play.coordinator.node_id is None) == (code in (15, 16))
+
+
+def test_what_does_not_pass_is_delivered_as_an_error_to_all() -> None:
+    play = Play()
+    play.query(A)
+    play.query(B)
+    play.respond(code=30)
+    assert [type(each) for each in play.found] == [BrokerRefused] * 2
+    play.query(A)
+    nothing(play.asks)
+    play.respond(NOW + 1, a=(-1, "", 29))
+    assert str(play.found[2]) == "OffsetFetch of p-0: TOPIC_AUTHORIZATION_FAILED"
+    play.query(A)
+    play.asks.on_response(only(play.asks, NOW + 2), BARRED, NOW + 2)
+    assert isinstance(play.found[3], ConsumerError)
+
+
+def test_without_an_answer_the_coordinator_is_looked_for() -> None:
+    play = Play()
+    play.query(A)
+    request = only(play.asks)
+    nothing(play.asks)
+    play.asks.on_response(request, GONE, NOW)
+    play.asks.on_response(request, GONE, NOW)
+    assert play.coordinator.node_id is None
+    nothing(play.asks, NOW + 5)
+
+
+def test_a_member_of_kip_848_says_who_it_is() -> None:
+    who = MemberIdentity("m", 3)
+    for protocol, said in (("classic", (None, -1)), ("consumer", ("m", 3))):
+        play = Play(who, group_protocol=protocol)
+        play.query(A)
+        (group,) = only(play.asks).message.groups
+        assert (group.member_id, group.member_epoch) == said

@@ -1,0 +1,66 @@
+"""Read position of each partition."""
+
+from __future__ import annotations
+
+from kafka_share_proxy.consumer.fetch.positions import Positions, PositionState
+from kafka_share_proxy.wire.values import TopicPartition
+
+A, B = TopicPartition("p", 0), TopicPartition("p", 1)
+
+
+def assigned() -> Positions:
+    positions = Positions()
+    positions.assign([B, A])
+    return positions
+
+
+def test_what_stays_assigned_keeps_its_position() -> None:
+    positions = assigned()
+    positions.seek(A, 7)
+    positions.pause([A])
+    positions.assign([A])
+    assert (positions[A].offset, positions[A].paused) == (7, True)
+    assert positions.assigned == {A}
+    positions.assign([A, B])
+    assert positions[B].state is PositionState.INITIALIZING
+
+
+def test_only_what_has_a_position_and_is_neither_paused_nor_to_be_revoked_is_read() -> None:
+    positions = assigned()
+    assert positions.fetchable() == []
+    positions.seek(A, 0)
+    positions.seek(B, 0)
+    positions.pause([A])
+    positions.hold_back([B])
+    assert positions.fetchable() == []
+    assert not positions[B].is_returnable
+    positions.resume([A])
+    positions.let_go_on([B])
+    assert positions.fetchable() == [A, B]
+
+
+def test_who_asks_for_what_is_missing_asks_once_and_a_seek_makes_it_stale() -> None:
+    positions = assigned()
+    assert positions.missing(PositionState.INITIALIZING) == [A, B]
+    positions[A].asking = True
+    assert positions.missing(PositionState.INITIALIZING) == [B]
+    moves = positions[A].moves
+    positions.seek(A, 3)
+    assert positions[A].moves != moves
+    positions.reset(A)
+    assert positions.missing(PositionState.RESETTING) == [A]
+    assert positions[A].offset is None
+
+
+def test_what_is_not_assigned_is_left_alone() -> None:
+    positions = assigned()
+    other = TopicPartition("q", 0)
+    for change in (positions.pause, positions.resume, positions.hold_back, positions.let_go_on, positions.drop):
+        change([other])
+    positions.seek(other, 1)
+    positions.reset(other)
+    positions.consumed(other, 1)
+    assert positions.assigned == {A, B}
+    assert positions.get(other) is None
+    positions.drop([A])
+    assert positions.assigned == {B}

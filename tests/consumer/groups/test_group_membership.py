@@ -1,0 +1,28 @@
+"""Common base of members of both group protocols."""
+
+from __future__ import annotations
+
+from kafka_share_proxy.consumer.groups.deadlines import RebalanceProtocol
+from kafka_share_proxy.consumer.groups.group_membership import GroupMembership
+
+from tests.consumer.groups.test_rebalance_flow import A, B, stable
+from tests.consumer.managers import NOW, OPTIONS, backoff, found_coordinator
+
+
+def test_who_has_not_polled_is_no_member_yet() -> None:
+    member = GroupMembership(OPTIONS, stable(), found_coordinator(), backoff(), lambda _: True)
+    assert not member.is_polled
+    member.polled(NOW)
+    assert member.is_polled
+    assert member._poll_deadline == NOW + OPTIONS.max_poll_interval_s
+    assert member.fatal is None
+
+
+def test_what_the_application_let_go_of_is_released() -> None:
+    flow = stable(A, B)
+    member = GroupMembership(OPTIONS, flow, found_coordinator(), backoff(), lambda _: True)
+    flow.begin_revocation(frozenset({B}), RebalanceProtocol.COOPERATIVE, NOW, "assigned less")
+    assert not flow.revoked(NOW)
+    member.acknowledge_revoked(frozenset({A, B}), NOW)
+    assert flow.revoked(NOW)
+    assert flow.give_up_released() == {B}

@@ -1,0 +1,210 @@
+"""Delayed revoke: which partitions are to be revoked, completed, or lost (KIP-983)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings as hypothesis_settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.strategies import frozensets, sampled_from
+from kafka_share_proxy.consumer.groups.revoke_ledger import RevokeLedger
+from kafka_share_proxy.consumer.partitions import NOTHING
+from kafka_share_proxy.wire.values import TopicPartition
+
+A, B, C = (TopicPartition("p", number) for number in range(3))
+
+
+def revoked_in_a_poll(*partitions: TopicPartition) -> RevokeLedger:
+    """Return a ledger whose first poll has reported these to the application."""
+    ledger = RevokeLedger()
+    assert ledger.begin_poll() == NOTHING
+    ledger.requested(partitions, 1)
+    assert ledger.end_poll() == (frozenset(partitions), NOTHING)
+    return ledger
+
+
+def test_a000_3_delayed_revoke_is_completed_one_poll_later_each_time() -> None:
+    """Revoke {a,b} in poll 1; delay {a}; poll 2 completes b; delay {a}; poll 3 nothing; no delay; poll 4 a."""
+    ledger = revoked_in_a_poll(A, B)
+    assert ledger.delay({A})
+    assert ledger.begin_poll() == {B}
+    assert ledger.end_poll() == ({A}, NOTHING)
+    assert ledger.delay({A})
+    assert ledger.begin_poll() == NOTHING
+    assert ledger.end_poll() == ({A}, NOTHING)
+    assert ledger.begin_poll() == {A}
+    assert ledger.end_poll() == (NOTHING, NOTHING)
+
+
+def test_a000_1_a_revoke_is_completed_by_the_poll_after_the_one_that_learned_of_it() -> None:
+    ledger = revoked_in_a_poll(B)
+    assert ledger.next == {B}
+    assert ledger.begin_poll() == {B}
+    assert ledger.outstanding == NOTHING
+
+
+def test_a_revoke_between_two_polls_is_first_reported_then_completed() -> None:
+    ledger = RevokeLedger()
+    ledger.requested({A}, 1)
+    assert ledger.begin_poll() == NOTHING
+    assert ledger.end_poll() == ({A}, NOTHING)
+    assert ledger.begin_poll() == {A}
+
+
+def test_a000_4_a_lost_partition_is_not_delayed_and_reported_once() -> None:
+    ledger = revoked_in_a_poll(A, B)
+    assert ledger.delay({B})
+    ledger.lost({B})
+    assert not ledger.delay({B})
+    assert ledger.begin_poll() == {A}
+    assert ledger.end_poll() == (NOTHING, {B})
+    assert not ledger.delay({B})
+    ledger.begin_poll()
+    assert ledger.end_poll() == (NOTHING, NOTHING)
+    with pytest.raises(ValueError, match="p-1"):
+        ledger.delay({B})
+
+
+def test_of_a_mix_what_can_be_delayed_is_delayed_and_the_answer_is_false() -> None:
+    ledger = revoked_in_a_poll(A, B)
+    ledger.lost({B})
+    assert not ledger.delay({A, B})
+    assert ledger.thereafter == {A}
+
+
+def test_delaying_what_is_not_to_be_revoked_raises_and_moves_nothing() -> None:
+    ledger = revoked_in_a_poll(A)
+    with pytest.raises(ValueError, match="not to be revoked: p-2; delay what poll returned"):
+        ledger.delay({A, C})
+    assert ledger.next == {A}
+    assert ledger.thereafter == NOTHING
+
+
+def test_a000_5_a_partition_given_back_leaves_the_lists_and_completes_never() -> None:
+    ledger = revoked_in_a_poll(A, B)
+    ledger.delay({B})
+    ledger.regained({B})
+    ledger.requested(NOTHING, 2)
+    polls = []
+    for _ in range(3):
+        polls.append(ledger.begin_poll())
+        ledger.end_poll()
+    assert polls == [NOTHING] * 3
+
+
+def test_a_completion_of_an_older_rebalance_is_dropped() -> None:
+    """A was to be revoked by rebalance 1; rebalance 2 names B only, so that it does not wait for A."""
+    ledger = revoked_in_a_poll(A)
+    ledger.requested({B}, 2)
+    assert ledger.begin_poll() == NOTHING
+    assert ledger.end_poll() == ({B}, NOTHING)
+    assert ledger.begin_poll() == {B}
+    with pytest.raises(ValueError, match="rebalance 1 is over"):
+        ledger.requested({A}, 1)
+
+
+def test_a_partition_asked_for_again_keeps_its_delay() -> None:
+    ledger = revoked_in_a_poll(A)
+    ledger.delay({A})
+    ledger.requested({A}, 2)
+    assert ledger.begin_poll() == NOTHING
+    assert ledger.end_poll() == ({A}, NOTHING)
+    assert ledger.begin_poll() == {A}
+
+
+def test_a000_6_nothing_is_outstanding_of_what_was_never_asked_for() -> None:
+    ledger = RevokeLedger()
+    ledger.regained({A})
+    assert ledger.outstanding == NOTHING
+    assert ledger.begin_poll() == NOTHING
+
+
+def test_what_was_lost_and_given_back_is_complete_at_once_and_still_reported() -> None:
+    """The application has had no record of it since: there is nothing to wait for."""
+    ledger = RevokeLedger()
+    ledger.lost({A})
+    ledger.regained({A})
+    assert ledger.requested({A, B}, 1) == {A}
+    assert ledger.end_poll() == ({B}, {A})
+
+
+def test_a000_10_leaving_completes_everything_at_once() -> None:
+    ledger = revoked_in_a_poll(A, B)
+    ledger.delay({A})
+    ledger.requested({C}, 1)
+    assert ledger.release_all() == {A, B, C}
+    assert ledger.outstanding == NOTHING
+
+
+ANY = frozensets(sampled_from((A, B, C)))
+
+
+class Polls(RuleBasedStateMachine):
+    """Any order of polls, delays, rebalances and losses, against what an application may believe."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ledger = RevokeLedger()
+        self.rebalance = 0
+        self.asked: set[TopicPartition] = set()
+        """Requested by a rebalance, and since then neither completed, nor lost, nor returned."""
+        self.told: frozenset[TopicPartition] = NOTHING
+        """Partitions to be revoked according to the last poll, without those delayed since."""
+        self.losses: set[TopicPartition] = set()
+        """Not yet reported."""
+
+    @rule(partitions=ANY)
+    def rebalance_begins(self, partitions: frozenset[TopicPartition]) -> None:
+        """It names everything that it wants back; what it does not name is given back."""
+        self.rebalance += 1
+        self.ledger.regained(self.asked - partitions)
+        free = self.ledger.requested(partitions, self.rebalance)
+        assert free == partitions & (self.ledger.lost_now | self.losses)
+        self.told -= self.asked - partitions
+        self.asked = set(partitions - free)
+
+    @rule(partitions=ANY)
+    def partitions_are_lost(self, partitions: frozenset[TopicPartition]) -> None:
+        self.losses |= partitions - self.ledger.lost_now
+        self.ledger.lost(partitions)
+        self.asked -= partitions
+        self.told -= partitions
+
+    @rule(partitions=ANY)
+    def partitions_come_back(self, partitions: frozenset[TopicPartition]) -> None:
+        self.ledger.regained(partitions)
+        self.asked -= partitions
+        self.told -= partitions
+
+    @rule(partitions=ANY)
+    def application_delays(self, partitions: frozenset[TopicPartition]) -> None:
+        listed = self.ledger.next | self.ledger.thereafter
+        gone = self.ledger.lost_now | self.ledger.lost_pending
+        before = (self.ledger.next, self.ledger.thereafter)
+        if partitions <= listed | gone:
+            assert self.ledger.delay(partitions) == (not partitions & gone)
+            assert partitions - gone <= self.ledger.thereafter
+            self.told -= partitions
+        else:
+            with pytest.raises(ValueError):
+                self.ledger.delay(partitions)
+            assert (self.ledger.next, self.ledger.thereafter) == before
+
+    @rule()
+    def poll_begins_and_ends(self) -> None:
+        completed = self.ledger.begin_poll()
+        assert completed == self.told, "what was reported and not delayed, once, and nothing else"
+        self.asked -= completed
+        to_be_revoked, lost = self.ledger.end_poll()
+        assert to_be_revoked == self.asked
+        assert lost == self.losses
+        self.told, self.losses = to_be_revoked, set()
+
+    @invariant()
+    def a_partition_is_in_one_list_at_most(self) -> None:
+        ledger = self.ledger
+        lists = [ledger.next, ledger.thereafter, ledger.unreported, ledger.lost_now | ledger.lost_pending]
+        assert sum(map(len, lists)) == len(frozenset().union(*lists))
+
+
+Polls.TestCase.settings = hypothesis_settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestPolls = Polls.TestCase

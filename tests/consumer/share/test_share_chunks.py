@@ -1,0 +1,90 @@
+"""Acquired records of the batches of a response."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kafka_share_proxy.consumer.share.share_chunks import Acquired, AcquiredChunk, OpenedShareBatch, opened_share_chunk
+from kafka_share_proxy.consumer.share.share_session import ShareSession
+from kafka_share_proxy.wire.records import compression, records
+from kafka_share_proxy.wire.records.records import Record
+from kafka_share_proxy.wire.values import TopicPartition
+
+P0 = TopicPartition("p", 0)
+
+
+def batch(first: int, count: int, **options: Any) -> bytes:
+    return records.build_batch(first, [Record(value=b"%d" % n) for n in range(first, first + count)], **options)
+
+
+def opened(data: bytes, *acquired: tuple[int, int, int]) -> OpenedShareBatch:
+    """All batches of a chunk, put together."""
+    chunk = AcquiredChunk(P0, ShareSession(1), data, tuple(Acquired(*each) for each in acquired), 0.0)
+    found = list(opened_share_chunk(chunk))
+    return OpenedShareBatch(
+        [part for each in found for part in each.parts],
+        [offset for each in found for offset in each.gaps],
+        [offset for each in found for offset in each.bad],
+        [offset for each in found for offset in each.unread],
+        "; ".join(each.trouble for each in found if each.trouble),
+    )
+
+
+def offsets(found: OpenedShareBatch) -> list[tuple[list[int], int]]:
+    return [(list(part.records.positions.offsets), part.delivery_count) for part in found.parts]
+
+
+def test_only_what_was_acquired_is_found() -> None:
+    found = opened(batch(0, 10) + batch(10, 10), (3, 4, 1), (8, 11, 2))
+    assert offsets(found)[0] == ([3, 4], 1)
+    assert [each for part, count in offsets(found)[1:] for each in part if count == 2] == [8, 9, 10, 11]
+    assert (found.gaps, found.bad, found.unread, found.trouble) == ([], [], [], "")
+    assert [record.value for record in found.parts[0].records] == [b"3", b"4"]
+
+
+def test_offsets_without_a_record_are_gaps() -> None:
+    """Compaction took away 3 to 6, and the acquired range continues after the last batch."""
+    found = opened(batch(0, 3) + batch(7, 2), (0, 10, 1))
+    assert [each for part, _ in offsets(found) for each in part] == [0, 1, 2, 7, 8]
+    assert sorted(found.gaps) == [3, 4, 5, 6, 9, 10]
+
+
+def test_an_answer_without_batches_is_nothing_but_gaps() -> None:
+    found = opened(b"", (4, 6, 1))
+    assert (found.parts, found.gaps) == ([], [4, 5, 6])
+
+
+def test_markers_are_gaps() -> None:
+    marker = records.build_batch(3, [Record(value=b"")], is_control=True, is_transactional=True)
+    assert opened(batch(0, 3) + marker, (0, 3, 1)).gaps == [3]
+
+
+def test_a_batch_with_a_wrong_checksum_is_rejected_and_the_next_one_read() -> None:
+    broken = bytearray(batch(5, 5))
+    broken[-1] ^= 1
+    found = opened(batch(0, 5) + bytes(broken) + batch(10, 5), (0, 14, 1))
+    assert [each for part, _ in offsets(found) for each in part] == [*range(5), *range(10, 15)]
+    assert found.bad == list(range(5, 10))
+    assert found.gaps == []
+    assert "checksum" in found.trouble
+
+
+def test_bytes_that_are_no_batches_are_left_to_others() -> None:
+    found = opened(batch(0, 3) + b"\0" * 40, (0, 6, 1))
+    assert [each for part, _ in offsets(found) for each in part] == [0, 1, 2]
+    assert sorted(found.unread) == [3, 4, 5, 6]
+    assert found.trouble
+
+
+def test_what_a_missing_codec_hides_is_left_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = batch(0, 3, codec=compression.GZIP)
+
+    def missing(*_: object) -> bytes:
+        raise compression.CodecMissing("gzip is not installed")
+
+    monkeypatch.setattr(compression, "opened", missing)
+    found = opened(packed + batch(3, 2), (0, 4, 1))
+    assert [each for part, _ in offsets(found) for each in part] == [3, 4]
+    assert found.unread == [0, 1, 2]
+    assert "gzip" in found.trouble

@@ -1,0 +1,221 @@
+"""Held records of a member: permitted acknowledgements, sent ones, and their results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kafka_share_proxy.consumer.events import BrokerRefused, ConsumerError
+from kafka_share_proxy.consumer.share import share_holds
+from kafka_share_proxy.consumer.share.share_acknowledgements import AcknowledgeType
+from kafka_share_proxy.consumer.share.share_holds import LockLostError, ShareHolds
+from kafka_share_proxy.consumer.share.share_session import ShareSession
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import TopicPartition
+
+P0, P1 = TopicPartition("p", 0), TopicPartition("p", 1)
+NOW = 1000.0
+ACCEPT, RELEASE, REJECT, RENEW = (AcknowledgeType(n) for n in (1, 2, 3, 4))
+LATE = ErrorCode.INVALID_RECORD_STATE
+
+
+class Play:
+    """Ten records of a partition, held for 30 s."""
+
+    def __init__(self) -> None:
+        self.results: list[Any] = []
+        self.held = ShareHolds(self.results.append)
+        self.held.lock_s = 30.0
+        self.session = ShareSession(1, epoch=1)
+        self.delivery = self.held.deliver(P0, range(10), self.session, NOW + 30)
+
+    def say(self, offset: int, kind: AcknowledgeType, **options: Any) -> bool:
+        return self.held.say(P0, offset, self.held.find(P0, offset, self.delivery), kind, **options)
+
+    def sent(self, now: float = NOW) -> dict[int, AcknowledgeType]:
+        return self.held.take_due(self.session, now).get(P0, {})
+
+    def respond(self, code: ErrorCode = ErrorCode.NONE, now: float = NOW) -> None:
+        self.held.responded(self.session, P0, code, now, now)
+
+    @property
+    def errors(self) -> list[ErrorCode | None]:
+        return [None if result.error is None else getattr(result.error, "code", None) for result in self.results]
+
+
+def test_the_last_word_counts_until_it_is_sent() -> None:
+    """Item 86: accept, then release before the commit."""
+    play = Play()
+    play.say(3, ACCEPT)
+    play.say(3, RELEASE)
+    assert play.sent() == {3: RELEASE}
+    with pytest.raises(ValueError, match="is not held"):
+        play.say(3, ACCEPT)
+
+
+def test_what_is_settled_is_not_held_any_more() -> None:
+    play = Play()
+    play.say(0, ACCEPT)
+    play.sent()
+    play.respond()
+    assert play.held.count == 9
+    assert [(result.said, result.error) for result in play.results] == [({0: ACCEPT}, None)]
+    with pytest.raises(ValueError, match="is not held"):
+        play.held.find(P0, 0, play.delivery)
+    with pytest.raises(ValueError, match="is not held"):
+        play.held.find(P1, 0, play.delivery)
+
+
+def test_a_renewed_record_stays_held_and_comes_again_once() -> None:
+    play = Play()
+    play.say(4, RENEW, again="record")
+    play.sent()
+    assert not play.held.has_returnable
+    play.respond(now=NOW + 20)
+    assert play.held.count == 10
+    assert play.held.find(P0, 4, play.delivery).lock_until == NOW + 50
+    assert play.held.returnable(0.0) == ["record"]
+    assert play.held.returnable(0.0) == []
+    assert play.results[-1].renewals == 1
+
+
+def test_a_renewed_record_of_which_more_is_said_does_not_come_again() -> None:
+    play = Play()
+    play.say(4, RENEW, again="record")
+    play.sent()
+    play.say(4, ACCEPT)
+    play.respond()
+    assert not play.held.has_returnable
+    assert play.sent() == {4: ACCEPT}
+
+
+def test_a_lock_that_could_not_be_renewed_is_lost() -> None:
+    play = Play()
+    heard: list[int] = []
+    play.held.find(P0, 4, play.delivery).on_lost = lambda: heard.append(4)
+    play.say(4, RENEW)
+    play.sent()
+    play.respond(LATE)
+    assert (heard, play.held.count, play.errors) == ([4], 9, [LATE])
+    assert isinstance(play.held.find(P0, 4, play.delivery).lost, LockLostError)
+    assert play.say(4, ACCEPT) is False
+    assert isinstance(play.results[-1].error, LockLostError)
+    with pytest.raises(ValueError, match="is not held"):
+        play.say(4, ACCEPT)
+
+
+def test_what_is_late_by_our_clock_takes_nothing_else_with_it() -> None:
+    play = Play()
+    play.held.deliver(P0, [50], play.session, NOW - 1)
+    play.held.say(P0, 50, play.held.find(P0, 50, 2), ACCEPT)
+    play.say(1, ACCEPT)
+    play.held.settle(play.session, P0, [20], AcknowledgeType.GAP)
+    assert play.sent() == {1: ACCEPT, 20: AcknowledgeType.GAP}
+    play.respond()
+    assert play.sent() == {50: ACCEPT}
+    play.respond(LATE)
+    assert play.errors == [None, LATE]
+    assert all(20 not in result.said for result in play.results)
+
+
+def test_what_the_broker_could_not_store_is_said_again_while_the_lock_lasts() -> None:
+    play = Play()
+    play.say(1, ACCEPT)
+    play.sent()
+    play.respond(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert play.session.is_urgent
+    assert play.sent() == {1: ACCEPT}
+    assert play.results == []
+    play.respond(ErrorCode.COORDINATOR_NOT_AVAILABLE, NOW + 31)
+    assert play.errors == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert play.held.count == 9
+
+
+def test_what_was_not_sent_is_due_again_and_newer_words_stand() -> None:
+    play = Play()
+    play.say(1, RENEW)
+    play.say(2, ACCEPT)
+    play.sent()
+    play.say(1, REJECT)
+    play.held.not_sent(play.session)
+    assert play.sent() == {1: REJECT, 2: ACCEPT}
+
+
+def test_renewals_are_refused_where_the_broker_has_none_and_the_record_stays() -> None:
+    """R003-6: UNSUPPORTED_VERSION by the callback, and the rest is sent."""
+    play = Play()
+    play.say(1, RENEW)
+    play.say(2, ACCEPT)
+    play.held.refuse_renewals(play.session)
+    assert play.sent() == {2: ACCEPT}
+    assert play.say(3, RENEW) is True
+    assert play.errors == [ErrorCode.UNSUPPORTED_VERSION] * 2
+    assert play.held.count == 10
+
+
+def test_a_session_that_ends_takes_all_locks_with_it() -> None:
+    play = Play()
+    heard: list[int] = []
+    play.held.find(P0, 5, play.delivery).on_lost = lambda: heard.append(5)
+    play.say(0, ACCEPT)
+    play.sent()
+    play.say(1, ACCEPT)
+    play.say(2, RENEW)
+    play.held.lose(play.session, ConsumerError("the connection ended"))
+    assert play.held.count == 0
+    assert heard == [5]
+    assert [dict(result.said) for result in play.results] == [{0: ACCEPT}, {1: ACCEPT, 2: RENEW}]
+    assert all("connection ended" in str(result.error) for result in play.results)
+    assert play.say(7, ACCEPT) is False
+
+
+def test_a_partition_that_moves_takes_its_own_locks_only() -> None:
+    play = Play()
+    other = play.held.deliver(P1, [3], play.session, NOW + 30)
+    play.held.lose(play.session, BrokerRefused("ShareFetch", 6), P0)
+    assert play.held.count == 1
+    assert play.held.find(P1, 3, other).lost is None
+
+
+def test_a_record_that_is_delivered_again_belongs_to_the_new_delivery() -> None:
+    play = Play()
+    play.say(3, ACCEPT)
+    play.held.taken_away(P0, 3, 4)
+    assert play.sent() == {}
+    again = play.held.deliver(P0, [3, 4], play.session, NOW + 60)
+    assert play.held.count == 10
+    assert play.say(3, ACCEPT) is False
+    assert play.held.find(P0, 3, again).lost is None
+    assert len(play.results) == 2
+
+
+def test_who_holds_a_record_that_is_delivered_anew_hears_of_it() -> None:
+    play = Play()
+    heard: list[int] = []
+    play.held.find(P0, 5, play.delivery).on_lost = lambda: heard.append(5)
+    play.held.deliver(P0, [5], play.session, NOW + 60)
+    assert (heard, play.held.count) == ([5], 10)
+
+
+def test_a_wide_range_that_is_taken_away_costs_what_is_held() -> None:
+    play = Play()
+    play.held.taken_away(P0, 0, 1 << 60)
+    assert play.held.count == 0
+
+
+def test_lost_holds_are_forgotten_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(share_holds, "LOST_MAX", 4)
+    play = Play()
+    play.held.lose(play.session, ConsumerError("gone"))
+    with pytest.raises(ValueError, match="is not held"):
+        play.held.find(P0, 0, play.delivery)
+    assert play.held.find(P0, 9, play.delivery).lost is not None
+    assert play.held.count == 0
+
+
+def test_everything_that_was_delivered_is_accepted_but_what_is_settled() -> None:
+    play = Play()
+    play.say(0, REJECT)
+    play.sent()
+    play.held.accept_all()
+    assert play.sent() == dict.fromkeys(range(1, 10), ACCEPT)

@@ -1,0 +1,223 @@
+"""A member of a share group alone: what each heartbeat says, and what each response does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kafka_share_proxy.consumer.events import BackgroundError
+from kafka_share_proxy.consumer.requests import FailureKind, RequestFailure, UnsentRequest
+from kafka_share_proxy.consumer.share.share_membership import ShareMembership, ShareMemberState
+from kafka_share_proxy.consumer.share.share_options import ShareConsumerOptions
+from kafka_share_proxy.wire.definitions import registry
+from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import TopicPartition
+
+from tests.consumer.managers import (
+    BARRED,
+    GONE,
+    NOW,
+    backoff,
+    found_coordinator,
+    known_topics,
+    nothing,
+    on_topics,
+    only,
+    respond,
+)
+from tests.consumer.messages import crossed
+
+P0, P1 = TopicPartition("p", 0), TopicPartition("p", 1)
+State = ShareMemberState
+
+
+class Play:
+    """A member and its coordinator."""
+
+    def __init__(self, **options: Any) -> None:
+        self.coordinator = found_coordinator()
+        self.metadata = known_topics(p=2)
+        self.member = ShareMembership(
+            ShareConsumerOptions(group_id="g", **options), self.coordinator, self.metadata, backoff(), "m"
+        )
+        self.member.subscribe(frozenset({"p"}))
+        self.member.polled(NOW)
+
+    def respond(
+        self, request: UnsentRequest, now: float = NOW, *, epoch: int = 2, given: str | None = None, topic: str = "p",
+        code: int = 0,
+    ) -> list[Any]:  # fmt: skip
+        response = registry.message("ShareGroupHeartbeatResponse")
+        assignment = None
+        if given is not None:
+            listed = [response.TopicPartitions(topic_id=f"{topic:x<16}".encode(), partitions=[int(n) for n in given])]
+            assignment = response.Assignment(topic_partitions=listed if given else [])
+        made = response(
+            error_code=code, member_id="m", member_epoch=epoch, heartbeat_interval_ms=5000, assignment=assignment
+        )
+        return self.member.on_response(request, crossed(made, 1), now)
+
+    def join(self) -> None:
+        self.respond(only(self.member), given="01")
+        nothing(self.member)
+        assert self.member.trace.state is State.STABLE
+
+
+def said(request: UnsentRequest) -> tuple[int, str | None, list[str] | None]:
+    message = request.message
+    return message.member_epoch, message.rack_id, message.subscribed_topic_names
+
+
+def test_joining_says_everything_and_what_follows_only_what_has_changed() -> None:
+    play = Play(rack="r")
+    first = only(play.member)
+    assert said(first) == (0, "r", ["p"])
+    assert (first.message.member_id, first.message.group_id, first.node_id) == ("m", "g", 1)
+    play.respond(first, given="01")
+    assert nothing(play.member) == NOW + 5
+    assert play.member.assigned == {P0, P1}
+    second = only(play.member, NOW + 5)
+    assert said(second) == (2, None, None)
+    play.respond(second, NOW + 5)
+    play.member.subscribe(frozenset({"p", "q"}))
+    assert said(only(play.member, NOW + 5)) == (2, None, ["p", "q"])
+    assert play.member.assigned == {P0, P1}
+
+
+def test_nobody_joins_before_the_first_poll() -> None:
+    play = Play()
+    play.member = ShareMembership(ShareConsumerOptions(group_id="g"), play.coordinator, play.metadata, backoff(), "m")
+    play.member.subscribe(frozenset({"p"}))
+    nothing(play.member)
+
+
+def test_an_empty_first_assignment_is_asked_again_soon_and_ever_later() -> None:
+    """Brokers assign what is initialised, which takes them a moment."""
+    play = Play()
+    play.respond(only(play.member), given="")
+    now = NOW
+    for pause in (0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0):
+        assert nothing(play.member, now) == now + pause
+        now += pause
+        play.respond(only(play.member, now), now)
+    play.respond(only(play.member, now + 5), now + 5, given="1")
+    assert nothing(play.member, now + 5) == now + 10
+    assert play.member.assigned == {P1}
+
+
+def test_an_assignment_waits_for_the_name_of_its_topic() -> None:
+    play = Play()
+    play.respond(only(play.member), given="0", topic="q")
+    nothing(play.member)
+    assert play.member.assigned == frozenset()
+    on_topics(play.metadata, only(play.metadata, NOW + 1), p=2, q=1, now=NOW + 1)
+    nothing(play.member, NOW + 1)
+    assert play.member.assigned == {TopicPartition("q", 0)}
+
+
+@pytest.mark.parametrize("code", [25, 110, 69])
+def test_a_member_that_is_not_known_joins_again_and_goes_on_reading(code: int) -> None:
+    play = Play()
+    play.join()
+    play.respond(only(play.member, NOW + 5), NOW + 5, code=code)
+    assert play.member.trace.state is State.JOINING
+    assert play.member.assigned == {P0, P1}
+    again = only(play.member, NOW + 5)
+    assert said(again) == (0, None, ["p"])
+    play.respond(again, NOW + 5, epoch=9)
+    assert (play.member.epoch, play.member.trace.state) == (9, State.STABLE)
+
+
+@pytest.mark.parametrize("code", [69, 81, 42, 30])
+def test_a_group_that_refuses_it_is_told_once_and_not_asked_again(code: int) -> None:
+    """69 at joining: the id is that of a group of another kind."""
+    play = Play()
+    (event,) = play.respond(only(play.member), code=code)
+    assert isinstance(event, BackgroundError)
+    assert play.member.fatal is event.error
+    assert play.member.trace.state is State.REFUSED
+    nothing(play.member, NOW + 100)
+
+
+def test_a_topic_without_rights_is_told_and_the_member_goes_on() -> None:
+    play = Play()
+    (event,) = play.respond(only(play.member), code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    assert isinstance(event, BackgroundError)
+    assert nothing(play.member) == pytest.approx(NOW + 0.1)
+    only(play.member, NOW + 0.1)
+
+
+@pytest.mark.parametrize("code", [14, 15, 16])
+def test_a_coordinator_that_is_none_is_looked_for_again(code: int) -> None:
+    play = Play()
+    assert play.respond(only(play.member), code=code) == []
+    nothing(play.member)
+    if code != 14:
+        nothing(play.member, NOW + 0.2)
+        again = only(play.coordinator, NOW + 0.2)
+        respond(play.coordinator, again, coordinators=[{"key": "g", "node_id": 2, "host": "h", "port": 1}])
+    assert said(only(play.member, NOW + 0.2)) == (0, None, ["p"])
+
+
+def test_a_heartbeat_without_an_answer_is_repeated_with_everything() -> None:
+    play = Play()
+    play.join()
+    play.member.on_response(only(play.member, NOW + 5), GONE, NOW + 5)
+    nothing(play.member, NOW + 5.2)
+    respond(
+        play.coordinator,
+        only(play.coordinator, NOW + 5.2),
+        coordinators=[{"key": "g", "node_id": 1, "host": "h", "port": 1}],
+    )
+    assert said(only(play.member, NOW + 5.2)) == (2, None, ["p"])
+
+
+def test_a_broker_without_share_groups_and_a_wrong_password_are_final() -> None:
+    for failure in (BARRED, RequestFailure(FailureKind.UNSUPPORTED_VERSION, "no such API")):
+        play = Play()
+        (event,) = play.member.on_response(only(play.member), failure, NOW)
+        assert play.member.fatal is event.error
+
+
+def test_who_does_not_poll_leaves_and_joins_with_the_next_poll() -> None:
+    play = Play(max_poll_interval_s=3.0)
+    play.join()
+    leaving = only(play.member, NOW + 3)
+    assert said(leaving) == (-1, None, None)
+    assert play.member.assigned == frozenset()
+    play.respond(leaving, NOW + 3)
+    assert play.member.trace.state is State.OUTSIDE
+    nothing(play.member, NOW + 100)
+    play.member.polled(NOW + 100)
+    assert said(only(play.member, NOW + 100)) == (0, None, ["p"])
+
+
+def test_leaving_is_said_once_whatever_comes_of_it() -> None:
+    play = Play()
+    play.join()
+    play.member.leave(NOW + 1, "closed")
+    assert play.member.is_leaving
+    play.member.on_response(only(play.member, NOW + 1), GONE, NOW + 1)
+    assert not play.member.is_leaving
+    nothing(play.member, NOW + 100)
+
+
+def test_an_answer_of_before_it_left_means_nothing() -> None:
+    play = Play()
+    old = only(play.member)
+    play.member.leave(NOW, "closed")
+    assert play.respond(old, given="01") == []
+    assert play.member.assigned == frozenset()
+    assert said(only(play.member)) == (-1, None, None)
+
+
+def test_who_has_nobody_to_tell_leaves_without_a_word() -> None:
+    play = Play()
+    play.join()
+    play.coordinator.lost(NOW, "a test")
+    respond(play.coordinator, only(play.coordinator), coordinators=[
+        {"key": "g", "node_id": -1, "host": "", "port": -1, "error_code": 30, "error_message": None},
+    ])  # fmt: skip
+    play.member.leave(NOW, "closed")
+    nothing(play.member)
+    assert play.member.trace.state is State.OUTSIDE

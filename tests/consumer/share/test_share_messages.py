@@ -1,0 +1,94 @@
+"""ShareFetch and ShareAcknowledge as they go over the wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka_share_proxy.consumer.share.share_acknowledgements import AcknowledgeType
+from kafka_share_proxy.consumer.share.share_messages import (
+    RECORD_LIMIT,
+    RECORD_LIMIT_MODE,
+    RENEWING,
+    VERSIONS,
+    ShareMessages,
+)
+from kafka_share_proxy.consumer.share.share_options import ShareConsumerOptions
+from kafka_share_proxy.consumer.share.share_session import ShareSession
+from kafka_share_proxy.wire.values import TopicPartition
+
+from tests.consumer.messages import crossed
+
+P0, P1, Q0 = TopicPartition("p", 0), TopicPartition("p", 1), TopicPartition("q", 0)
+P, Q = b"p" * 16, b"q" * 16
+ACCEPT, RENEW = AcknowledgeType.ACCEPT, AcknowledgeType.RENEW
+SENDER: Any = None
+
+
+def messages(**options: Any) -> ShareMessages:
+    return ShareMessages(ShareConsumerOptions(group_id="g", **options), "m")
+
+
+def session(**partitions: bytes) -> ShareSession:
+    made = ShareSession(1)
+    made.responded({P0: P, P1: P})
+    return made
+
+
+def listed(message: Any) -> list[tuple[bytes, int, list[tuple[int, int, list[int]]]]]:
+    return [
+        (
+            bytes(topic.topic_id),
+            each.partition_index,
+            [(b.first_offset, b.last_offset, list(b.acknowledge_types)) for b in each.acknowledgement_batches],
+        )
+        for topic in message.topics
+        for each in topic.partitions
+    ]
+
+
+def forgotten(message: Any) -> list[tuple[bytes, list[int]]]:
+    return [(bytes(each.topic_id), list(each.partitions)) for each in message.forgotten_topics_data]
+
+
+def test_a_fetch_names_what_is_new_and_takes_acknowledgements_along() -> None:
+    made = crossed(messages().fetch(session(), {P0: P, Q0: Q}, {P0: {3: ACCEPT, 4: ACCEPT}}, 0.5), 2)
+    assert listed(made) == [(P, 0, [(3, 4, [1])]), (Q, 0, [])]
+    assert forgotten(made) == [(P, [1])]
+    assert (made.share_session_epoch, made.max_wait_ms, made.min_bytes, made.max_bytes) == (1, 500, 1, 52_428_800)
+    assert (made.max_records, made.batch_size, made.share_acquire_mode, made.is_renew_ack) == (500, 500, 0, False)
+
+
+def test_what_is_only_acknowledged_is_forgotten_at_once() -> None:
+    """Every partition in a ShareFetch is read from then on (ShareSessionHandler)."""
+    made = crossed(messages().fetch(session(), {P0: P}, {P1: {9: ACCEPT}}, 0.5), 2)
+    assert listed(made) == [(P, 1, [(9, 9, [1])])]
+    assert forgotten(made) == [(P, [1])]
+
+
+def test_without_partitions_it_asks_for_no_records_and_does_not_wait() -> None:
+    made = crossed(messages().fetch(ShareSession(1), {}, {}, 0.5), 2)
+    assert (made.max_wait_ms, made.min_bytes, made.max_bytes, made.max_records, made.batch_size) == (0,) * 5
+    assert (made.share_session_epoch, made.topics) == (0, [])
+
+
+def test_the_mode_record_limit_needs_version_2() -> None:
+    strict = messages(acquire_mode="record_limit", max_poll_records=7)
+    made = strict.fetch(session(), {P0: P}, {}, 0.5)
+    assert (made.share_acquire_mode, made.max_records) == (RECORD_LIMIT_MODE, 7)
+    assert strict.unsent(SENDER, "ShareFetch", made, session(), None).versions == RECORD_LIMIT
+    plain = messages()
+    made = plain.fetch(session(), {P0: P}, {}, 0.5)
+    assert plain.unsent(SENDER, "ShareFetch", made, session(), None).versions == VERSIONS
+    crossed(made, 1)
+
+
+def test_renewals_are_marked_and_need_version_2() -> None:
+    """KIP-1222: mixed with others in one request."""
+    made = messages().acknowledge(session(), {P0: {3: ACCEPT, 4: RENEW}, P1: {1: ACCEPT}}, 5)
+    assert listed(crossed(made, 2)) == [(P, 0, [(3, 4, [1, 4])]), (P, 1, [(1, 1, [1])])]
+    assert (made.is_renew_ack, made.share_session_epoch) == (True, 5)
+    assert messages().unsent(SENDER, "ShareAcknowledge", made, session(), None).versions == RENEWING
+    made = messages().acknowledge(session(), {P0: {3: ACCEPT}}, -1)
+    assert made.is_renew_ack is False
+    request = messages().unsent(SENDER, "ShareAcknowledge", crossed(made, 1), session(), "context")
+    assert (request.versions, request.node_id, request.context) == (VERSIONS, 1, "context")

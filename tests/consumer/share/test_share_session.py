@@ -1,0 +1,46 @@
+"""A share session: its epochs, and the partitions in its requests."""
+
+from __future__ import annotations
+
+from kafka_share_proxy.consumer.share.share_acknowledgements import AcknowledgeType
+from kafka_share_proxy.consumer.share.share_session import EPOCH_MAX, ShareSession, has_renewals
+from kafka_share_proxy.wire.values import TopicPartition
+
+P0, P1, P2 = (TopicPartition("p", number) for number in range(3))
+OLD, NEW = b"o" * 16, b"n" * 16
+
+
+def test_numbers_go_up_and_begin_anew_behind_the_largest() -> None:
+    session = ShareSession(1)
+    assert not session.is_open
+    session.responded({P0: OLD})
+    session.responded()
+    assert (session.epoch, session.is_open, session.partitions) == (2, True, {P0: OLD})
+    session.epoch = EPOCH_MAX
+    session.responded()
+    assert session.epoch == 1
+
+
+def test_a_session_that_is_opened_again_reads_nothing_and_remembers_ids() -> None:
+    session = ShareSession(1)
+    session.responded({P0: OLD})
+    session.reopen()
+    assert (session.is_open, session.partitions, session.ids) == (False, {}, {P0: OLD})
+
+
+def test_what_is_new_is_added_and_the_rest_forgotten() -> None:
+    session = ShareSession(1)
+    session.responded({P0: OLD, P1: OLD})
+    assert session.changes({P1: OLD, P2: OLD}) == ({P2: OLD}, {P0: OLD})
+    assert session.changes(session.partitions) == ({}, {})
+
+
+def test_a_topic_made_anew_is_forgotten_and_added() -> None:
+    session = ShareSession(1)
+    session.responded({P0: OLD})
+    assert session.changes({P0: NEW}) == ({P0: NEW}, {P0: OLD})
+
+
+def test_renewals_are_found_among_others() -> None:
+    assert not has_renewals({P0: {1: AcknowledgeType.ACCEPT}})
+    assert has_renewals({P0: {1: AcknowledgeType.ACCEPT}, P1: {2: AcknowledgeType.RELEASE, 3: AcknowledgeType.RENEW}})

@@ -1,0 +1,198 @@
+"""Requests on the synchronous fast path: frames for client and broker, and the end of the connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from kafka_share_proxy.forwarding.dispatch.routes import Kind, Route
+from kafka_share_proxy.forwarding.served.interfaces import AtOnceConnection, ExpectedResponse
+from kafka_share_proxy.loop.interfaces import Request
+
+from tests.forwarding.plane_world import FETCH, LIST, World, request, response, some_routes
+
+
+class Taken(ExpectedResponse):
+    """Handler that takes every request and sends another in its place; the client's response is made of the
+    broker's.
+    """
+
+    def __init__(self) -> None:
+        self.connection: AtOnceConnection | None = None
+        self.responses: list[bytes] = []
+        self.is_lost = False
+        self.takes = True
+        self.on_taken: Callable[[], object] = lambda: None
+
+    def take(self, connection: AtOnceConnection, frame: memoryview, asked: Request) -> bool:
+        self.connection = connection
+        if self.takes:
+            number = int.from_bytes(frame[8:12], "big")
+            connection.begin_at_once(asked)
+            connection.to_broker_at_once(number, self, request(LIST, 1, number, b"other"))
+            self.on_taken()
+        return self.takes
+
+    def came(self, frame: memoryview) -> None:
+        self.responses.append(bytes(frame))
+
+    def lost(self) -> None:
+        self.is_lost = True
+
+    def reply(self) -> None:
+        assert self.connection is not None
+        self.connection.immediate_response(self.responses.pop(0).upper())
+
+
+def taking(taken: Taken) -> World:
+    """Return a world in which LIST takes the fast path."""
+    routes = some_routes()
+    for version in (0, 1):
+        routes.add(
+            Route(
+                kind=Kind.INSPECT,
+                key=LIST,
+                version=version,
+                handler=_leave,
+                serve_here=lambda _: True,
+                opaque=True,
+                at_once=taken.take,  # type: ignore[arg-type]
+            )
+        )
+    return World(routes)
+
+
+async def _leave(_call: object) -> None:
+    """Leave the request to the broker."""
+
+
+def test_a_request_that_came_alone_is_taken_at_once_and_its_client_is_muted() -> None:
+    """Later requests of the client wait, and are forwarded afterwards."""
+    taken = Taken()
+    w = taking(taken)
+    client, broker = w.pair()
+    for number in range(3):
+        client.send(request(LIST, 1, number))
+        broker.expect(request(LIST, 1, number, b"other"))
+        client.send(request(FETCH, 11, 100 + number))
+        broker.expect_silence()
+        broker.send(response(number, b"body"))
+        w.turn_until(lambda: taken.responses)
+        client.expect_silence()
+        taken.reply()
+        client.expect(response(number, b"BODY"))
+        broker.expect(request(FETCH, 11, 100 + number))
+        broker.send(response(100 + number))
+        client.expect(response(100 + number))
+    w.close()
+
+
+def test_an_answer_that_comes_in_pieces_is_awaited_too() -> None:
+    taken = Taken()
+    w = taking(taken)
+    client, broker = w.pair()
+    client.send(request(LIST, 1, 1))
+    broker.expect(request(LIST, 1, 1, b"other"))
+    for byte in response(1, b"body"):
+        broker.send(bytes([byte]))
+        w.turn()
+    w.turn_until(lambda: taken.responses)
+    taken.reply()
+    client.expect(response(1, b"BODY"))
+    w.close()
+
+
+def test_what_is_behind_another_request_or_not_taken_goes_the_long_way() -> None:
+    """Two in one piece, one while another waits for its response, one that is left."""
+    taken = Taken()
+    w = taking(taken)
+    client, broker = w.pair()
+    client.send(request(LIST, 1, 1) + request(LIST, 1, 2))
+    broker.expect(request(LIST, 1, 1))
+    broker.send(response(1))
+    client.expect(response(1))
+    broker.expect(request(LIST, 1, 2))
+    broker.send(response(2))
+    client.expect(response(2))
+    client.send(request(FETCH, 11, 3))
+    broker.expect(request(FETCH, 11, 3))
+    client.send(request(LIST, 1, 4))
+    broker.expect_silence()
+    broker.send(response(3))
+    client.expect(response(3))
+    broker.expect(request(LIST, 1, 4))
+    broker.send(response(4))
+    client.expect(response(4))
+    taken.takes = False
+    client.send(request(LIST, 1, 5))
+    broker.expect(request(LIST, 1, 5))
+    assert taken.responses == []
+    w.close()
+
+
+@pytest.mark.parametrize("who", ["client", "broker"])
+@pytest.mark.parametrize("has_response", [False, True])
+def test_whoever_leaves_ends_a_request_that_was_taken(who: str, has_response: bool) -> None:
+    """It is notified if the broker has not responded; a response after the end is dropped."""
+    taken = Taken()
+    w = taking(taken)
+    client, broker = w.pair()
+    client.send(request(LIST, 1, 1))
+    broker.expect(request(LIST, 1, 1, b"other"))
+    if has_response:
+        broker.send(response(1))
+        w.turn_until(lambda: taken.responses)
+    (client if who == "client" else broker).close()
+    w.turn_until(lambda: w.notes)
+    assert taken.is_lost != has_response
+    if has_response:
+        taken.reply()
+    assert w.plane.statistics().connections == 0
+    w.close()
+
+
+def test_drain_ends_the_connection_behind_the_answer() -> None:
+    """Earlier events changed the mask of the client's socket."""
+    taken = Taken()
+    w = taking(taken)
+    client, broker = w.pair()
+    client.send(request(LIST, 1, 1))
+    broker.expect(request(LIST, 1, 1, b"other"))
+    (connection,) = w.plane._connections.values()
+    connection.drain()
+    broker.send(response(1, b"body"))
+    w.turn_until(lambda: taken.responses)
+    taken.reply()
+    client.expect(response(1, b"BODY"))
+    client.expect_end()
+    assert w.reason() == "drained"
+    w.close()
+
+
+def test_what_goes_on_is_sent_when_the_turn_ends() -> None:
+    """All requests of one iteration are therefore sent together: a coordinator of 4.3 stores them with one append."""
+    taken, seen = Taken(), list[bytes]()
+    w = taking(taken)
+    client, broker = w.pair()
+    taken.on_taken = lambda: seen.append(bytes(broker.take()))
+    client.send(request(LIST, 1, 7))
+    broker.expect(request(LIST, 1, 7, b"other"))
+    assert seen == [b""]
+    w.close()
+
+
+def test_nothing_goes_on_where_the_connection_has_ended_in_the_same_turn() -> None:
+    """The owner of the request is notified."""
+    taken = Taken()
+    w = taking(taken)
+    client, broker = w.pair()
+
+    def end() -> None:
+        assert taken.connection is not None
+        taken.connection.owner.failed(OSError("gone"))
+
+    taken.on_taken = end
+    client.send(request(LIST, 1, 7))
+    w.turn_until(lambda: taken.is_lost)
+    broker.expect_end()
+    w.close()

@@ -1,0 +1,255 @@
+"""The fast path in C: what passes without Python, and what is handed over."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import select
+import socket
+import struct
+import time
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kafka_share_proxy.forwarding.dispatch.request_inspection import SILENT
+from kafka_share_proxy.forwarding.walk.pump import new_pump
+from kafka_share_proxy.forwarding.walk.walking import Pending, RequestWalk, ResponseWalk, Table
+from kafka_share_proxy.loop.polling import READ
+from kafka_share_proxy.loop.turns import Turns
+
+pytest.importorskip("kafka_share_proxy.forwarding.walk._pump", reason="the pump could not be built in C here")
+
+BUFFER = 4096
+
+
+class Passes:
+    rewrite = None
+
+
+class Rewritten:
+    """Knows one response already."""
+
+    def __init__(self) -> None:
+        self.known = {b"kafka": (struct.pack(">i", 9), b"proxy"), b"same": (b"", b"")}
+
+    def __call__(self, frame: memoryview, context: object) -> bytes | None:
+        raise AssertionError("asked although it is known")
+
+
+class ResponseReceiver:
+    rewrite = Rewritten()
+
+
+PLAIN, RESPONDED = Passes(), ResponseReceiver()
+TABLE = Table({struct.pack(">hh", 1, 11): PLAIN, struct.pack(">hh", 3, 9): RESPONDED}, {}, SILENT)
+
+
+class Way:
+    """Events of a walk; mixed into both kinds."""
+
+    told: list[tuple[Any, ...]]
+    trouble: Exception | None = None
+
+    def ended(self, code: int, zero: int) -> None:
+        self.told.append(("ended", code, zero))
+
+    def walked(self, upto: int, count: int) -> None:
+        self.told.append(("walked", upto, count))
+        if self.trouble is not None:
+            raise self.trouble
+
+    def sent(self, sent: int, count: int) -> None:
+        self.told.append(("sent", sent, count))
+
+    def failed(self, error: Exception) -> None:
+        self.told.append(("failed", str(error)))
+
+
+class Up(Way, RequestWalk):
+    def __init__(self, pending: Pending) -> None:
+        super().__init__(pending, TABLE, 10_000)
+        self.told = []
+
+
+class Down(Way, ResponseWalk):
+    def __init__(self, pending: Pending) -> None:
+        super().__init__(pending, 10_000)
+        self.told = []
+
+
+class World:
+    """A client and a broker with the pump between them."""
+
+    def __init__(self) -> None:
+        self.epoll = select.epoll()
+        self.buffer = memoryview(bytearray(BUFFER))
+        self.masks: list[int] = []
+        self.ready = {}
+        pump = new_pump(self.epoll, self.buffer, self.ready, Turns())
+        assert pump is not None
+        self.pump = pump
+        self.client, inner = socket.socketpair()
+        self.broker, outer = socket.socketpair()
+        self.ends = (inner, outer)
+        pending = Pending()
+        self.up, self.down = Up(pending), Down(pending)
+        for sock, walk, other in ((inner, self.up, outer), (outer, self.down, inner)):
+            sock.setblocking(False)
+            self.epoll.register(sock.fileno(), READ)
+            pump.connect(sock.fileno(), walk, other.fileno())
+            self.ready[sock.fileno()] = self.masks.append
+            walk.flows = True
+        for sock in (self.client, self.broker):
+            sock.settimeout(5)
+
+    def turn(self) -> None:
+        self.pump.turn(0.05)
+
+    def close(self) -> None:
+        for sock in (self.client, self.broker, *self.ends):
+            sock.close()
+        self.epoll.close()
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World()
+    yield world
+    world.close()
+
+
+def request(key: int, version: int, correlation_id: int, body: bytes = b"") -> bytes:
+    head = struct.pack(">hhi", key, version, correlation_id)
+    return struct.pack(">i", len(head) + len(body)) + head + body
+
+
+def response(correlation_id: int, body: bytes = b"") -> bytes:
+    return struct.pack(">ii", len(body) + 4, correlation_id) + body
+
+
+def test_what_passes_needs_no_python(world: World) -> None:
+    """Requests go up and responses down; nothing is called."""
+    for number in range(3):
+        asked = request(1, 11, number, b"fetch")
+        world.client.sendall(asked)
+        world.turn()
+        assert world.broker.recv(100) == asked
+        told = response(number, b"records")
+        world.broker.sendall(told)
+        world.turn()
+        assert world.client.recv(100) == told
+    assert (world.up.told, world.down.told, world.masks) == ([], [], [])
+    assert (world.up.bytes, world.down.bytes, len(world.up.pending)) == (3 * 17, 3 * 15, 0)
+
+
+def test_an_answer_rewritten_before_goes_out_as_it_did_then(world: World) -> None:
+    """With the correlation id of this one; one that was left as it is, as it is."""
+    world.client.sendall(request(3, 9, 7) + request(3, 9, 8) + request(3, 9, 9))
+    world.turn()
+    for body, told in ((response(7, b"kafka"), response(7, b"proxy")), (response(8, b"same"), response(8, b"same"))):
+        world.broker.sendall(body)
+        world.turn()
+        assert world.client.recv(100) == told
+    assert world.down.told == []
+    world.broker.sendall(response(9, b"new"))
+    world.turn()
+    assert world.down.told == [("walked", 0, 11)]
+    assert bytes(world.buffer[:11]) == response(9, b"new")
+
+
+def test_what_does_not_pass_is_handed_over_with_the_bytes(world: World) -> None:
+    """Up to where it passes is said; nothing was sent of it."""
+    first, second = request(1, 11, 1), request(99, 0, 2)
+    world.client.sendall(first + second)
+    world.turn()
+    assert world.up.told == [("walked", len(first), len(first + second))]
+    assert bytes(world.buffer[: len(first)]) == first
+    assert world.up.pending[0] == (1, PLAIN)
+
+
+def test_a_way_in_which_something_is_goes_by_its_callback(world: World) -> None:
+    """So does a socket without a way, and one that was forgotten."""
+    world.up.flows = False
+    world.client.sendall(b"x")
+    world.turn()
+    assert (world.masks, world.up.told) == ([READ], [])
+    world.up.flows = True
+    world.pump.forget(world.ends[0].fileno())
+    world.pump.forget(10_000)
+    world.turn()
+    assert (world.masks, world.up.told) == ([READ, READ], [])
+
+
+def test_the_end_of_a_stream_is_told(world: World) -> None:
+    """The stream ends in order, or by a reset."""
+    world.client.shutdown(socket.SHUT_WR)
+    world.turn()
+    assert world.up.told[:1] == [("ended", 0, 0)]
+
+
+def test_what_a_peer_does_not_take_is_told(world: World) -> None:
+    """How much it took; the bytes stand in the buffer."""
+    world.ends[1].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    frame = request(1, 11, 1, bytes(2000))
+    for _ in range(100):
+        world.client.sendall(frame)
+        world.turn()
+        if world.up.told:
+            break
+    kind, sent, count = world.up.told[0]
+    assert (kind, count) == ("sent", len(frame))
+    assert 0 <= sent < count
+    world.broker.close()
+    world.up.told.clear()
+    world.client.sendall(frame)
+    world.turn()
+    assert world.up.told[0] in (("sent", -errno.EPIPE, len(frame)), ("sent", -errno.ECONNRESET, len(frame)))
+
+
+def test_too_many_in_flight_is_told(world: World) -> None:
+    """When all was sent."""
+    world.up.in_flight_max = 2
+    frames = b"".join(request(1, 11, n) for n in range(3))
+    world.client.sendall(frames)
+    world.turn()
+    assert world.up.told == [("sent", len(frames), len(frames))]
+
+
+def test_trouble_goes_to_the_way_it_came_from(world: World) -> None:
+    """And touches no other."""
+    world.up.trouble = ValueError("no request")
+    world.client.sendall(request(99, 0, 2))
+    world.turn()
+    assert world.up.told[-1] == ("failed", "no request")
+
+
+def test_what_is_no_exception_ends_the_turn(world: World) -> None:
+    world.up.trouble = KeyboardInterrupt()  # type: ignore[assignment]
+    world.client.sendall(request(99, 0, 2))
+    with pytest.raises(KeyboardInterrupt):
+        world.turn()
+
+
+def test_a_turn_ends_when_its_time_is_over(world: World) -> None:
+    """However much passes meanwhile."""
+    began = time.monotonic()
+    world.pump.turn(0.05)
+    assert 0.04 < time.monotonic() - began < 5
+
+
+def test_a_pump_takes_only_walks(world: World) -> None:
+    with pytest.raises(ValueError, match="connect"):
+        world.pump.connect(3, object(), 4)  # type: ignore[arg-type]
+
+
+def test_nothing_is_kept_of_what_was_forgotten(world: World) -> None:
+    """Neither the walk nor what waited in it."""
+    walk = Up(Pending())
+    gone = weakref.ref(walk)
+    world.pump.connect(900, walk, 901)
+    world.pump.forget(900)
+    del walk
+    gc.collect()
+    assert gone() is None

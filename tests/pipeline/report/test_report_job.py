@@ -1,0 +1,52 @@
+"""Content of the tables, summarised for people (pipeline/README.md rules 40 and 41)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka_share_proxy.pipeline.report.report_job import HEAT_COLUMNS, Blocked, MemberTotals, gathered, step_for
+from kafka_share_proxy.pipeline.tables.lake import Lake, NoLake
+
+pytest.importorskip("pyspark", reason="the extra [spark] is not installed")
+
+
+@pytest.mark.slow
+def test_a_report_tells_what_the_audit_found(spark: Any, story_lake: Path) -> None:
+    lake = Lake(spark, str(story_lake))
+    found = gathered(lake, "g")
+    assert found.days == ("2026-11-21",)
+    assert found.deliveries.step_s == 1
+    steps = [(begin.second, count, again) for begin, count, again in found.deliveries.steps]
+    assert steps == [(1, 1, 0), (5, 8, 0), (9, 1, 0)]
+    assert found.members == (
+        MemberTotals("g", "slow", 1, 0, 0, 3, 8_000, 64, "billing 10.0.0.7"),
+        MemberTotals("g", "quick", 9, 0, 0, 0, 0, 64),
+    )
+    assert found.blocked[0] == Blocked("g", "orders-0", "slow", "11-11", 8_000, 8)
+    assert [(each.topic, each.hash, each.share) for each in found.hot_keys] == [
+        ("orders", 123, 0.45),
+        ("orders", 9, 0.05),
+    ]
+    hot = found.hot_keys[0]
+    assert hot.share_low is not None
+    assert hot.share_high is not None
+    assert hot.share_low < 0.45 < hot.share_high
+    assert hot.sampled == 200
+    (heat,) = found.heats
+    assert [f"{each:%m-%d %H:%M}" for each in heat.times] == ["11-21 12:00"]
+    assert (heat.step_s, heat.sampled) == (60, 4)
+    assert (heat.cells[0][0], heat.cells[0][-1], sum(heat.cells[0])) == (750, 250, 1_000)
+    assert heat.balance == pytest.approx(750 / 1_000 * HEAT_COLUMNS)
+    with pytest.raises(NoLake, match="no delivery of group other"):
+        gathered(lake, "other")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "step"), [(8, 1), (3_600, 60), (6 * 3_600, 300), (86_400, 1_800), (1e8, 1_123_200)]
+)
+def test_time_steps_follow_the_span(seconds: float, step: int) -> None:
+    """An hour of traffic is 60 bars, and no report has more than it can show."""
+    assert step_for(seconds, 90) == step
+    assert seconds / step <= 90

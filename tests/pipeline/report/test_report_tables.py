@@ -1,0 +1,44 @@
+"""Tables of a report (pipeline/README.md rules 40 and 41)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka_share_proxy.pipeline.report.report_job import Deliveries, Report, ViewClient, _readers_of
+from kafka_share_proxy.pipeline.report.report_tables import WHOLE_PARTITIONS, tables
+
+
+def clients(*cells: tuple[str, int, int]) -> dict[str, list[dict[str, Any]]]:
+    """Client, base partition and slot of what was read, ten records each."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for client, partition, slot in cells:
+        row = {"partition": partition, "slot": slot, "rows": 10}
+        found.setdefault(client, []).append(row)
+    return found
+
+
+def whole(*cells: tuple[str, int, int]) -> dict[str, bool]:
+    return {each.client: each.whole_bases for each in _readers_of("v", clients(*cells))}
+
+
+def test_clients_of_an_assignor_that_gives_out_runs_have_whole_base_partitions() -> None:
+    by_range = [("a", 0, 0), ("a", 0, 1), ("b", 1, 0), ("b", 1, 1)]
+    assert whole(*by_range) == {"a": True, "b": True}
+    assert whole(("a", 0, 0), ("b", 0, 1), ("a", 1, 0), ("b", 1, 1)) == {"a": False, "b": False}
+    assert whole(*((("a", *cell[1:])) for cell in by_range)) == {"a": False}, "one client has all"
+    assert whole(("a", 0, 0), ("b", 1, 0)) == {"a": False, "b": False}, "one slot a partition"
+
+
+def test_readers_are_told_as_multiples_of_the_mean() -> None:
+    found = _readers_of("v", clients(("a", 0, 0), ("a", 0, 1), ("a", 1, 0), ("b", 1, 1)))
+    assert [(each.client, each.cells, each.records, each.to_mean) for each in found] == [
+        ("a", 3, 30, 1.5),
+        ("b", 1, 10, 0.5),
+    ]
+
+
+def test_only_tables_with_rows_are_shown() -> None:
+    report = Report((), Deliveries(1, ()), (), (), (), (), 0, (ViewClient("v", "\x1b[2J", 2, True, 20, 1.5),))
+    (table,) = tables(report)
+    assert table.rows == (("v", "?[2J", "yes", "2", "20", "1.50"),)
+    assert WHOLE_PARTITIONS in table.note

@@ -1,0 +1,56 @@
+"""Key ranges are those of the views, in a form that a proxy understands (pipeline/README.md rules 3, 4, 9)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka_share_proxy.pipeline.source.key_ranges import KEY_FILTER_TAG, KeyRanges, key_filter, scanned_to
+from kafka_share_proxy.views.fetch.key_filter import TAG, applied, read_filter
+from kafka_share_proxy.views.model.slots import EvenCut
+from kafka_share_proxy.wire.definitions import messages
+
+KEYS = st.none() | st.binary(max_size=20)
+
+
+@given(st.integers(1, 1000), KEYS, st.integers(0, 1 << 62))
+def test_even_ranges_are_the_slots_of_a_view(count: int, key: bytes | None, offset: int) -> None:
+    assert KeyRanges.even(count).range_of(key, offset) == EvenCut(count).slot_of(key, offset)
+
+
+@given(st.integers(1, 50), KEYS, st.integers(0, 1 << 62))
+def test_of_all_filters_exactly_one_wants_a_record(count: int, key: bytes | None, offset: int) -> None:
+    ranges = KeyRanges.even(count)
+    wanted = []
+    for low, high in ranges.bounds:
+        content = key_filter(low, high)
+        cut = None if content is None else read_filter(content, b"digest").cut
+        wanted.append(cut is None or cut.slot_of(key, offset) == 0)
+    assert [number for number, is_wanted in enumerate(wanted) if is_wanted] == [ranges.range_of(key, offset)]
+
+
+def test_everything_needs_no_filter_and_keys_alone_ask_for_nothing_else() -> None:
+    assert key_filter(0, 1 << 32) is None
+    content = key_filter(3, 9, (b"one", b"two"))
+    assert content is not None
+    cut = read_filter(content, b"digest").cut
+    assert [cut.slot_of(key, 5) for key in (b"one", b"two", b"three", None)] == [0, 0, -1, -1]
+
+
+def test_a_plan_is_read() -> None:
+    plan = '{"version": 1, "n": 2, "ranges": [[0, 100, 0.5], [100, 4294967296, 0.5]]}'
+    assert list(KeyRanges.of_plan(plan).bounds) == [(0, 100), (100, 1 << 32)]
+
+
+@pytest.mark.parametrize("count", [0, 65_537])
+def test_a_number_of_ranges_has_bounds(count: int) -> None:
+    with pytest.raises(ValueError, match="key ranges"):
+        KeyRanges.even(count)
+
+
+def test_an_answer_says_how_far_it_was_looked() -> None:
+    assert KEY_FILTER_TAG == TAG
+    entry = messages.FetchResponse.PartitionData()
+    assert scanned_to(entry) is None
+    entry.unknown_tags = (applied(77),)
+    assert scanned_to(entry) == 77

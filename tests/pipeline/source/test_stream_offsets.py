@@ -1,0 +1,90 @@
+"""How far a stream is (pipeline/README.md rules 16 and 17)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka_share_proxy.pipeline.source.stream_offsets import (
+    BadStreamOffset,
+    admitted,
+    between,
+    continued,
+    read_ids,
+    read_written,
+    written,
+)
+from kafka_share_proxy.wire.values import ZERO_UUID, TopicPartition
+
+PLACES = [TopicPartition("orders", number) for number in range(4)]
+ID, OTHER = bytes(range(16)), bytes(range(1, 17))
+OFFSETS = st.dictionaries(st.sampled_from(PLACES), st.integers(0, 100))
+
+
+@given(OFFSETS)
+def test_what_is_stored_is_read_again(offsets: dict[TopicPartition, int]) -> None:
+    stored = json.loads(json.dumps(written(offsets, {"orders": ID, "other": ID})))
+    assert read_written(stored) == offsets
+    assert read_ids(stored) == ({"orders": ID} if offsets else {})
+
+
+def test_offsets_of_earlier_releases_and_of_brokers_without_topic_ids_are_read() -> None:
+    stored = {"v": 1, "t": {"orders": {"0": 7}}}
+    assert (read_written(stored), read_ids(stored)) == ({PLACES[0]: 7}, {})
+    assert read_ids(written({PLACES[0]: 7}, {"orders": ZERO_UUID})) == {}
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        {"v": 2, "t": {}},
+        {"v": 3, "t": {}, "ids": {}},
+        {},
+        {"v": 1},
+        {"v": 1, "t": {"orders": 7}},
+        {"v": 2, "t": {}, "ids": {"orders": "x"}},
+    ],
+)
+def test_what_another_source_wrote_is_refused(stored: dict[str, object]) -> None:
+    with pytest.raises(BadStreamOffset, match="the checkpoint holds"):
+        read_written(stored)
+
+
+@given(OFFSETS, OFFSETS, st.none() | st.integers(1, 200))
+def test_a_batch_has_no_more_offsets_than_allowed_and_never_goes_back(
+    start: dict[TopicPartition, int], latest: dict[TopicPartition, int], most: int | None
+) -> None:
+    end = admitted(start, latest, most)
+    taken = {place: end[place] - start.get(place, latest[place]) for place in latest}
+    lags = {place: max(0, latest[place] - start.get(place, latest[place])) for place in latest}
+    assert end.keys() == latest.keys()
+    assert all(0 <= taken[place] <= lags[place] for place in latest)
+    assert sum(taken.values()) == (sum(lags.values()) if most is None else min(most, sum(lags.values())))
+
+
+def test_a_small_partition_is_not_starved_by_a_large_one() -> None:
+    end = admitted(dict.fromkeys(PLACES[:2], 0), {PLACES[0]: 1_000_000, PLACES[1]: 1}, 10)
+    assert end == {PLACES[0]: 9, PLACES[1]: 1}
+
+
+def test_a_partition_that_is_new_begins_at_its_first_offset() -> None:
+    found = between({PLACES[0]: 5}, {PLACES[0]: 5, PLACES[1]: 9}, {PLACES[1]: 3})
+    assert found == [(PLACES[1], (3, 9))]
+
+
+@pytest.mark.parametrize(
+    ("ids", "end", "kept"),
+    [
+        ({"orders": ID}, {PLACES[0]: 9, PLACES[1]: 3}, True),
+        ({"orders": OTHER}, {PLACES[0]: 9, PLACES[1]: 3}, False),
+        ({}, {PLACES[0]: 9, PLACES[1]: 3}, True),
+        ({}, {PLACES[0]: 9, PLACES[1]: 2}, False),  # one partition proves it for all
+    ],
+)
+def test_a_batch_begins_anew_where_the_topic_is_another_one(
+    ids: dict[str, bytes], end: dict[TopicPartition, int], kept: bool
+) -> None:
+    start = {PLACES[0]: 5, PLACES[1]: 3}
+    assert continued(start, ids, end, {"orders": ID}) == (start if kept else {})

@@ -1,0 +1,76 @@
+"""Whole frames, and cutting a byte stream into them."""
+
+from __future__ import annotations
+
+import pytest
+from kafka_share_proxy.wire.codec import frames, layouts
+from kafka_share_proxy.wire.codec.headers import RequestHeader
+from kafka_share_proxy.wire.definitions import registry
+from kafka_share_proxy.wire.errors import RemoteProtocolError
+
+Request = registry.message("HeartbeatRequest")
+Response = registry.message("HeartbeatResponse")
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_frames_there_and_back(version: int) -> None:
+    """Size, header, body; construct sees the same frame."""
+    request = frames.request(12, version, 3, "me", Request(group_id="g", member_id="m"))
+    payload = layouts.FRAME.parse(request)
+    assert layouts.FRAME.build(payload) == request
+    header, message = frames.decode_request(memoryview(payload))
+    assert header == RequestHeader(12, version, 3, "me")
+    assert message == Request(group_id="g", member_id="m")
+    response = frames.response(12, version, 3, Response(error_code=27))
+    assert frames.decode_response(12, version, layouts.FRAME.parse(response)) == (3, Response(error_code=27))
+
+
+@pytest.mark.parametrize("size", [0, 100, frames.PIECE_MIN - 1, frames.PIECE_MIN, 100_000])
+def test_an_answer_in_pieces_is_the_same_frame(size: int) -> None:
+    """Large records stay where they are; what is small, or in small pieces, is copied together."""
+    message = registry.message("FetchResponse")
+
+    def response(records: object) -> object:
+        data = [message.PartitionData(partition_index=number, high_watermark=9, records=records) for number in (0, 1)]
+        return message(responses=[message.FetchableTopicResponse(topic="t", partitions=data)])
+
+    records = bytes(range(256)) * (size // 256) + bytes(size % 256)
+    whole = frames.response(1, 12, 3, response(records))
+    for given in (records, memoryview(records), frames.Pieces([records[:7], memoryview(records)[7:]])):
+        made = frames.response_frame(1, 12, 3, response(given))
+        assert bytes(made) == whole
+        assert len(made) == len(whole)
+        if size >= 2 * frames.PIECE_MIN:
+            assert isinstance(made, frames.Pieces)
+            assert len(made.parts) == 5
+        elif size < frames.PIECE_MIN:
+            assert isinstance(made, bytes)
+
+
+def test_bytes_as_they_come() -> None:
+    """However a stream is cut, the same frames come out; empty ones too."""
+    contents = [b"", b"a", b"b" * 300, b""]
+    stream = b"".join(layouts.FRAME.build(content) for content in contents)
+    for step in (1, 2, 3, 7, 100, len(stream)):
+        reader = frames.FrameReader()
+        found = []
+        for start in range(0, len(stream), step):
+            found += reader.receive_data(stream[start : start + step])
+        assert found == contents
+        assert reader.is_empty
+
+
+def test_a_part_of_a_frame_is_kept() -> None:
+    """The reader says whether the stream ended within a frame."""
+    reader = frames.FrameReader()
+    assert list(reader.receive_data(b"\0\0\0\5abc")) == []
+    assert not reader.is_empty
+
+
+@pytest.mark.parametrize("size", [b"\xff\xff\xff\xff", b"\x80\0\0\0", b"\0\0\x01\x01", b"\x16\x03\x01\x02", b"GET "])
+def test_sizes_that_cannot_be(size: bytes) -> None:
+    """Negative, above the limit, a TLS hello, HTTP: refused at the fourth byte."""
+    reader = frames.FrameReader(limit=256)
+    assert list(reader.receive_data(size[:3])) == []
+    with pytest.raises(RemoteProtocolError):
+        list(reader.receive_data(size[3:]))

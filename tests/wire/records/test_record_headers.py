@@ -1,0 +1,58 @@
+"""Headers of a record, decoded when they are looked at."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from kafka_share_proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.wire.records.record_headers import RecordHeaders, after_headers
+
+RAW = b"\x02a\x02b\x06n\xc3\xa9\x01"
+
+
+def headers() -> RecordHeaders:
+    return RecordHeaders(RAW, 2)
+
+
+def test_they_are_a_sequence_of_names_and_values() -> None:
+    found = headers()
+    assert len(found) == 2
+    assert list(found) == [("a", b"b"), ("né", None)]
+    assert (found[0], found[-1], found[1:]) == (("a", b"b"), ("né", None), (("né", None),))
+    assert ("a", b"b") in found
+
+
+def test_nothing_is_decoded_before_somebody_looks() -> None:
+    """Their number is known without."""
+    found = headers()
+    assert (len(found), found._decoded) == (2, None)
+    assert found[0] == ("a", b"b")
+    assert (found._decoded, found._raw) == ((("a", b"b"), ("né", None)), b"")
+
+
+def test_they_equal_a_tuple_of_the_same() -> None:
+    expected = (("a", b"b"), ("né", None))
+    assert headers() == expected
+    assert expected == headers()
+    assert headers() == headers()
+    assert headers() != expected[:1]
+    assert headers() != RecordHeaders(RAW[:4], 1)
+    assert hash(headers()) == hash(expected)
+    assert repr(headers()) == repr(expected)
+    assert pickle.loads(pickle.dumps(headers())) == expected
+
+
+def test_bytes_that_are_no_text_are_shown_as_java_shows_them() -> None:
+    assert RecordHeaders(b"\x04\xffa\x01", 1)[0] == ("\ufffda", None)
+
+
+def test_the_end_of_headers_that_nobody_has_checked() -> None:
+    assert after_headers(b"??" + RAW + b"??", 2, 2) == 2 + len(RAW)
+    assert after_headers(b"", 0, 0) == 0
+
+
+@pytest.mark.parametrize("raw", [b"\x01\x01", b"\x02a\x03", b"\x02a\x10b", b"\x10a\x01", b"\x02"])
+def test_headers_that_do_not_fit_are_refused(raw: bytes) -> None:
+    with pytest.raises((RemoteProtocolError, IndexError)):
+        after_headers(raw, 0, 1)

@@ -1,0 +1,358 @@
+"""Positions of records: the extension, its Python fallback and the declared layout agree."""
+
+from __future__ import annotations
+
+import gc
+import random
+from array import array
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from kafka_share_proxy.wire.codec.varints import varlong
+from kafka_share_proxy.wire.errors import RemoteProtocolError
+from kafka_share_proxy.wire.records import record_positions, records
+from kafka_share_proxy.wire.records.key_hash import hash_of_record
+from kafka_share_proxy.wire.records.record_headers import RecordHeaders
+from kafka_share_proxy.wire.records.record_positions import COLUMNS, ROW_BYTES, RecordPositions
+from kafka_share_proxy.wire.records.records import Record
+
+from tests.wire.any_records import as_construct_reads_them, batches_of_records, damaged, some_batch, with_fields
+
+TWIN = (record_positions._python_find, record_positions._python_build, record_positions._python_hashes)
+KERNELS: dict[str, Any] = {"python": TWIN}
+if record_positions.KERNEL == "c":
+    extension = record_positions._record_positions
+    KERNELS["c"] = (extension.find, extension.build, extension.hashes)
+needs_c = pytest.mark.skipif(record_positions.KERNEL != "c", reason="the extension was not built here")
+every_kernel = pytest.mark.parametrize("kernel", KERNELS)
+
+
+def area_of(batch: bytes) -> bytes:
+    return batch[records.HEADER.size :]
+
+
+def columns(kernel: str, batch: bytes, append_time: int | None = None) -> bytes:
+    """Return what it finds in an uncompressed batch."""
+    (header,) = records.iter_batches(batch)
+    count, first, last = header.records_count, header.base_offset, header.last_offset
+    return KERNELS[kernel][0](memoryview(batch)[61:], count, first, last, header.base_timestamp, append_time)
+
+
+def built(kernel: str, batch: bytes, append_time: int | None = None) -> list[Record]:
+    """And the records made of it."""
+    found = columns(kernel, batch, append_time)
+    rows, type_ = len(found) // ROW_BYTES, int(append_time is not None)
+    return KERNELS[kernel][1](area_of(batch), found, 0, rows, Record, type_, RecordHeaders, ())
+
+
+def one(
+    key: bytes = b"\x02k", value: bytes = b"\x02v", headers: bytes = b"\0", *, delta: int = 0, time: int = 0
+) -> bytes:
+    """A record of such parts, with a length that is right."""
+    body = b"\0" + varlong(time) + varlong(delta) + key + value + headers
+    return varlong(len(body)) + body
+
+
+def found(kernel: str, area: bytes, count: int = 1, *, last: int = 109, base_time: int = 0) -> RecordPositions:
+    """Find positions in the records of a batch at offset 100."""
+    return RecordPositions(KERNELS[kernel][0](area, count, 100, last, base_time, None))
+
+
+@every_kernel
+@settings(deadline=None)
+@given(made=batches_of_records())
+def test_records_are_those_of_the_declared_layout(kernel: str, made: tuple[int, list[Record], int]) -> None:
+    """Offset, timestamp, key, value and headers of every record, with any field null, empty or long."""
+    base, expected, last = made
+    batch = records.build_batch(base, expected, last_offset=last)
+    assert built(kernel, batch) == as_construct_reads_them(batch) == expected
+
+
+@every_kernel
+@settings(deadline=None)
+@given(made=batches_of_records())
+def test_columns_say_where_each_record_has_what(kernel: str, made: tuple[int, list[Record], int]) -> None:
+    base, expected, last = made
+    batch = records.build_batch(base, expected, last_offset=last)
+    area, positions = area_of(batch), RecordPositions(columns(kernel, batch))
+    assert list(positions.offsets) == [record.offset for record in expected]
+    assert list(positions.timestamps) == [record.timestamp for record in expected]
+    for starts, sizes, content in (
+        (positions.key_starts, positions.key_sizes, [record.key for record in expected]),
+        (positions.value_starts, positions.value_sizes, [record.value for record in expected]),
+    ):
+        assert [None if n < 0 else area[s : s + n] for s, n in zip(starts, sizes, strict=True)] == content
+        assert set(sizes) & set(range(-5, -1)) == set()
+    assert list(positions.headers_counts) == [len(record.headers) for record in expected]
+    named = [area[start - 1] for start in positions.headers_starts]
+    assert named == [2 * len(record.headers) for record in expected]
+
+
+@needs_c
+@pytest.mark.parametrize("seed", range(100))
+def test_extension_and_twin_take_and_refuse_the_same(seed: int) -> None:
+    """Damaged records: the same columns, or the same words about the same record."""
+    dice = random.Random(seed)
+    batch = some_batch(dice)
+    (header,) = records.iter_batches(batch)
+
+    def outcome(find: Callable[..., bytes], area: bytes, count: int) -> Any:
+        try:
+            return find(area, count, header.base_offset, header.last_offset, header.base_timestamp, None)
+        except ValueError as error:
+            return str(error)
+
+    for _ in range(30):
+        area = damaged(dice, area_of(batch))
+        count = max(0, header.records_count + dice.choice((0, 0, 0, 0, 1, -1)))
+        outcomes = [outcome(find, area, count) for find, *_ in KERNELS.values()]
+        assert outcomes[0] == outcomes[1]
+
+
+BROKEN = {
+    "an area that ends": (b"", "1 records cannot be in 0 bytes"),
+    "a length of 0": (b"\0" + bytes(9), "record 0 .*length"),
+    "a negative length": (b"\x01" + bytes(9), "record 0 .*length"),
+    "a length of all that is left and one": (one()[:1] + one()[1:-1], "record 0 .*length"),
+    "an endless length": (b"\xff" * 12, "record 0 .*length"),
+    "a timestamp cut off": (varlong(9) + b"\0" + b"\xff" * 8, "record 0 .*timestamp"),
+    "a timestamp of 65 bits": (varlong(14) + b"\0" + b"\xff" * 9 + b"\x03" + bytes(9), "record 0 .*timestamp"),
+    "a negative offset delta": (one(delta=-1), "record 0 .*offset"),
+    "an offset delta behind the last": (one(delta=10), "record 0 .*offset"),
+    "an offset delta of 64 bits": (one(delta=(1 << 63) - 1), "record 0 .*offset"),
+    "a key of length -2": (one(key=b"\x03"), "record 0 .*key"),
+    "a key beyond the record": (one(key=b"\x40k"), "record 0 .*key"),
+    "a key of 2^62 bytes": (one(key=varlong(1 << 62)), "record 0 .*key"),
+    "a value of length -2": (one(value=b"\x03"), "record 0 .*value"),
+    "a value beyond the record": (one(value=b"\x7ev"), "record 0 .*value"),
+    "a negative number of headers": (one(headers=b"\x01"), "record 0 .*headers"),
+    "more headers than bytes": (one(headers=b"\x04\x02a"), "record 0 .*headers"),
+    "a header without a name": (one(headers=b"\x02\x01\0"), "record 0 .*headers"),
+    "a header value beyond the record": (one(headers=b"\x02\x02a\x10b"), "record 0 .*headers"),
+    "a header value of length -2": (one(headers=b"\x02\x02a\x03"), "record 0 .*headers"),
+    "bytes behind the headers": (one(headers=b"\0\0"), "record 0 .*headers"),
+    "bytes behind the last record": (one() + b"\0", r"record 1 \(from 0\): bytes"),
+}
+
+
+@every_kernel
+@pytest.mark.parametrize("what", BROKEN)
+def test_what_lies_is_named(kernel: str, what: str) -> None:
+    area, words = BROKEN[what]
+    with pytest.raises(ValueError, match=words):
+        found(kernel, area)
+
+
+@every_kernel
+def test_no_length_reaches_into_the_next_record(kernel: str) -> None:
+    """The bytes are there, but they are another record's."""
+    first = one(value=b"\x10v")
+    with pytest.raises(ValueError, match=r"record 0 .*value"):
+        found(kernel, first + one(b"\x10" + bytes(8), delta=1), 2)
+
+
+@every_kernel
+@pytest.mark.parametrize("count", [2, 3, 11, (1 << 31) - 1])
+def test_a_count_of_too_many_is_refused(kernel: str, count: int) -> None:
+    """Before memory is taken where they cannot be, else at the first that is not there."""
+    area = one(value=b"\x28" + bytes(20))
+    with pytest.raises(ValueError, match=r"cannot be in|record 1 .*length"):
+        found(kernel, area, count)
+
+
+@every_kernel
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_count_of_too_few_is_refused(kernel: str, count: int) -> None:
+    with pytest.raises(ValueError, match="bytes stand behind the last one"):
+        found(kernel, one() + one(delta=1), count)
+
+
+@every_kernel
+@pytest.mark.parametrize("numbers", [(-1, 0, 5), (1, -1, 5), (1, 5, 4), (1, 0, 1 << 31), (1 << 31, 0, 5)])
+def test_offsets_and_counts_that_no_batch_has(kernel: str, numbers: tuple[int, int, int]) -> None:
+    with pytest.raises(ValueError, match="no batch has"):
+        KERNELS[kernel][0](one(), *numbers, 0, None)
+
+
+@every_kernel
+def test_a_record_that_does_not_stand_behind_the_others_is_left_out(kernel: str) -> None:
+    """Java's consumer skips records below its position, which the previous record has moved (CompletedFetch)."""
+    area = b"".join(one(b"\x02%d" % number, delta=delta) for number, delta in enumerate((3, 3, 1, 4, 0, 9)))
+    positions = found(kernel, area, 6)
+    assert list(positions.offsets) == [103, 104, 109]
+    assert [area[start : start + 1] for start in positions.key_starts] == [b"0", b"3", b"5"]
+    assert list(positions.value_sizes) == [1, 1, 1]
+
+
+@every_kernel
+def test_an_empty_batch_has_no_rows(kernel: str) -> None:
+    """Gaps left by compaction."""
+    positions = found(kernel, b"", 0)
+    assert (len(positions), list(positions.offsets), list(positions.headers_counts)) == (0, [], [])
+
+
+@every_kernel
+def test_log_append_time_goes_for_all_records(kernel: str) -> None:
+    batch = some_batch(random.Random(3))
+    taken = built(kernel, batch, 77)
+    assert {(record.timestamp, record.timestamp_type) for record in taken} == {(77, records.LOG_APPEND_TIME)}
+    assert [record.key for record in taken] == [record.key for record in built(kernel, batch)]
+
+
+@every_kernel
+def test_timestamps_wrap_as_those_of_java(kernel: str) -> None:
+    """A long there has 64 bits, and a producer may write any."""
+    area = one(time=(1 << 63) - 1)
+    assert list(found(kernel, area, base_time=5).timestamps) == [-(1 << 63) + 4]
+    assert list(found(kernel, one(time=-(1 << 63)), base_time=-1).timestamps) == [(1 << 63) - 1]
+
+
+@every_kernel
+@pytest.mark.parametrize("name", [b"", b"\xff\xfe", b"\0", "naïve".encode(), b"a\xc3"])
+def test_headers_have_names_of_any_bytes_and_values_that_are_null(kernel: str, name: bytes) -> None:
+    headers = varlong(2) + (varlong(len(name)) + name + varlong(-1)) * 2
+    (record,) = KERNELS[kernel][1](
+        area := one(headers=headers), KERNELS[kernel][0](area, 1, 0, 0, 0, None), 0, 1, Record, 0, RecordHeaders, ()
+    )
+    assert record.headers == ((name.decode(errors="replace"), None),) * 2
+
+
+def test_columns_are_views_of_one_memory() -> None:
+    """Python, array and every user of the buffer protocol see numbers without a copy."""
+    batch = some_batch(random.Random(5))
+    whole = columns(record_positions.KERNEL, batch)
+    positions = RecordPositions(whole)
+    rows = len(positions)
+    assert rows > 5
+    views = [positions.column(number) for number in range(len(COLUMNS))]
+    assert b"".join(view.tobytes() for view in views) == whole
+    assert all(view.obj is whole and view.readonly and view.contiguous for view in views)
+    assert [view.format for view in views] == list(COLUMNS)
+    assert array("q", positions.offsets.tobytes()) == array("q", positions.offsets)
+
+
+def test_a_slice_has_the_rows_of_its_range() -> None:
+    positions = RecordPositions(columns(record_positions.KERNEL, some_batch(random.Random(5))))
+    part = positions[2:5]
+    assert (len(part), part.first, part.last) == (3, 2, 5)
+    for number in range(len(COLUMNS)):
+        assert list(part[1:9].column(number)) == list(positions.column(number))[3:5]
+    assert len(positions[5:2]) == 0
+    with pytest.raises(ValueError, match="order"):
+        positions[::2]
+
+
+@every_kernel
+def test_records_come_for_a_range_of_rows(kernel: str) -> None:
+    batch = some_batch(random.Random(5))
+    every, build, held = built(kernel, batch), KERNELS[kernel][1], columns(kernel, batch)
+    for first, last in ((0, 0), (0, 1), (2, 5), (len(every), len(every))):
+        assert build(area_of(batch), held, first, last, Record, 0, RecordHeaders, ()) == every[first:last]
+    for first, last in ((-1, 1), (2, 1), (0, len(every) + 1)):
+        with pytest.raises(ValueError, match="rows"):
+            build(area_of(batch), held, first, last, Record, 0, RecordHeaders, ())
+    with pytest.raises(ValueError, match="rows"):
+        build(area_of(batch), held + b"\0", 0, 1, Record, 0, RecordHeaders, ())
+
+
+@every_kernel
+@pytest.mark.parametrize("column", range(2, 8))
+@pytest.mark.parametrize("number", [-(1 << 31), 1 << 20, (1 << 31) - 1])
+def test_positions_of_other_bytes_are_refused(kernel: str, column: int, number: int) -> None:
+    """Nothing outside is read, whatever the columns contain; a negative size is null."""
+    area = one(headers=b"\x02\x02a\x02b")
+    held = bytearray(KERNELS[kernel][0](area, 1, 0, 0, 0, None))
+    at = 16 + 4 * (column - 2)
+    held[at : at + 4] = array("i", [number]).tobytes()
+    if number < 0 and column in (3, 5):
+        (record,) = KERNELS[kernel][1](area, bytes(held), 0, 1, Record, 0, RecordHeaders, ())
+        assert record[0 if column == 3 else 1] is None
+        return
+    with pytest.raises(ValueError, match="not of these bytes"):
+        KERNELS[kernel][1](area, bytes(held), 0, 1, Record, 0, RecordHeaders, ())
+
+
+@every_kernel
+@given(made=batches_of_records())
+@settings(deadline=None)
+def test_keys_lie_where_their_hash_says(kernel: str, made: tuple[int, list[Record], int]) -> None:
+    """And records without one where the hash of their offset does."""
+    base, expected, last = made
+    batch = records.build_batch(base, expected, last_offset=last)
+    held, hashes = columns(kernel, batch), KERNELS[kernel][2]
+    wanted = [hash_of_record(each.key, each.offset) for each in built(kernel, batch)]
+    assert list(memoryview(hashes(area_of(batch), held, 0, len(wanted))).cast("I")) == wanted
+    half = len(wanted) // 2
+    assert list(memoryview(hashes(area_of(batch), held, half, len(wanted))).cast("I")) == wanted[half:]
+    for first, last in ((-1, 1), (2, 1), (0, len(wanted) + 1)):
+        with pytest.raises(ValueError, match="rows"):
+            hashes(area_of(batch), held, first, last)
+
+
+@every_kernel
+@pytest.mark.parametrize(("column", "number"), [(2, -1), (2, 1 << 20), (3, 1 << 20), (3, (1 << 31) - 1)])
+def test_no_key_is_hashed_that_is_not_of_these_bytes(kernel: str, column: int, number: int) -> None:
+    area = one()
+    held = bytearray(KERNELS[kernel][0](area, 1, 0, 0, 0, None))
+    at = 16 + 4 * (column - 2)
+    held[at : at + 4] = array("i", [number]).tobytes()
+    with pytest.raises(ValueError, match="not of these bytes"):
+        KERNELS[kernel][2](area, bytes(held), 0, 1)
+
+
+@needs_c
+def test_records_are_tuples_and_die_with_their_last_user() -> None:
+    """Objects made by the extension equal those of the class: compared, hashed, and returned."""
+    area = one(headers=b"\x02\x02a\x02b")
+    held = record_positions._record_positions.find(area, 1, 0, 0, 5, None)
+    (record,) = record_positions._record_positions.build(area, held, 0, 1, Record, 0, RecordHeaders, ())
+    same = Record(b"k", b"v", (("a", b"b"),), 5, 0)
+    assert type(record) is Record
+    assert (record, hash(record), record._replace(key=None).key) == (same, hash(same), None)
+    with pytest.raises(TypeError, match="tuples"):
+        record_positions._record_positions.build(area, held, 0, 1, dict, 0, RecordHeaders, ())  # type: ignore[type-var]
+    del record
+    gc.collect()
+    assert [each for each in gc.get_objects() if type(each) is Record and each is not same and each == same] == []
+
+
+def test_the_error_of_a_batch_says_where_it_stands() -> None:
+    batch = with_fields(some_batch(random.Random(5)), [(57, ">i", 1)])
+    with pytest.raises(RemoteProtocolError, match=r"the record batch at offset 1000: record 1 \(from 0\): bytes"):
+        records.decode_records(batch)
+
+
+class Placed(NamedTuple):
+    """A record with something in front of its fields."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: Any
+    timestamp: int
+    offset: int
+    timestamp_type: int
+
+
+@every_kernel
+def test_records_of_another_type_begin_with_what_all_of_them_have(kernel: str) -> None:
+    batch = records.build_batch(7, [Record(b"a", b"1"), Record(None, None, (("h", b"x"),))])
+    held = columns(kernel, batch)
+    made = KERNELS[kernel][1](area_of(batch), held, 0, 2, Placed, 1, RecordHeaders, ("t", 3))
+    plain = KERNELS[kernel][1](area_of(batch), held, 0, 2, Record, 1, RecordHeaders, ())
+    assert [type(each) for each in made] == [Placed, Placed]
+    assert [each[:2] for each in made] == [("t", 3), ("t", 3)]
+    assert [each[2:] for each in made] == [tuple(each) for each in plain]
+
+
+@needs_c
+def test_the_collector_need_not_look_at_records_without_headers() -> None:
+    """A million of them that are kept would otherwise be looked at again and again."""
+    batch = records.build_batch(0, [Record(b"k", b"v"), Record(b"k", b"v", (("h", b"x"),))])
+    plain, headed = records.decode_records(batch)
+    assert (gc.is_tracked(plain), gc.is_tracked(headed)) == (False, True)
+    del plain, headed
+    gc.collect()

@@ -1,0 +1,326 @@
+"""Record batches: walked, built, opened, and compared with what two other clients write."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kafka_share_proxy.wire.codec import layouts
+from kafka_share_proxy.wire.errors import LocalProtocolError, RemoteProtocolError
+from kafka_share_proxy.wire.records import compression, records
+from kafka_share_proxy.wire.records.batches import split_complete
+from kafka_share_proxy.wire.records.records import Record
+
+from tests.wire.clients import CLIENT_CODECS, DEFAULT, LegacyRecordBatchBuilder
+
+RECORDS = [
+    Record(b"k1", b"v1", (("h", b"x"), ("n", None), ("Ü", b"")), 1_700_000_000_000),
+    Record(None, b"y" * 300, (), 1_700_000_000_900),
+    Record(b"", None, (), 1_699_999_999_999),
+]
+FLAGS: list[dict[str, Any]] = [
+    {},
+    {"producer_id": 5, "producer_epoch": 2, "base_sequence": 7},
+    {"producer_id": 5, "producer_epoch": 2, "base_sequence": 7, "is_transactional": True},
+    {"producer_id": 5, "producer_epoch": 2, "is_transactional": True, "is_control": True},
+    {"leader_epoch": 12},
+]
+
+
+def headers_of(data: bytes) -> list[records.BatchHeader]:
+    """All of them."""
+    return list(records.iter_batches(data))
+
+
+@pytest.mark.parametrize("flags", FLAGS)
+@pytest.mark.parametrize("codec", range(5), ids=compression.NAMES)
+def test_batches_there_and_back(flags: dict[str, Any], codec: int) -> None:
+    """Built, walked and opened again, with every compression; construct reads the same header."""
+    batch = records.build_batch(100, RECORDS, codec=codec, **flags)
+    (header,) = headers_of(batch)
+    assert (header.base_offset, header.last_offset, header.records_count) == (100, 102, 3)
+    assert (header.position, header.size, header.end, header.magic) == (0, len(batch), len(batch), 2)
+    assert header.compression == codec
+    assert header.is_transactional == flags.get("is_transactional", False)
+    assert header.is_control == flags.get("is_control", False)
+    assert header.max_timestamp == 1_700_000_000_900
+    parsed = layouts.RECORD_BATCH.parse(batch)
+    for name in ("leader_epoch", "producer_id", "producer_epoch", "base_sequence", "base_timestamp", "max_timestamp"):
+        assert parsed[name] == getattr(header, name) == flags.get(name, getattr(header, name))
+    assert parsed.crc == records.checksum(batch)
+    assert layouts.RECORD_BATCH.build(parsed) == batch
+    expected = [record._replace(offset=100 + i) for i, record in enumerate(RECORDS)]
+    assert records.decode_records(batch) == expected
+
+
+def small_batches() -> Iterator[tuple[list[Record], dict[str, Any]]]:
+    """In the form of state appends, and at their limits."""
+    chance = random.Random(5)
+    numbers = ("producer_id", "producer_epoch", "base_sequence", "leader_epoch")
+    for count in (1, 2, 3, 63, 64, 65, 300):
+        made = [
+            Record(
+                chance.choice((None, b"", chance.randbytes(chance.choice((1, 62, 63, 64, 70, 8192))))),
+                chance.choice((None, b"", chance.randbytes(chance.choice((1, 63, 64, 9000))))),
+                timestamp=chance.choice((-1, 0, 5, 1_700_000_000_000, (1 << 62) + 5)),
+            )
+            for _ in range(count)
+        ]
+        yield made, {name: chance.randrange(-1, 1 << 15) for name in numbers}
+
+
+def test_extension_writes_what_its_twin_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    for made, numbers in small_batches():
+        for base_offset in (0, 7, 1 << 40):
+            built = records.build_batch(base_offset, made, **numbers)
+            with monkeypatch.context() as patched:
+                patched.setattr(records, "_small", records._never)
+                assert records.build_batch(base_offset, made, **numbers) == built
+
+
+@pytest.mark.skipif(records.KERNEL == "python", reason="the extension was not built")
+def test_keys_are_told_without_opening_a_batch() -> None:
+    """As in the opened records; compressed, transactional or damaged batches have no result."""
+    chance, told = random.Random(7), 0
+    for number in range(300):
+        keys = [
+            chance.choice((b"\0\0a", b"\0\0" + b"b" * 70, b"\0\0", *([b"\0\1", b"\0", None] * (number % 2))))
+            for _ in "12"
+        ]
+        made = [Record(key, chance.choice((None, b"", b"v" * 200)), (("h", b"x"),) * (number % 3)) for key in keys]
+        batch = records.build_batch(number, made, is_transactional=number % 7 == 6)
+        expected = number % 7 != 6 and all((key or b"").startswith(b"\0\0") for key in keys)
+        assert records.has_only_keys(memoryview(batch), b"\0\0") == expected
+        told += expected
+        assert not records.has_only_keys(batch[: chance.randrange(len(batch))], b"\0\0")
+        damaged = bytearray(batch)
+        damaged[chance.randrange(21, len(batch))] ^= 1 << chance.randrange(8)
+        assert not records.has_only_keys(damaged, b"\0\0")
+    assert told
+    assert not records.has_only_keys(records.build_batch(0, RECORDS, codec=compression.GZIP), b"")
+
+
+@pytest.mark.skipif(records.KERNEL == "python", reason="the extension was not built")
+def test_keys_of_bytes_that_are_no_records_are_not_told_wrong() -> None:
+    """With a right checksum over them: lengths are believed only as far as there are bytes."""
+    chance = random.Random(8)
+    for _ in range(2000):
+        batch = bytearray(records.build_batch(3, [Record(b"\0\0key", b"value")] * chance.choice((1, 2))))
+        for _ in range(chance.randrange(1, 4)):
+            batch[chance.randrange(57, len(batch))] = chance.choice((0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)))
+        sealed = records.seal(bytes(batch))
+        try:
+            opened = records.decode_records(sealed)
+        except RemoteProtocolError:
+            records.has_only_keys(sealed, b"\0\0")
+            continue
+        assert records.has_only_keys(sealed, b"\0\0") <= all((r.key or b"").startswith(b"\0\0") for r in opened)
+
+
+def test_what_is_out_of_the_common_is_left_to_the_twin() -> None:
+    """Headers, offsets of their own, what is no bytes, numbers that do not fit."""
+    if records._small_batches is None:
+        pytest.skip("the extension was not built")
+    build = records._small_batches.build
+    usual = Record(b"k", b"v", timestamp=5)
+    assert build([usual], 0, -1, -1, -1, -1, 0) is not None
+    for other in (
+        usual._replace(headers=(("h", b""),)),
+        usual._replace(offset=3),
+        usual._replace(timestamp=-2),
+        usual._replace(timestamp=1 << 63),
+        usual._replace(key="k"),  # type: ignore[arg-type]
+        usual[:4],
+        None,
+    ):
+        assert build([usual, other], 0, -1, -1, -1, -1, 0) is None
+    for numbers in ((-1, 0, 0, 0, 0, 0), (1 << 63, 0, 0, 0, 0, 0), (0, 1 << 31, 0, 0, 0, 0), (0, 0, 0, 1 << 15, 0, 0)):
+        assert build([usual], *numbers) is None
+    assert build([], 0, 0, 0, 0, 0, 0) is None
+
+
+def test_records_as_construct_reads_them() -> None:
+    """Every field of every record of an uncompressed batch."""
+    batch = records.build_batch(0, RECORDS)
+    parsed = layouts.plain(layouts.records(3).parse(layouts.RECORD_BATCH.parse(batch).records))
+    ours = [
+        (record.key, record.value, [(name.encode(), value) for name, value in record.headers]) for record in RECORDS
+    ]
+    theirs = [
+        (one["key"]["data"], one["value"]["data"], [(h["name"]["data"], h["value"]["data"]) for h in one["headers"]])
+        for one in parsed
+    ]
+    assert theirs == ours
+    assert [one["offset_delta"] for one in parsed] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("client", "codec"), CLIENT_CODECS)
+@pytest.mark.parametrize("transactional", [False, True])
+def test_batches_of_other_clients(client: str, codec: int, transactional: bool) -> None:
+    """Batches of aiokafka and kafka-python are walked, checked, opened and decoded the same."""
+    builder = DEFAULT[client].DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=codec,
+        is_transactional=transactional,
+        producer_id=9,
+        producer_epoch=1,
+        base_sequence=4,
+        batch_size=100_000,
+    )
+    for i in range(20):
+        builder.append(i, timestamp=1_700_000_000_000 + i, key=b"k%d" % i, value=b"v" * 100, headers=[("h", b"x")])
+    batch = bytes(builder.build())
+    (header,) = headers_of(batch)
+    parsed = layouts.RECORD_BATCH.parse(batch)
+    assert (header.base_offset, header.last_offset, header.records_count) == (0, 19, 20)
+    assert (header.compression, header.is_transactional, header.is_control) == (codec, transactional, False)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 1, 4)
+    assert int(parsed.attributes.compression) == codec
+    assert parsed.attributes.is_transactional == transactional
+    assert records.has_valid_checksum(batch)
+    opened = records.decode_records(batch)
+    assert [(r.offset, r.key, r.value, r.headers) for r in opened] == [
+        (i, b"k%d" % i, b"v" * 100, (("h", b"x"),)) for i in range(20)
+    ]
+    assert [record.timestamp for record in opened] == [1_700_000_000_000 + i for i in range(20)]
+
+
+@pytest.mark.parametrize(("client", "codec"), CLIENT_CODECS)
+def test_other_clients_read_our_batches(client: str, codec: int) -> None:
+    """Checksum, compression framing and records are as they expect."""
+    batch = DEFAULT[client].DefaultRecordBatch(records.build_batch(50, RECORDS, codec=codec, leader_epoch=0))
+    assert batch.validate_crc()
+    read = [(record.offset, record.key, record.value) for record in batch]
+    assert read == [(50, b"k1", b"v1"), (51, None, b"y" * 300), (52, b"", None)]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [0, 1])
+def test_messages_of_old_formats(magic: int, codec: int) -> None:
+    """Old logs may still hold magic 0 and 1: walked by offset and size, before batches of magic 2."""
+    builder = LegacyRecordBatchBuilder(magic=magic, compression_type=codec, batch_size=10_000)
+    for i in range(3):
+        builder.append(i, timestamp=1_500_000_000_000, key=None, value=b"v%d" % i)
+    data = bytes(builder.build()) + records.build_batch(3, RECORDS)
+    *old, new = headers_of(data)
+    assert all(header.magic == magic and header.compression == codec for header in old)
+    assert [header.last_offset for header in old] == ([0] if codec else [0, 1, 2])
+    assert (new.magic, new.base_offset, new.position) == (2, 3, old[-1].end)
+    message = layouts.LEGACY_MESSAGE.parse(data[: old[0].size])
+    assert (message.magic, int(message.attributes.compression)) == (magic, codec)
+
+
+def test_a_cut_off_batch_ends_the_walk() -> None:
+    """Brokers cut a response at a number of bytes: wherever that is, the whole batches before it are found."""
+    data = records.build_batch(0, RECORDS) + records.build_batch(3, RECORDS)
+    first = headers_of(data)[0]
+    for cut in range(len(data)):
+        found, complete = split_complete(data[:cut])
+        assert len(found) == (1 if cut >= first.size else 0)
+        assert complete == (first.size if found else 0)
+        assert len(layouts.RECORD_BATCHES.parse(data[:cut])) == len(found)
+    assert len(headers_of(data)) == 2
+    assert headers_of(b"") == []
+
+
+def test_the_walk_takes_any_buffer() -> None:
+    """A view into a response, from any position."""
+    data = b"answer" + records.build_batch(7, RECORDS)
+    (header,) = records.iter_batches(memoryview(data), 6)
+    assert (header.position, header.base_offset) == (6, 7)
+
+
+SPOILT = [
+    (8, struct.pack(">i", -1)),
+    (8, struct.pack(">i", 0)),
+    (8, struct.pack(">i", 48)),
+    (8, struct.pack(">i", -(2**31))),
+    (16, b"\x03"),
+    (16, b"\xff"),
+    (23, struct.pack(">i", -1)),
+    (57, struct.pack(">i", -5)),
+    (0, struct.pack(">q", -1)),
+]
+
+
+@pytest.mark.parametrize(("position", "lie"), SPOILT)
+def test_headers_that_cannot_be(position: int, lie: bytes) -> None:
+    """Sizes too small or negative, unknown magic, negative deltas: refused, never an endless walk."""
+    batch = bytearray(records.build_batch(0, RECORDS))
+    batch[position : position + len(lie)] = lie
+    with pytest.raises(RemoteProtocolError):
+        headers_of(bytes(batch))
+
+
+def test_any_bytes_are_walked_or_refused() -> None:
+    """Noise and spoilt batches: headers within the buffer, records, or RemoteProtocolError."""
+    draw = random.Random(2)
+    batch = records.build_batch(0, RECORDS)
+    for _ in range(2_000):
+        spoilt = bytearray(batch)
+        for _ in range(draw.randint(1, 3)):
+            spoilt[draw.randrange(len(spoilt))] = draw.randrange(256)
+        resealed = records.seal(bytes(spoilt))
+        for data in (bytes(spoilt), resealed, draw.randbytes(draw.randrange(200))):
+            try:
+                assert all(header.end <= len(data) for header in records.iter_batches(data))
+                records.decode_records(data)
+            except (RemoteProtocolError, compression.CodecMissing):
+                continue
+
+
+def test_a_wrong_checksum_is_refused() -> None:
+    """Records are not shown to anybody when the bytes are not those of the producer."""
+    batch = bytearray(records.build_batch(0, RECORDS))
+    batch[-1] ^= 1
+    assert not records.has_valid_checksum(batch)
+    with pytest.raises(RemoteProtocolError, match="checksum"):
+        records.decode_records(batch)
+
+
+def test_the_count_of_records_is_no_promise() -> None:
+    """A billion records in a batch of 400 bytes are refused before a list is made."""
+    batch = bytearray(records.build_batch(0, RECORDS))
+    batch[57:61] = struct.pack(">i", 2**30)
+    with pytest.raises(RemoteProtocolError, match="cannot be in"):
+        records.decode_records(records.seal(bytes(batch)))
+
+
+def test_log_append_time_goes_for_all_records() -> None:
+    """The broker sets one time per batch; the deltas of the producer stay but do not count."""
+    batch = bytearray(records.build_batch(0, RECORDS))
+    batch[22] |= records.TIMESTAMP_TYPE_MASK
+    found = records.decode_records(records.seal(bytes(batch)))
+    assert {record.timestamp for record in found} == {1_700_000_000_900}
+
+
+def test_gaps_stay_gaps() -> None:
+    """Compaction removes records and keeps offsets, also the last one."""
+    batch = records.build_batch(10, [Record(b"k", b"v", offset=12)], last_offset=20)
+    (header,) = headers_of(batch)
+    assert (header.base_offset, header.last_offset, header.records_count) == (10, 20, 1)
+    assert [record.offset for record in records.decode_records(batch)] == [12]
+    empty = records.build_batch(10, [], last_offset=20)
+    assert headers_of(empty)[0].last_offset == 20
+    assert records.decode_records(empty) == []
+
+
+@pytest.mark.parametrize(("found", "last"), [([], None), ([Record(offset=3)], None), ([Record(offset=12)], 11)])
+def test_batches_that_cannot_be_built(found: list[Record], last: int | None) -> None:
+    """No record at all, or one outside the offsets of the batch."""
+    with pytest.raises(LocalProtocolError):
+        records.build_batch(10, found, last_offset=last)
+
+
+def test_control_records() -> None:
+    """The key says what happened to the transaction; construct agrees."""
+    record = Record(struct.pack(">hh", 0, 1), struct.pack(">hi", 0, 9))
+    assert records.control_record(record) == (0, 1)
+    assert str(layouts.CONTROL_RECORD_KEY.parse(record.key or b"").type) == "commit"
+    assert layouts.END_TXN_MARKER.parse(record.value or b"").coordinator_epoch == 9
+    for key in (None, b"", b"\0\0\0"):
+        with pytest.raises(RemoteProtocolError):
+            records.control_record(Record(key))

@@ -86,7 +86,9 @@ def test_the_twin_takes_over_where_a_kernel_cannot_be_and_the_log_says_so(
 
 
 def test_a_damaged_kernel_is_not_loaded(whole: Path, tmp_path: Path) -> None:
-    damaged = changed(whole, tmp_path / "other.zip", "kafka_share_proxy/wire/records/_record_positions.abi3.so", b"\x7fELF")
+    damaged = changed(
+        whole, tmp_path / "other.zip", "kafka_share_proxy/wire/records/_record_positions.abi3.so", b"\x7fELF"
+    )
     told, noted = loaded_from(damaged, tmp_path)
     assert told[1:] == ["c", "c", "python"]
     assert "_record_positions.abi3.so is damaged: its checksum is wrong" in noted

@@ -232,7 +232,7 @@ class CommitWorld:
         self.journal.slow = slow
         self.services = CommitServices(
             services=self.world.services,
-            journal=self.journal,  # type: ignore[arg-type]
+            journal=self.journal,
             options=CommitOptions(**options),
         )
         self._numbers = itertools.count(1)
@@ -276,7 +276,7 @@ class CommitWorld:
         task.start()
         return Sent(task, key, version)
 
-    async def _response(self, call: Call) -> Any:
+    async def _response(self, call: Call[Any]) -> Any:
         """Respond as the route does."""
         served = self.served[call.key]
         assert call.frame is not None
@@ -388,7 +388,7 @@ class CommitWorld:
     @property
     def topic(self) -> dict[CommitKey, bytes]:
         """The topic of ranges after compaction."""
-        return dict(self.journal.values)  # type: ignore[arg-type]
+        return dict(self.journal.values)
 
     def ranges(self, group: str = "g", partition: int = 0) -> str:
         """Return those of a partition of t that are in the topic."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 import sys
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from kafka_share_proxy.offsets.ledger import OffsetLedger
@@ -17,7 +18,7 @@ from tests.support.commit_members import ConfluentMember
 from tests.support.raw import LIMIT_S
 
 METADATA_MAX = 4096
-SOON_LOST = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000}
+SOON_LOST: dict[str, Any] = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000}
 """A member that a crash cut off keeps the next one waiting no longer than brokers demand."""
 TAKEN, FINISHED = 30, 20
 """Records that are read in one attempt, and finished."""
@@ -75,8 +76,8 @@ class Job:
                 record = consumer.poll(LIMIT_S)
                 if record is None:
                     raise KafkaException("no record came")
-                if record.error() is None and ledger.delivered(record.offset()):
-                    taken.append((record.offset(), record.value() or b""))
+                if record.error() is None and (offset := record.offset()) is not None and ledger.delivered(offset):
+                    taken.append((offset, record.value() or b""))
             return taken
         finally:
             consumer.close()

@@ -43,7 +43,7 @@ def _is_deadly(call: Any) -> bool:
 
 def install(fault: str) -> None:
     """Have the process die there."""
-    commit = k08_offset_commit.send_upstream
+    commit = vars(k08_offset_commit)["send_upstream"]
 
     async def asked(call: Any, request: Any) -> Any:
         Armed.is_armed = Armed.is_armed or _is_deadly(call)
@@ -55,7 +55,7 @@ def install(fault: str) -> None:
         return response
 
     assert commit is send_upstream
-    k08_offset_commit.send_upstream = asked  # type: ignore[assignment]
+    vars(k08_offset_commit)["send_upstream"] = asked
     if fault == FAULTS[2]:
         _when_sent(lambda: Armed.is_armed)
     if fault == FAULTS[3]:
@@ -71,7 +71,7 @@ def _when_sent(condition: Callable[[], bool]) -> None:
         if condition():
             self._reactor.call_at(self._reactor.now(), die)
 
-    TopicJournal._produce = patched  # type: ignore[method-assign]
+    _replace(TopicJournal, "_produce", patched)
     _before(TopicJournal, "_produced", condition)
 
 
@@ -83,6 +83,10 @@ def _before(owner: Any, name: str, condition: Callable[[], bool]) -> None:
             die()
         return plain(*arguments, **options)
 
+    _replace(owner, name, patched)
+
+
+def _replace(owner: Any, name: str, patched: Callable[..., Any]) -> None:
     setattr(owner, name, patched)
 
 

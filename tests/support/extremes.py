@@ -254,7 +254,7 @@ def _responded(
     return True
 
 
-async def _served(served: Served, call: Call) -> Any:
+async def _served(served: Served, call: Call[Any]) -> Any:
     if served.picks is not None and not await served.picks(call):
         return None
     return await framed(call, await served.handler(call))

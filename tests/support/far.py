@@ -101,7 +101,9 @@ class FarWorld(World):
         )
         self.edge.gate.closing(self.edge.gate.all, ErrorCode.COORDINATOR_NOT_AVAILABLE, "elsewhere")
         self.generations = [1, 1]
-        self.others = self.edge.fleet = One()
+        self.others = One()
+        edge: Any = self.edge
+        edge.fleet = self.others
         self.served = share_group_apis.served(self.edge)
         self.link()
 

@@ -53,20 +53,20 @@ LEADER_EPOCH_SINCE = 4
 """Version of ListOffsets."""
 
 
-async def responded(handler: Handler, call: Call) -> ResponseFrame | None:
+async def responded(handler: Handler, call: Call[Any]) -> ResponseFrame | None:
     """Return what a handler gives, as the frame that a client gets."""
     return await framed(call, await handler(call))
 
 
-class SlowJournal(MemoryJournal):
+class SlowJournal(MemoryJournal[Any]):
     """Confirms or refuses each append when the test says so."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.appends: list[tuple[list, Promise[None]]] = []
+        self.appends: list[tuple[list[tuple[Any, bytes | None]], Promise[None]]] = []
         self.slow = False
 
-    def append(self, records):
+    def append(self, records: Sequence[tuple[Any, bytes | None]]) -> Promise[None]:
         if not self.slow:
             return super().append(records)
         promise: Promise[None] = Promise()
@@ -610,6 +610,7 @@ class Reply:
         assert self.task.finished, "no answer yet"
         if self.task.error is not None:
             raise self.task.error
+        assert self.task.value is not None
         return frames.decode_response(self.key, self.version, memoryview(bytes(self.task.value))[4:])[1]
 
 
@@ -620,7 +621,7 @@ class Restless(Work):
         super().__init__(slices)
         self._turns = slices
 
-    async def step(self) -> None:
+    async def step(self, size: int = 0) -> None:
         await self._turns.turn()
 
     pause = step
@@ -633,7 +634,7 @@ class World:
         self,
         *,
         nodes: int = 3,
-        journal: Journal | None = None,
+        journal: Journal[Any] | None = None,
         share_limits: BrokerShareLimits | None = None,
         options: ShareOptions | None = None,
         limits: Limits | None = None,

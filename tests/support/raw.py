@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from kafka_share_proxy.localkafka.connection import Connection, build
@@ -140,7 +141,7 @@ class Raw:
         """
         topic: Topic = until(lambda: _whole(self.topic(name), partitions), f"leaders of {name}")
         for index in topic.leaders:
-            until(lambda index=index: self.end_offset(topic, index) == 0, f"leader of {name}-{index}")
+            until(partial(self._has_no_records, topic, index), f"leader of {name}-{index}")
         return topic
 
     def add_partitions(self, topic: Topic, count: int) -> Topic:
@@ -150,8 +151,14 @@ class Raw:
         _check(response.results[0], f"add partitions to {topic.name}")
         grown: Topic = until(lambda: _whole(self.topic(topic.name), count), f"leaders of {topic.name}")
         for index in grown.leaders:
-            until(lambda index=index: self.end_offset(grown, index) >= 0, f"leader of {topic.name}-{index}")
+            until(partial(self._has_a_leader, grown, index), f"leader of {topic.name}-{index}")
         return grown
+
+    def _has_no_records(self, topic: Topic, partition: int) -> bool:
+        return self.end_offset(topic, partition) == 0
+
+    def _has_a_leader(self, topic: Topic, partition: int) -> bool:
+        return self.end_offset(topic, partition) >= 0
 
     def delete_topic(self, topic: Topic) -> None:
         response = self.send_request("DeleteTopics", 5, topic_names=[topic.name], timeout_ms=10_000)

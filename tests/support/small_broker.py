@@ -64,7 +64,8 @@ class Broker:
 
     async def serve(self, stream: trio.abc.Stream) -> None:
         self.connections += 1
-        reader, self.authenticated, self._scram = frames.FrameReader(), not self.mechanism, None
+        self._scram: Any = None
+        reader, self.authenticated = frames.FrameReader(), not self.mechanism
         with trio.CancelScope() as scope:
             self._open.append(scope)
             with suppress(trio.BrokenResourceError):  # the requester is gone, with or without a farewell
@@ -163,10 +164,10 @@ class Broker:
             mechanism = scramp.ScramMechanism(self.mechanism)
             self._scram = mechanism.make_server(lambda user: mechanism.make_auth_info(self.users[user]))
             self._scram.set_client_first(token.decode())
-            return self._scram.get_server_first().encode()
+            return bytes(self._scram.get_server_first().encode())
         self._scram.set_client_final(token.decode())
         self.authenticated = True
-        return self._scram.get_server_final().encode()
+        return bytes(self._scram.get_server_final().encode())
 
 
 class Net:

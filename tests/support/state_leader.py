@@ -133,7 +133,8 @@ class StateLeader:
         if weather.response == UNSENT:
             return producer.unsent(now)
         if code == ErrorCode.NONE:
-            code = ErrorCode.of(weather.response)
+            assert isinstance(weather.response, ErrorCode), weather.response
+            code = weather.response
             if code == ErrorCode.NONE:
                 self.commit()
         return producer.appended(code, self._offset_of(request.batch), now)

@@ -117,7 +117,7 @@ async def follow(port: int, bootstrap: str) -> None:
 
 def main(port: str, what: str, *arguments: str) -> int:
     if what == "follow":
-        trio.run(follow, int(port), *arguments)
+        trio.run(follow, int(port), arguments[0])
         return 0
     _, file = arguments
     config = Config(**yaml.safe_load(Path(file).read_text()))

@@ -25,6 +25,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
 from types import SimpleNamespace
+from typing import Any
 
 from kafka_share_proxy.durable.interfaces import JournalRefused
 from kafka_share_proxy.loop.promise import Promise
@@ -134,6 +135,7 @@ class Storm:
     ) -> None:
         self.chooser = chooser
         self.now = 0.0
+        self.coordinator: ShareCoordinator
         self.journal = self.make_journal()
         self.limits = BrokerShareLimits(group_share_delivery_count_limit=limit)
         self.members = [f"m{number}" for number in range(members)]
@@ -426,7 +428,8 @@ class Storm:
 
     def make_writes(self) -> ShareWrites:
         nothing = lambda *_, **__: None  # noqa: E731 - of three shapes
-        return ShareWrites(self.journal, self.coordinator, nothing, lambda: self.now, nothing)
+        journal: Any = self.journal
+        return ShareWrites(journal, self.coordinator, nothing, lambda: self.now, nothing)
 
     def _adopt(self, partition: Partition, stored: ShareSnapshot | None) -> None:
         """Adopt the previous state, or one with a requested change of unknown outcome."""
@@ -449,7 +452,7 @@ class Storm:
 
     def begin_at(self, partition: Partition, offset: int) -> None:
         """Begin a share partition, or replace its state."""
-        services = SimpleNamespace(
+        services: Any = SimpleNamespace(
             coordinator=self.coordinator,
             writes=self.writes,
             reads=SimpleNamespace(starting=self.starting, wake=lambda _key: None),

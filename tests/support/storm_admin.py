@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import SimpleNamespace
+from typing import Any
 
 from kafka_share_proxy.loop.promise import Promise, on_its_own
 from kafka_share_proxy.sharegroups.apis.group_configs import stored_value
@@ -67,7 +68,7 @@ class AdminStorm(Storm):
         if group is None or group_id in self.deleting or any(key.group_id == group_id for key in self.starting):
             return
         self.story[-1] += f" {group_id} with {len(group.members)} members"
-        services = SimpleNamespace(
+        services: Any = SimpleNamespace(
             coordinator=coordinator,
             writes=self.writes,
             reads=SimpleNamespace(starting=self.starting),
@@ -135,7 +136,8 @@ class Watched(ShareWrites):
 
     def __init__(self, storm: AdminStorm) -> None:
         nothing = lambda *_, **__: None  # noqa: E731 - of three shapes
-        super().__init__(storm.journal, storm.coordinator, nothing, lambda: storm.now, nothing)
+        journal: Any = storm.journal
+        super().__init__(journal, storm.coordinator, nothing, lambda: storm.now, nothing)
         self._storm = storm
 
     def remove(self, keys: Sequence[ShareKey]) -> Promise[Outcome]:

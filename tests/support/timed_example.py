@@ -28,7 +28,7 @@ def main() -> None:
         time.sleep(float(message.value()))
         told("end", message)
 
-    example.work = work
+    vars(example)["work"] = work
     example.main()
 
 

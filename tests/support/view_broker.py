@@ -189,7 +189,7 @@ class Cluster:
         for each in states:
             name = each.name or names.get(bytes(each.topic_id))
             code = self._code(20) or (0 if name in self.topics else 3)
-            topic = self.topics.pop(name, None) if not code else None
+            topic = self.topics.pop(str(name), None) if not code else None
             topic_id = topic.topic_id if topic is not None else each.topic_id
             told = name if version >= 6 else name or ""
             results.append(message.DeletableTopicResult(name=told, topic_id=topic_id, error_code=code))
@@ -276,6 +276,7 @@ class Client:
 
     def __init__(self, cluster: Cluster, node_id: int = UNKNOWN_NODE) -> None:
         self.id, self.node_id, self.client_host = 1, node_id, "127.0.0.1"
+        self.is_bootstrap = node_id == UNKNOWN_NODE
         self.slot_values: SlotValues = {}
         self._cluster = cluster
 

@@ -41,7 +41,9 @@ def report_partitions(kind: str, partitions: Iterable[Any]) -> None:
     tell(kind, sorted(each.partition for each in partitions))
 
 
-def report_record(partition: int, offset: int, key: bytes, value: bytes) -> None:
+def report_record(partition: int | None, offset: int | None, key: bytes | None, value: bytes | None) -> None:
+    assert key is not None, "the test's records have keys"
+    assert value is not None, "and values"
     tell("record", partition, offset, key.decode(), value.decode())
 
 

@@ -88,9 +88,8 @@ class ViewWorld(World):
         super().__init__(**options)
         self.keeper = Keeper(self)
         extra = {} if workers is None else {"workers": workers}
-        self.views = ViewServices(
-            services=self.services, keeper=self.keeper, options=view_options or ViewOptions(), **extra
-        )
+        keeper: Any = self.keeper
+        self.views = ViewServices(services=self.services, keeper=keeper, options=view_options or ViewOptions(), **extra)
         self.view_ids: dict[str, bytes] = {}
         self._view_ids = itertools.count(0xF000)
         self._correlations = itertools.count(1)

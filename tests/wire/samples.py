@@ -68,14 +68,15 @@ class Samples:
             return draw.choice((0, 1, -1, 127, -128, top - 1, -top, draw.randrange(-top, top)))
         if kind in {"uint16", "uint32"}:
             return draw.choice((0, 1, 9092, 0xFFFF))
-        return {
+        make: dict[str, Callable[[], Any]] = {
             "bool": lambda: draw.random() < 0.5,
             "float64": lambda: draw.choice((0.0, -1.5, 1e300, draw.random())),
             "uuid": lambda: draw.choice((bytes(16), draw.randbytes(16))),
             "string": lambda: draw.choice(STRINGS),
             "bytes": lambda: draw.choice(BLOBS),
             "records": lambda: draw.choice(BLOBS),
-        }[kind]()
+        }
+        return make[kind]()
 
 
 def present(struct: StructSpec, version: int) -> list[FieldSpec]:

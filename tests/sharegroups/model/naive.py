@@ -185,7 +185,7 @@ class Naive:
 
     def _archive_aborted(self, aborted: Sequence[tuple[int, int]]) -> None:
         gone = {offset for first, last in aborted for offset in range(first, last + 1)}
-        kept = []
+        kept: list[list[int]] = []
         for first, last, count in self.taken:
             for offset in range(first, last + 1):
                 if offset in gone:
@@ -323,8 +323,8 @@ class Naive:
         for offset, record in self.records.items():
             state, count = record.state, record.count
             if state == HELD:
-                in_change = record.change is not None and record.change in changes
-                state, count = (record.change.targets[offset], count) if in_change else (FREE, count - 1)
+                change = record.change if record.change in changes else None
+                state, count = (FREE, count - 1) if change is None else (change.targets[offset], count)
             kept[offset] = (state, count)
         start = self.start
         while start <= self.end and start not in self.unread and kept.get(start, (ACCEPTED, 0))[0] != FREE:

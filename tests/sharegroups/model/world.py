@@ -171,7 +171,7 @@ class World:
         held = self.engine.locks()
         member = self.pick(MEMBERS)
         renew = self.chance(3)
-        batches = []
+        batches: list[Any] = []
         below = 0
         for _ in range(self.number(1, 3)):
             if held and not self.chance(5):

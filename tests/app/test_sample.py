@@ -7,8 +7,8 @@ from typing import Any
 import yaml
 from kafka_share_proxy.app.settings import config_loading
 from kafka_share_proxy.app.settings.config import Config
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits, broker_names
-from kafka_share_proxy.wire.values import Limits
 
 SAMPLE = Path(__file__).resolve().parents[2] / "deploy" / "settings.yaml"
 

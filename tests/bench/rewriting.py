@@ -15,11 +15,11 @@ from kafka_share_proxy.forwarding.apis import k03_metadata
 from kafka_share_proxy.forwarding.dispatch import route_table
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
 from kafka_share_proxy.forwarding.dispatch.routes import Context, Rewrite, header
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.rewriting import address_rewriting
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
 from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.definitions import registry
-from kafka_share_proxy.wire.values import Limits
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "4.3.0"
 ROUNDS, CALLS = 7, 10_000

@@ -12,7 +12,7 @@ from kafka_share_proxy.wire.codec import frames, headers
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import RemoteProtocolError, UpstreamLost
-from kafka_share_proxy.wire.values import Address, Limits
+from kafka_share_proxy.wire.values import Address
 
 from tests.support.small_broker import RANGES, Broker, Net
 
@@ -92,7 +92,7 @@ async def test_an_answer_above_the_limit_is_refused(autojump_clock: trio.testing
     async with trio.open_nursery() as nursery:
         net = Net(nursery, {A: Broker()})
         with pytest.raises(RemoteProtocolError, match="frame of"):
-            await own_connection.open_connection(A, OwnSettings(connect=net, limits=Limits(collected_bytes=16)))
+            await own_connection.open_connection(A, OwnSettings(connect=net, response_bytes=16))
         nursery.cancel_scope.cancel()
 
 

@@ -8,6 +8,7 @@ from kafka_share_proxy.fleet import edge
 from kafka_share_proxy.fleet.group_owners import PeerLost
 from kafka_share_proxy.fleet.peer_protocol import MESSAGES
 from kafka_share_proxy.forwarding.apis.k32_broker_addresses import BROKER
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
 from kafka_share_proxy.reading.far_records import HeldRecords
 from kafka_share_proxy.sharegroups import share_group_apis
@@ -15,7 +16,7 @@ from kafka_share_proxy.sharegroups.apis.group_configs import GROUP
 from kafka_share_proxy.sharegroups.services import FEATURE
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode, RemoteProtocolError
-from kafka_share_proxy.wire.values import Address, Limits
+from kafka_share_proxy.wire.values import Address
 
 from tests.support.far import FarWorld
 from tests.support.ports import acquired

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.promise import Promise
-from kafka_share_proxy.wire.values import Limits
 
 from tests.forwarding.plane_world import HEARTBEAT, World, request, some_routes, world
 

@@ -16,9 +16,10 @@ from typing import Any
 from kafka_share_proxy.brokers.dialling import Dialled
 from kafka_share_proxy.forwarding.data_plane import Plane
 from kafka_share_proxy.forwarding.dispatch.routes import Context, Kind, Route, Routes
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.walk.pump import new_pump
 from kafka_share_proxy.loop.reactor import Reactor
-from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address, Limits
+from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address
 
 LIMIT_S = 10.0
 WAY_BYTES = 64 << 10

@@ -6,7 +6,7 @@ import random
 import struct
 
 import pytest
-from kafka_share_proxy.wire.values import Limits
+from kafka_share_proxy.forwarding.limits import Limits
 
 from tests.forwarding.plane_world import FETCH, METADATA, request, response, world
 

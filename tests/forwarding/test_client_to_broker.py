@@ -7,7 +7,7 @@ import struct
 
 import pytest
 from kafka_share_proxy.forwarding.dispatch.routes import Kind, Route
-from kafka_share_proxy.wire.values import Limits
+from kafka_share_proxy.forwarding.limits import Limits
 
 from tests.forwarding.plane_world import FETCH, HEARTBEAT, METADATA, produce, request, response, some_routes, world
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 
 import pytest
-from kafka_share_proxy.wire.values import Limits
+from kafka_share_proxy.forwarding.limits import Limits
 
 from tests.forwarding.plane_world import (
     API_VERSIONS,

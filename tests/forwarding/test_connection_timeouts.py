@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kafka_share_proxy.forwarding.connection_state import ClientState, Progress
 from kafka_share_proxy.forwarding.connection_timeouts import Timeouts
-from kafka_share_proxy.wire.values import Limits
+from kafka_share_proxy.forwarding.limits import Limits
 
 LIMITS = Limits(stalled_client_s=3.0, gathering_s=10.0, idle_client_s=60.0)
 

@@ -13,11 +13,12 @@ import trio.lowlevel
 from kafka_share_proxy.forwarding import data_plane
 from kafka_share_proxy.forwarding.connection import ForwardedConnection
 from kafka_share_proxy.forwarding.data_plane import Plane
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.walk.pump import new_pump
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.loop.transports import PlainTransport
-from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address, Limits
+from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address
 
 from tests.forwarding.plane_world import FETCH, LOCAL, UPSTREAM, request, response, some_routes, world
 

@@ -8,13 +8,13 @@ import pytest
 from kafka_share_proxy.forwarding.dispatch import route_table
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
 from kafka_share_proxy.forwarding.dispatch.routes import Context, Route
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
 from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.definitions.specs import FieldSpec
 from kafka_share_proxy.wire.errors import ErrorCode, UnusableResponse
-from kafka_share_proxy.wire.values import Limits
 
 from tests.wire.samples import Samples
 

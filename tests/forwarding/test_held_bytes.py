@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from kafka_share_proxy.forwarding.dispatch.routes import Kind, Route, Routes
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop import slices
 from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.definitions import registry
-from kafka_share_proxy.wire.values import Limits
 
 from tests.forwarding.local_requests_world import Handler, local_world, started
 from tests.forwarding.plane_world import LIST, LOCAL, METADATA, Peer, World, request, response, some_routes, world

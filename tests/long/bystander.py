@@ -9,9 +9,9 @@ import sys
 
 import pytest
 from kafka_share_proxy.forwarding.dispatch.routes import Kind
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.wire.definitions import registry
-from kafka_share_proxy.wire.values import Limits
 
 from tests.support.brokers import OLD, Running
 from tests.support.bystander import World

@@ -14,9 +14,10 @@ from itertools import islice
 
 import pytest
 from kafka_share_proxy.forwarding.dispatch.routes import Kind
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.wire.definitions import registry
-from kafka_share_proxy.wire.values import Address, Limits
+from kafka_share_proxy.wire.values import Address
 
 from tests.support.brokers import OLD, Running
 from tests.support.bystander import BUSY, World, at_broker

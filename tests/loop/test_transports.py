@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 import trustme
 from kafka_share_proxy.brokers.dialling import Dialled
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.loop import reactor
 from kafka_share_proxy.loop.transports import RECORDS_PER_READ
-from kafka_share_proxy.wire.values import Address, Limits
+from kafka_share_proxy.wire.values import Address
 
 from tests.forwarding.plane_world import FETCH, LOCAL, METADATA, Peer, World, produce, request, response, some_routes
 

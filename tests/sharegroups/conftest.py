@@ -11,6 +11,7 @@ from kafka_share_proxy.brokers.connection_slots import SlotValues
 from kafka_share_proxy.durable.interfaces import JournalRefused
 from kafka_share_proxy.durable.memory_journal import MemoryJournal
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.promise import Promise, Task, settled
@@ -20,7 +21,7 @@ from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
 from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.values import UNKNOWN_NODE, Limits
+from kafka_share_proxy.wire.values import UNKNOWN_NODE
 
 from tests.support.far import FarWorld
 from tests.support.ports import ManualTimers, Reply, SlowJournal, Topic, responded

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from kafka_share_proxy.fleet.carried import CarriedRequests, EdgeOfLink
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.sharegroups.carried_requests import CarriedShareRequests, ShareEdge
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.records import records
-from kafka_share_proxy.wire.values import Limits
 
 from tests.support.ports import World
 

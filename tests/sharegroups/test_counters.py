@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.loop.histogram import Histogram
 from kafka_share_proxy.sharegroups.counters import OTHERS, ShareFigures
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.values import Limits
 
 from tests.support.ports import SlowJournal, World, acquired
 from tests.support.share_steps import ACCEPT, EARLIEST, REJECT, RELEASE, RENEW, from_the_start

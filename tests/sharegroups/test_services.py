@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 from kafka_share_proxy.sharegroups.services import ShareOptions
-from kafka_share_proxy.wire.values import Limits
 
 from tests.support.ports import World, acquired
 

@@ -11,6 +11,7 @@ from kafka_share_proxy.forwarding.dispatch import route_table
 from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi, Needs, Served
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
 from kafka_share_proxy.forwarding.dispatch.routes import Kind, Routes
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.promise import Task
@@ -22,7 +23,6 @@ from kafka_share_proxy.sharegroups.share_group_apis import APIS
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.values import Limits
 
 from tests.support.ports import World
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from kafka_share_proxy.forwarding.dispatch import chain, route_table
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
 from kafka_share_proxy.forwarding.dispatch.routes import Kind, Route
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
 from kafka_share_proxy.sharegroups import share_group_apis
 from kafka_share_proxy.views.view_apis import served as served_views
@@ -22,7 +23,6 @@ from kafka_share_proxy.wire.codec import frames, primitives
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.definitions.specs import FieldSpec, StructSpec
-from kafka_share_proxy.wire.values import Limits
 
 from tests.support import ports, view_broker
 from tests.wire.samples import present

@@ -20,6 +20,7 @@ from kafka_share_proxy.durable.interfaces import Journal, JournalRefused
 from kafka_share_proxy.durable.memory_journal import MemoryJournal
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
 from kafka_share_proxy.forwarding.dispatch.routes import Handler
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
 from kafka_share_proxy.forwarding.served.interfaces import Call, ExpectedResponse
 from kafka_share_proxy.forwarding.served.upstream_requests import framed
@@ -40,7 +41,7 @@ from kafka_share_proxy.wire.codec.frames import ResponseFrame
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost
 from kafka_share_proxy.wire.records import records
-from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address, Limits
+from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address
 
 WALL_MS = 1_700_000_000_000
 HANDLERS = {api.KEY: api.handle for api in (k76, k77, k78, k79, k90, k91, k92)}

@@ -10,6 +10,7 @@ from kafka_share_proxy.brokers.cluster_view import ClusterView
 from kafka_share_proxy.brokers.connection_slots import SlotValues
 from kafka_share_proxy.durable.memory_journal import MemoryJournal
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.forwarding.served.upstream_requests import framed
@@ -24,7 +25,7 @@ from kafka_share_proxy.views.services import ViewServices
 from kafka_share_proxy.views.store import MemoryViewStore
 from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.definitions import registry
-from kafka_share_proxy.wire.values import UNKNOWN_NODE, ZERO_UUID, Limits
+from kafka_share_proxy.wire.values import UNKNOWN_NODE, ZERO_UUID
 
 from tests.support.stretches import uncounted
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from kafka_share_proxy.forwarding.dispatch import route_table
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
 from kafka_share_proxy.forwarding.dispatch.routes import Context, header
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
 from kafka_share_proxy.wire.codec import headers
 from kafka_share_proxy.wire.definitions import endpoints, registry
-from kafka_share_proxy.wire.values import Limits
 
 FOLDER = Path(__file__).parents[1] / "golden"
 OURS = "a.proxy.example", 20001

@@ -238,8 +238,8 @@ async def open_channel(reactor: Reactor, address: Address, settings: OwnSettings
     made: list[Channel] = []
 
     async def connect(host: str, port: int) -> trio.abc.Stream:
-        sock = await dialling.connect(Address(host, port), settings.limits.dial_timeout_s)
-        made.append(Channel(reactor, _transport(reactor, sock, settings, host), settings.limits.collected_bytes))
+        sock = await dialling.connect(Address(host, port), settings.dial_timeout_s)
+        made.append(Channel(reactor, _transport(reactor, sock, settings, host), settings.response_bytes))
         return made[-1]
 
     opened = await open_connection(address, replace(settings, tls=None, connect=connect))
@@ -258,5 +258,5 @@ def _transport(reactor: Reactor, sock: Any, settings: OwnSettings, host: str) ->
         context,
         server_side=False,
         server_hostname=settings.server_name or host,
-        handshake_timeout_s=settings.limits.dial_timeout_s,
+        handshake_timeout_s=settings.dial_timeout_s,
     )

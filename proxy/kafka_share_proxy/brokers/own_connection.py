@@ -23,7 +23,7 @@ from kafka_share_proxy.wire.definitions import messages, registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.definitions.messages import Message, RequestMessage
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost, error_name
-from kafka_share_proxy.wire.values import Address, Limits
+from kafka_share_proxy.wire.values import MIB, Address
 
 R = TypeVar("R", bound=Message)
 """Class of the response."""
@@ -75,7 +75,10 @@ Connect = Callable[[str, int], Awaitable[trio.abc.Stream]]
 class OwnSettings:
     """Settings of the proxy's own connections."""
 
-    limits: Limits = field(default_factory=Limits)
+    dial_timeout_s: float = 10.0
+    """Seconds for one attempt to connect to one address, TLS included."""
+    response_bytes: int = 64 * MIB
+    """Largest response, in bytes, that is accepted."""
     tls: ssl.SSLContext | None = None
     server_name: str | None = None
     """Name to verify. None = the host that is dialled."""
@@ -170,8 +173,8 @@ class OwnConnection:
     async def _frame(self) -> bytes:
         head = await self._exactly(4)
         size = int.from_bytes(head, "big", signed=True)
-        if not frame_sizes.RESPONSE_MIN <= size <= self._settings.limits.collected_bytes:
-            error = frame_sizes.wrong_size(size, self._settings.limits.collected_bytes, frame_sizes.RESPONSE_MIN)
+        if not frame_sizes.RESPONSE_MIN <= size <= self._settings.response_bytes:
+            error = frame_sizes.wrong_size(size, self._settings.response_bytes, frame_sizes.RESPONSE_MIN)
             advice = f"; see {self._settings.tls_setting}" if frame_sizes.hint(head).startswith("a TLS") else ""
             raise RemoteProtocolError(f"{self.address} sent: {error}{advice}")
         return await self._exactly(size)
@@ -219,7 +222,7 @@ async def open_connection(address: Address, settings: OwnSettings) -> OwnConnect
 
 async def _dial(address: Address, settings: OwnSettings) -> trio.abc.Stream:
     try:
-        with trio.fail_after(settings.limits.dial_timeout_s):
+        with trio.fail_after(settings.dial_timeout_s):
             stream = await settings.connect(address.host, address.port)
             if settings.tls is None:
                 return stream
@@ -236,7 +239,7 @@ async def _dial(address: Address, settings: OwnSettings) -> trio.abc.Stream:
                 raise
             return secured
     except trio.TooSlowError:
-        raise UpstreamLost(f"{address}: no connection within {settings.limits.dial_timeout_s:g} s") from None
+        raise UpstreamLost(f"{address}: no connection within {settings.dial_timeout_s:g} s") from None
     except STREAM_ENDED as error:
         raise UpstreamLost(f"{address}: {reason_of(error)}") from None
 

@@ -14,6 +14,7 @@ from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.forwarding.connection_state import ClientState, Progress
 from kafka_share_proxy.forwarding.dispatch.routes import Context, Routes
 from kafka_share_proxy.forwarding.held_bytes import HeldBytes
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.memory_budget import GatherBudget, ResponseBudget
 from kafka_share_proxy.forwarding.peer_socket import PeerSocket
 from kafka_share_proxy.forwarding.walk.client_requests import Passing
@@ -22,7 +23,7 @@ from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.loop.slices import Slices
 from kafka_share_proxy.loop.transports import Transport
-from kafka_share_proxy.wire.values import Address, Limits
+from kafka_share_proxy.wire.values import Address
 
 Query = tuple[int, int, bytes]
 """API key, version and body of a request."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Protocol
 
 from kafka_share_proxy.forwarding.connection_state import ClientState, Progress
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.peer_socket import PeerSocket
 from kafka_share_proxy.forwarding.walk.gathering import Gathering
-from kafka_share_proxy.wire.values import Limits
 
 
 class TimedStream(Protocol):

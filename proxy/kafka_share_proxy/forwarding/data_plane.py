@@ -31,6 +31,7 @@ from kafka_share_proxy.forwarding.dispatch.request_inspection import (
 )
 from kafka_share_proxy.forwarding.dispatch.routes import Context, Kind, Route, Routes
 from kafka_share_proxy.forwarding.held_bytes import HeldBytes
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.memory_budget import GatherBudget, ResponseBudget
 from kafka_share_proxy.forwarding.peer_socket import Linger, PeerSocket
 from kafka_share_proxy.forwarding.walk.client_requests import NOTHING_PASSES, Passing
@@ -45,7 +46,7 @@ from kafka_share_proxy.loop.tls_memory import TlsMemory
 from kafka_share_proxy.loop.transports import PlainTransport, TlsTransport, Transport
 from kafka_share_proxy.loop.turns import Turns
 from kafka_share_proxy.wire.errors import RemoteProtocolError, RequestRefused
-from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address, Limits
+from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address
 
 SWEEP_S = 1.0
 RELEASE_S = 1.0

@@ -12,6 +12,7 @@ from kafka_share_proxy.durable.gate import StateGate
 from kafka_share_proxy.durable.interfaces import Journal
 from kafka_share_proxy.fleet.group_owners import Fleet
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.memory_budget import ResponseBudget
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
 from kafka_share_proxy.forwarding.served.interfaces import Call
@@ -33,7 +34,6 @@ from kafka_share_proxy.sharegroups.state.state_records import StateKey, share_ga
 from kafka_share_proxy.sharegroups.state.state_writes import ShareWrites
 from kafka_share_proxy.wire.codec.frames import ResponseFrame
 from kafka_share_proxy.wire.definitions.messages import Message
-from kafka_share_proxy.wire.values import Limits
 
 FEATURE = "share groups"
 """Name of this feature on the links of a fleet."""

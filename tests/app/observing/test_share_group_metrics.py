@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from kafka_share_proxy.app.observing import share_group_metrics
 from kafka_share_proxy.app.observing.observe import Metrics
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.sharegroups.counters import OTHERS
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
-from kafka_share_proxy.wire.values import Limits
 
 from tests.support.ports import World
 

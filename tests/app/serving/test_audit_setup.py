@@ -16,9 +16,9 @@ from kafka_share_proxy.durable.memory_journal import MemoryJournal
 from kafka_share_proxy.forwarding.dispatch import route_table
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
 from kafka_share_proxy.forwarding.dispatch.routes import header
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.views.model.plans import Plan
 from kafka_share_proxy.views.services import Inline
-from kafka_share_proxy.wire.values import Limits
 
 from tests.support import audit_lines
 from tests.support.ports import World

@@ -25,6 +25,7 @@ from kafka_share_proxy.brokers.rights import Right, rights_of
 from kafka_share_proxy.durable.memory_journal import MemoryJournal
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
 from kafka_share_proxy.forwarding.dispatch.routes import Kind, header
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
 from kafka_share_proxy.forwarding.walk.pump import new_pump
 from kafka_share_proxy.loop.reactor import Reactor
@@ -36,7 +37,7 @@ from kafka_share_proxy.views.model.catalog import Binding
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ConfigError
-from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address, Limits
+from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address
 
 A, B = Address("a", 1), Address("b", 2)
 

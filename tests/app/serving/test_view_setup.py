@@ -9,10 +9,10 @@ from kafka_share_proxy.brokers.own_connection import OwnSettings
 from kafka_share_proxy.forwarding.dispatch import route_table
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
 from kafka_share_proxy.forwarding.dispatch.routes import Kind, header
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
 from kafka_share_proxy.views.model.catalog import Binding
 from kafka_share_proxy.views.stored_state import ViewState
-from kafka_share_proxy.wire.values import Limits
 
 from tests.support.view_broker import World
 

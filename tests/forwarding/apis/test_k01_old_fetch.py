@@ -61,8 +61,8 @@ def test_table_answers_old_versions_only_where_fetch_is_looked_at():
     from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
     from kafka_share_proxy.forwarding.dispatch.route_table import Served, build
     from kafka_share_proxy.forwarding.dispatch.routes import header
+    from kafka_share_proxy.forwarding.limits import Limits
     from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
-    from kafka_share_proxy.wire.values import Limits
 
     book = AddressBook(9000, "h", lambda *_: True)
     for served, kind in (({}, Kind.REFUSE), ({1: Served(k01_old_fetch.handle, EveryRequest())}, Kind.LOCAL)):

@@ -7,11 +7,11 @@ from kafka_share_proxy.forwarding.apis import k18_api_versions
 from kafka_share_proxy.forwarding.dispatch import route_table
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer, effective, ranges_of
 from kafka_share_proxy.forwarding.dispatch.routes import Context, header
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
 from kafka_share_proxy.loop.promise import Task
 from kafka_share_proxy.sharegroups import share_group_apis
 from kafka_share_proxy.wire.codec import frames
-from kafka_share_proxy.wire.values import Limits
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 

@@ -6,9 +6,9 @@ import pytest
 from kafka_share_proxy.forwarding.apis.without_handler import APIS
 from kafka_share_proxy.forwarding.dispatch.forwarded_api import RewritingParts
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer, client_facing
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook, ResponseCache
 from kafka_share_proxy.forwarding.rewriting.address_rewriting import ProduceRewriter
-from kafka_share_proxy.wire.values import Limits
 
 BOOK = AddressBook(20000, "h", lambda *_: True)
 PARTS = RewritingParts(BOOK, EffectiveVersions(Offer()), Limits(), ResponseCache(BOOK))

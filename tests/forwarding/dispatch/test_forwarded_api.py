@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from kafka_share_proxy.forwarding.dispatch.forwarded_api import ForwardedApi, RewritingParts
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook, Remembered, ResponseCache
 from kafka_share_proxy.forwarding.rewriting.address_rewriting import drop_node_endpoints
 from kafka_share_proxy.wire.errors import LocalProtocolError
-from kafka_share_proxy.wire.values import Limits
 
 BOOK = AddressBook(20000, "h", lambda *_: True)
 PARTS = RewritingParts(BOOK, EffectiveVersions(Offer()), Limits(), ResponseCache(BOOK))

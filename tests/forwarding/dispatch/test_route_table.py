@@ -5,11 +5,11 @@ from kafka_share_proxy.forwarding.dispatch import route_table
 from kafka_share_proxy.forwarding.dispatch.early_matches import EveryRequest
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer, client_facing
 from kafka_share_proxy.forwarding.dispatch.routes import Kind, Routes, header
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
 from kafka_share_proxy.sharegroups import share_group_apis
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import LocalProtocolError
-from kafka_share_proxy.wire.values import Limits
 
 
 async def handler(call):

@@ -14,6 +14,7 @@ from kafka_share_proxy.audit.stream import Audit
 from kafka_share_proxy.forwarding.dispatch import route_table
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
 from kafka_share_proxy.forwarding.dispatch.routes import Context, Routes, header
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.observed import forwarded_shares
 from kafka_share_proxy.forwarding.observed.forwarded_shares import watched
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
@@ -22,7 +23,6 @@ from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.records import records
 from kafka_share_proxy.wire.records.records import Record
-from kafka_share_proxy.wire.values import Limits
 
 from tests.support import audit_lines
 from tests.support.ports import ManualTimers

@@ -8,13 +8,14 @@ import pytest
 from kafka_share_proxy.forwarding.dispatch import route_table
 from kafka_share_proxy.forwarding.dispatch.offered_versions import CAPS, EffectiveVersions, Offer, client_facing
 from kafka_share_proxy.forwarding.dispatch.routes import Context, Kind, Route, header
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.rewriting import address_rewriting
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
 from kafka_share_proxy.wire.codec import frames, headers
 from kafka_share_proxy.wire.definitions import endpoints, registry
 from kafka_share_proxy.wire.definitions.specs import FieldSpec
 from kafka_share_proxy.wire.errors import LocalProtocolError, RemoteProtocolError, UnusableResponse
-from kafka_share_proxy.wire.values import Address, Limits
+from kafka_share_proxy.wire.values import Address
 
 from tests.tables.cases import CORRELATION_ID, Case, cases
 from tests.wire.samples import Samples

@@ -11,6 +11,7 @@ import pytest
 from kafka_share_proxy.brokers.cluster_view import ClusterView
 from kafka_share_proxy.brokers.connection_slots import OptionalSlot
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.forwarding.served.services import Services
@@ -23,7 +24,6 @@ from kafka_share_proxy.views.fetch.view_chunks import ViewCache
 from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import RemoteProtocolError, UpstreamLost
-from kafka_share_proxy.wire.values import Limits
 
 from tests.forwarding.local_requests_world import Handler, local_world, started
 from tests.forwarding.plane_world import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kafka_share_proxy.wire.values import Limits
+from kafka_share_proxy.forwarding.limits import Limits
 
 from tests.support.ports import World, acquired
 from tests.support.share_steps import EARLIEST, from_the_start

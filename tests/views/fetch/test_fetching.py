@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.views.fetch.base_reads import READ_BYTES_MIN
 from kafka_share_proxy.views.options import ViewOptions
 from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost
 from kafka_share_proxy.wire.records import compression, records
-from kafka_share_proxy.wire.values import Limits
 
 from tests.support.view_ports import HeldWorkers, ViewWorld, next_offset, offsets_in, partitions_of
 

@@ -116,7 +116,14 @@ def own_settings(config: Config, upstream_tls: ssl.SSLContext | None) -> OwnSett
     if sasl.mechanism is not None:
         identity = Identity(mechanism=sasl.mechanism, username=sasl.username or "", password=sasl.secret)
     server_name = config.upstream.tls.server_name
-    return OwnSettings(limits=config.named_limits, tls=upstream_tls, server_name=server_name, identity=identity)
+    limits = config.named_limits
+    return OwnSettings(
+        dial_timeout_s=limits.dial_timeout_s,
+        response_bytes=limits.collected_bytes,
+        tls=upstream_tls,
+        server_name=server_name,
+        identity=identity,
+    )
 
 
 @dataclass(slots=True)

@@ -10,9 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidat
 
 from kafka_share_proxy.app.settings import limit_settings
 from kafka_share_proxy.app.settings.hostports import PORT_MAX, parse_address, parse_addresses, parse_nodes
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
 from kafka_share_proxy.wire.errors import ConfigError
-from kafka_share_proxy.wire.values import Address, Limits
+from kafka_share_proxy.wire.values import Address
 
 HostPort = Annotated[Address, PlainValidator(parse_address), PlainSerializer(str)]
 HostPorts = Annotated[
@@ -296,7 +297,7 @@ class Config(Section):
     cluster: Cluster = Cluster()
     audit: AuditSettings = AuditSettings()
     limits: dict[str, Any] = Field(default_factory=dict)
-    """The proxy's own limits, as `values.Limits` names them."""
+    """The proxy's own limits, as `limits.Limits` names them."""
     drain_s: Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)] = 30.0
     """How long requests in flight may take after SIGTERM."""
     vanished_broker_grace_s: Seconds = 300.0

@@ -18,8 +18,9 @@ from kafka_share_proxy.app.settings.config import (
 )
 from kafka_share_proxy.app.settings.config_sources import Key
 from kafka_share_proxy.app.settings.hostports import PORT_MAX
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.wire.errors import ConfigError
-from kafka_share_proxy.wire.values import DECODED_BYTES, Limits
+from kafka_share_proxy.wire.values import DECODED_BYTES
 
 SECRET_BYTES_MIN = 16
 """Shorter secrets of a fleet could be guessed by who listens."""

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions
 from kafka_share_proxy.forwarding.dispatch.routes import Amend, Kind, Rewrite
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook, ResponseCache
 from kafka_share_proxy.forwarding.rewriting.address_rewriting import Repair, Special, rewriter
 from kafka_share_proxy.wire.definitions import endpoints, registry
 from kafka_share_proxy.wire.errors import LocalProtocolError
-from kafka_share_proxy.wire.values import Limits
 
 
 class RewritingParts(NamedTuple):

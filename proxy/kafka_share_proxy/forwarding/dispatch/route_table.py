@@ -32,11 +32,11 @@ from kafka_share_proxy.forwarding.dispatch.offered_versions import (
     is_newer,
 )
 from kafka_share_proxy.forwarding.dispatch.routes import Kind, Route, Routes, refusal
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook, ResponseCache
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import LocalProtocolError
-from kafka_share_proxy.wire.values import Limits
 
 FORWARDED: tuple[ForwardedApi, ...] = (
     *without_handler.APIS,

@@ -11,11 +11,11 @@ from kafka_share_proxy.brokers.cluster_view import ClusterView
 from kafka_share_proxy.brokers.interfaces import OwnQueries
 from kafka_share_proxy.brokers.topic_leaders import TopicQueryOptions
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.memory_budget import ResponseBudget
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
 from kafka_share_proxy.loop.interfaces import Notes, Timers
 from kafka_share_proxy.loop.slices import Slices
-from kafka_share_proxy.wire.values import Limits
 
 
 @dataclass(slots=True, kw_only=True)

@@ -17,7 +17,7 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 GROUND = ("offsets", "wire")
 """They import nothing of the proxy, not even each other."""
-FLOORS = (*GROUND, "loop", "audit", "brokers", "forwarding", "reading", "fleet", "durable")
+FLOORS = (*GROUND, "loop", "audit", "brokers", "forwarding", "reading", "fleet", "durable", "feature")
 """Each may import those before it."""
 FEATURES = ("sharegroups", "views", "commits", "consumer")
 """Each may import every floor, and no other feature."""

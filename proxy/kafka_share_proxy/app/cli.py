@@ -15,7 +15,8 @@ import typer
 from kafka_share_proxy.app.commands import pipeline_command
 from kafka_share_proxy.app.commands.broker_flags import Flags, dials_brokers
 from kafka_share_proxy.app.commands.terminal import printable, printable_lines
-from kafka_share_proxy.wire.errors import ConfigError, ProxyError
+from kafka_share_proxy.feature.errors import ConfigError
+from kafka_share_proxy.wire.errors import ProxyError
 
 if TYPE_CHECKING:
     from kafka_share_proxy.app.commands import views_command

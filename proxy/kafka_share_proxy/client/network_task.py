@@ -45,12 +45,13 @@ from kafka_share_proxy.consumer.events import (
 )
 from kafka_share_proxy.consumer.groups.coordinator_requests import CoordinatorRequests
 from kafka_share_proxy.consumer.metadata_requests import MetadataRequests, NodeAddress
+from kafka_share_proxy.consumer.options import ConfigurationError
 from kafka_share_proxy.consumer.requests import Outcome, UnsentRequest
 from kafka_share_proxy.consumer.share.share_events import AwaitAcknowledgements, ShareApplicationEvent
 from kafka_share_proxy.consumer.topic_listing import TopicListing
 from kafka_share_proxy.consumer.troubles import Troubles
 from kafka_share_proxy.loop.boot_clock import SuspensionClock
-from kafka_share_proxy.wire.errors import ConfigError, ProxyError
+from kafka_share_proxy.wire.errors import ProxyError
 from kafka_share_proxy.wire.values import Address
 
 CALLS_MAX = 10_000
@@ -386,7 +387,7 @@ class NetworkLoop(Generic[Core]):
             return
         try:
             self.core.handle(event, now)
-        except (ConfigError, ValueError) as error:  # the application's side checks first; what it missed is reported
+        except (ConfigurationError, ValueError) as error:  # the checks of the application's side missed it
             failed = ConsumerError(str(error))
             caller: int | None = getattr(event, "call_id", None)
             self._report_application(

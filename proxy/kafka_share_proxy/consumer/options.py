@@ -19,14 +19,14 @@ from kafka_share_proxy.consumer.option_checks import (
     types_hold,
 )
 from kafka_share_proxy.consumer.option_types import AssignorName, GroupProtocol, OffsetReset
-from kafka_share_proxy.wire.errors import ConfigError
+from kafka_share_proxy.wire.errors import ProxyError
 
 RESETS = one_of(OffsetReset)
 PROTOCOLS = one_of(GroupProtocol)
 ASSIGNOR_NAMES = one_of(AssignorName)
 
 
-class ConfigurationError(ConfigError):
+class ConfigurationError(ProxyError):
     """Invalid settings, or a call that the settings do not allow. Raised before any request."""
 
 

@@ -200,10 +200,6 @@ class TooManyElements(RemoteProtocolError):
     """A message has more array elements than its reader accepts."""
 
 
-class ConfigError(ProxyError):
-    """Invalid settings. The text names every mistake with its path."""
-
-
 class UpstreamLost(ProxyError):
     """The upstream connection closed before the response was received."""
 

@@ -2,9 +2,10 @@
 
 import pytest
 from kafka_share_proxy.app.commands import decode_command
+from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.definitions import registry
-from kafka_share_proxy.wire.errors import ConfigError, RemoteProtocolError
+from kafka_share_proxy.wire.errors import RemoteProtocolError
 
 REQUEST = frames.request(18, 3, 7, "me", registry.message("ApiVersionsRequest")(client_software_name="x"))
 RESPONSE = frames.response(18, 3, 7, registry.message("ApiVersionsResponse")(error_code=35, api_keys=[]))

@@ -13,13 +13,13 @@ from kafka_share_proxy.app.commands import views_command
 from kafka_share_proxy.app.commands.views_command import Desk, ViewsFailed
 from kafka_share_proxy.app.settings import config_loading
 from kafka_share_proxy.app.settings.config import Config
+from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.views import state_records
 from kafka_share_proxy.views.model.catalog import Binding
 from kafka_share_proxy.views.model.names import BadViewName
 from kafka_share_proxy.views.model.plans import BadPlan, Plan
 from kafka_share_proxy.views.state_records import TOPIC
 from kafka_share_proxy.wire.definitions import registry
-from kafka_share_proxy.wire.errors import ConfigError
 from typer.testing import CliRunner
 
 from tests.support.view_log import ViewsBroker

@@ -23,6 +23,7 @@ from kafka_share_proxy.brokers.connection_slots import SlotValues
 from kafka_share_proxy.brokers.own_connection import BrokerVersions
 from kafka_share_proxy.brokers.rights import Right, rights_of
 from kafka_share_proxy.durable.memory_journal import MemoryJournal
+from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
 from kafka_share_proxy.forwarding.dispatch.routes import Kind, header
 from kafka_share_proxy.forwarding.limits import Limits
@@ -36,7 +37,6 @@ from kafka_share_proxy.sharegroups.services import ShareOptions
 from kafka_share_proxy.views.model.catalog import Binding
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
-from kafka_share_proxy.wire.errors import ConfigError
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address
 
 A, B = Address("a", 1), Address("b", 2)
@@ -333,7 +333,7 @@ def test_the_proxy_s_own_connections_follow_the_settings() -> None:
     sasl = {"mechanism": "PLAIN", "username": "u", "password": "p"}
     upstream = {"bootstrap": ["a:1"], "sasl": sasl, "tls": {"server_name": "n"}}
     made = own_settings(config(upstream=upstream, limits={"dial_timeout_s": 3}), None)
-    assert (made.server_name, made.limits.dial_timeout_s) == ("n", 3)
+    assert (made.server_name, made.dial_timeout_s) == ("n", 3)
     assert (made.identity.username, made.identity.password()) == ("u", "p")
     assert own_settings(config(), None).identity is None
 

@@ -10,11 +10,12 @@ from kafka_share_proxy.app.serving.state_setup import StateSetup
 from kafka_share_proxy.brokers.own_connection import OwnSettings
 from kafka_share_proxy.durable.hosted_state import HostedState
 from kafka_share_proxy.durable.journal import TopicJournal
+from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.forwarding.walk.pump import new_pump
 from kafka_share_proxy.loop import boot_clock
 from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE, TOPIC
-from kafka_share_proxy.wire.errors import ConfigError, ErrorCode
+from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.app.serving.test_composition import Said, config, parts
 from tests.support.small_state import TEST_STATE, HeldTexts, text_gate

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from kafka_share_proxy.app.settings import config_loading
 from kafka_share_proxy.app.settings.config import Config
+from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.forwarding.limits import Limits
-from kafka_share_proxy.wire.errors import ConfigError
 from kafka_share_proxy.wire.values import Address
 
 REQUIRED = {"upstream.bootstrap": "kafka-1:9092,kafka-2:9093", "listen": "127.0.0.1:19092"}

@@ -2,8 +2,8 @@
 
 import pytest
 from kafka_share_proxy.app.settings.limit_settings import mistakes, parse
+from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.forwarding.limits import Limits
-from kafka_share_proxy.wire.errors import ConfigError
 
 
 def test_limits_are_read_by_name() -> None:

@@ -7,7 +7,7 @@ import pytest
 import trustme
 from kafka_share_proxy.app.settings import tls_contexts
 from kafka_share_proxy.app.settings.config import ClientTls, PeerTls, UpstreamTls
-from kafka_share_proxy.wire.errors import ConfigError
+from kafka_share_proxy.feature.errors import ConfigError
 
 
 @pytest.fixture(scope="module")

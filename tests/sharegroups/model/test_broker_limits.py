@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kafka_share_proxy.sharegroups.model.broker_limits import BrokerShareLimits, broker_names
-from kafka_share_proxy.wire.errors import ConfigError
+from kafka_share_proxy.sharegroups.model.broker_limits import BrokerShareLimits, InvalidShareLimits, broker_names
 
 LIMITS = BrokerShareLimits()
 
@@ -31,7 +30,7 @@ def test_broker_settings_are_read_from_text_and_numbers():
 
 def test_every_mistake_is_named_at_once():
     """Unknown names, values that are no numbers, values out of bounds and foreign assignors come in one error."""
-    with pytest.raises(ConfigError) as raised:
+    with pytest.raises(InvalidShareLimits) as raised:
         BrokerShareLimits.check(
             {
                 "group.share.max.siez": 1,
@@ -66,5 +65,5 @@ def test_every_mistake_is_named_at_once():
 )
 def test_broker_settings_that_contradict_each_other(values, name):
     """A broker would not start with them."""
-    with pytest.raises(ConfigError, match=name):
+    with pytest.raises(InvalidShareLimits, match=name):
         BrokerShareLimits.check(values)

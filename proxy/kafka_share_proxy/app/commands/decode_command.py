@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from rich.console import Console
 
+from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.wire.codec import tree
 from kafka_share_proxy.wire.definitions import registry
-from kafka_share_proxy.wire.errors import ConfigError, RemoteProtocolError
+from kafka_share_proxy.wire.errors import RemoteProtocolError
 
 _RESPONSES = (
     "; if they are responses, say what they answer: --response-to API:VERSION, or --requests FILE with the requests of "

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
 import typer
 
 from kafka_share_proxy.app.commands.broker_flags import Flags, dials_brokers
-from kafka_share_proxy.wire.errors import ConfigError
+from kafka_share_proxy.feature.errors import ConfigError
 
 if TYPE_CHECKING:
     from kafka_share_proxy.app.settings.config import Config
@@ -459,13 +459,15 @@ def _guarded(work: Callable[[], T], *, verbose: bool = False) -> T:
     except KeyboardInterrupt:
         _fail("interrupted", INTERRUPTED)
     except Exception as error:
+        from kafka_share_proxy.consumer.options import ConfigurationError
         from kafka_share_proxy.pipeline.failures import one_line
         from kafka_share_proxy.pipeline.source.options import BadOption
         from kafka_share_proxy.views.model.plans import BadPlan
 
         if verbose:
             traceback.print_exc()
-        _fail(one_line(error), MISUSED if isinstance(error, ConfigError | BadOption | BadPlan) else FAILED)
+        misuse = ConfigError | ConfigurationError | BadOption | BadPlan
+        _fail(one_line(error), MISUSED if isinstance(error, misuse) else FAILED)
 
 
 def _fail(text: str, status: int) -> NoReturn:

@@ -26,6 +26,7 @@ from kafka_share_proxy.durable.interfaces import Journal
 from kafka_share_proxy.durable.journal import TopicJournal
 from kafka_share_proxy.durable.memory_journal import MemoryJournal
 from kafka_share_proxy.durable.state_home import StateHome
+from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.forwarding.connection_parts import Query
 from kafka_share_proxy.forwarding.data_plane import Plane
 from kafka_share_proxy.forwarding.dispatch import route_table
@@ -46,7 +47,7 @@ from kafka_share_proxy.sharegroups.state.deleted_topics import DeletedTopics
 from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE, TOPIC, StateKey
 from kafka_share_proxy.wire.definitions import messages, registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
-from kafka_share_proxy.wire.errors import ConfigError, ErrorCode, LocalProtocolError
+from kafka_share_proxy.wire.errors import ErrorCode, LocalProtocolError
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address
 
 BY_GROUP = "proxy or brokers, by group"

@@ -27,11 +27,11 @@ from kafka_share_proxy.app.settings import tls_contexts
 from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.brokers.cluster_watch import ClusterWatch
 from kafka_share_proxy.brokers.own_client import OwnClient
+from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.forwarding.walk.pump import new_pump
 from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.sharegroups.services import ShareServices
 from kafka_share_proxy.sharegroups.state.state_records import TOPIC
-from kafka_share_proxy.wire.errors import ConfigError
 
 T = TypeVar("T")
 

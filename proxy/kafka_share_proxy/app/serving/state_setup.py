@@ -15,6 +15,7 @@ from kafka_share_proxy.durable.hosted_state import BrokerAccess, HostedState
 from kafka_share_proxy.durable.journal import TopicJournal
 from kafka_share_proxy.durable.ownership_group import Membership
 from kafka_share_proxy.durable.state_home import StateHome
+from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.fleet import links as fleet
 from kafka_share_proxy.fleet.carried import CarriedFeatures, CarriedRequests
 from kafka_share_proxy.loop import boot_clock
@@ -24,7 +25,6 @@ from kafka_share_proxy.sharegroups import share_group_apis
 from kafka_share_proxy.sharegroups.carried_requests import CarriedShareRequests
 from kafka_share_proxy.sharegroups.services import ShareServices
 from kafka_share_proxy.sharegroups.state.held_state import HeldShareState
-from kafka_share_proxy.wire.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

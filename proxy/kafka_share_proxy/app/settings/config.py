@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidat
 
 from kafka_share_proxy.app.settings import limit_settings
 from kafka_share_proxy.app.settings.hostports import PORT_MAX, parse_address, parse_addresses, parse_nodes
+from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
-from kafka_share_proxy.wire.errors import ConfigError
 from kafka_share_proxy.wire.values import Address
 
 HostPort = Annotated[Address, PlainValidator(parse_address), PlainSerializer(str)]
@@ -141,7 +141,7 @@ class ShareGroups(Section):
 
     @cached_property
     def limits(self) -> BrokerShareLimits:
-        """`broker`, checked and with its defaults; ConfigError names every mistake."""
+        """`broker`, checked and with its defaults. Raises InvalidShareLimits with every mistake."""
         return BrokerShareLimits.check(self.broker)
 
 

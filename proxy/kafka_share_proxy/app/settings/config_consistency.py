@@ -19,7 +19,7 @@ from kafka_share_proxy.app.settings.config import (
 from kafka_share_proxy.app.settings.config_sources import Key
 from kafka_share_proxy.app.settings.hostports import PORT_MAX
 from kafka_share_proxy.forwarding.limits import Limits
-from kafka_share_proxy.wire.errors import ConfigError
+from kafka_share_proxy.sharegroups.model.broker_limits import InvalidShareLimits
 from kafka_share_proxy.wire.values import DECODED_BYTES
 
 SECRET_BYTES_MIN = 16
@@ -191,7 +191,7 @@ def _limits_together(limits: Limits) -> Found:
 def _share_groups(config: Config) -> Found:
     try:
         _ = config.share_groups.limits
-    except ConfigError as error:
+    except InvalidShareLimits as error:
         for line in str(error).splitlines():
             name, separator, text = line.strip().partition(":")
             known = separator and name.startswith("group.share")

@@ -18,8 +18,8 @@ from pydantic_core import ErrorDetails
 from kafka_share_proxy.app.settings import config_consistency
 from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.app.settings.config_sources import CONFIG_VARIABLE, Key, Sources
+from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
-from kafka_share_proxy.wire.errors import ConfigError
 
 
 def load(

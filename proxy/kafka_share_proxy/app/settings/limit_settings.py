@@ -8,8 +8,8 @@ from dataclasses import fields
 from typing import Any, get_args, get_type_hints
 
 from kafka_share_proxy.app.settings.config_sources import Key
+from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.forwarding.limits import Limits
-from kafka_share_proxy.wire.errors import ConfigError
 
 
 def parse(written: Mapping[str, Any]) -> Limits:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ssl
 
 from kafka_share_proxy.app.settings.config import ClientTls, PeerTls, UpstreamTls
+from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.fleet.links import LinkTls
-from kafka_share_proxy.wire.errors import ConfigError
 
 
 def towards_clients(tls: ClientTls) -> ssl.SSLContext | None:

@@ -11,9 +11,13 @@ from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any
 
-from kafka_share_proxy.wire.errors import ConfigError
+from kafka_share_proxy.wire.errors import ProxyError
 
 INT_MAX = 2**31 - 1
+
+
+class InvalidShareLimits(ProxyError):
+    """Invalid `group.share.*` settings. The text has one line per mistake, which begins with the setting."""
 
 
 def parse_int(text: str) -> int | None:
@@ -104,7 +108,7 @@ class BrokerShareLimits:
 
     @classmethod
     def check(cls, values: Mapping[str, object]) -> BrokerShareLimits:
-        """Build from Kafka's names (`group.share.max.size`: 200 or "200"). ConfigError lists all mistakes."""
+        """Build from Kafka's names (`group.share.max.size`: 200 or "200"). Raises InvalidShareLimits."""
         parsed: dict[str, Any] = {}
         mistakes: list[str] = []
         known = set(broker_names())
@@ -122,7 +126,7 @@ class BrokerShareLimits:
             mistakes = limits._order_mistakes()
             if not mistakes:
                 return limits
-        raise ConfigError("\n".join(mistakes))
+        raise InvalidShareLimits("\n".join(mistakes))
 
     def value(self, name: str) -> int | str:
         """Return the value of a setting by Kafka's name."""

@@ -48,3 +48,9 @@ def test_names_are_those_of_the_state() -> None:
     assert TEST_STATE.transactional_id(3) == "__proxy-test-3"
     assert (list(TEST_STATE.all), TEST_STATE.configs["cleanup.policy"]) == (list(range(8)), "compact")
     assert replace(TEST_STATE, message_bytes=5).configs["max.message.bytes"] == "5"
+
+
+def test_events_of_a_state_have_levels() -> None:
+    levels = TEST_STATE.levels
+    assert levels[TEST_STATE.event("lost")] > levels[TEST_STATE.event("loaded")]
+    assert levels[TEST_STATE.served_event("off")] > levels[TEST_STATE.served_event("on")]

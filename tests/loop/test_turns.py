@@ -15,6 +15,7 @@ import trio
 import trio.lowlevel
 from kafka_share_proxy.app.observing import metrics as figures
 from kafka_share_proxy.app.observing import observe
+from kafka_share_proxy.feature.metrics import Metrics
 from kafka_share_proxy.forwarding.dispatch.routes import Kind, Route
 from kafka_share_proxy.forwarding.walk.pump import new_pump
 from kafka_share_proxy.loop.polling import READ
@@ -199,7 +200,7 @@ def test_lines_about_turns_are_limited(pair: tuple[socket.socket, socket.socket]
 
 
 def test_the_figures_are_told() -> None:
-    metrics, reactor = observe.Metrics(), Reactor(new_pump)
+    metrics, reactor = Metrics(), Reactor(new_pump)
     figures.of_turns(metrics, reactor.turns)
     reactor.turns.begin()
     reactor.turns.ended(0.03)

@@ -21,12 +21,30 @@ from typing import Any, Generic, Protocol, TypeVar
 from kafka_share_proxy.brokers.internal_topics import COMPACTED, MESSAGE_BYTES
 from kafka_share_proxy.durable.ownership_rules import PARTITIONS
 from kafka_share_proxy.durable.partition_log import Reign
+from kafka_share_proxy.loop.log_levels import ERROR, INFO, WARNING, EventLevels
 from kafka_share_proxy.wire.definitions import messages, registry
 from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import RemoteProtocolError
 from kafka_share_proxy.wire.records.records import Record
 
 K = TypeVar("K")
+
+_STATE_LEVELS: EventLevels = {
+    "loaded": INFO,
+    "lost": ERROR,
+    "ignored": WARNING,
+    "unreadable": ERROR,
+    "old-owner": WARNING,
+    "given-up": INFO,
+    "topic-lost": ERROR,
+    "restored": WARNING,
+    "not-followed": WARNING,
+    "followed": INFO,
+    "read-anew": INFO,
+}
+"""Level of each event that `DescribedState.event` names."""
+_SERVED_LEVELS: EventLevels = {"off": ERROR, "on": INFO, "standby": INFO}
+"""Level of each event that `DescribedState.served_event` names."""
 
 _VERSION = 0
 """Version of takeover keys and values."""
@@ -90,6 +108,12 @@ class DescribedState(Generic[K]):
     def served_event(self, what: str) -> str:
         """Return the name of a log event about the services: "off" -> "share-groups-off"."""
         return f"{self.serves.replace(' ', '-')}-{what}"
+
+    @cached_property
+    def levels(self) -> EventLevels:
+        """Level of each log event about the state and its services."""
+        levels = {self.event(what): level for what, level in _STATE_LEVELS.items()}
+        return levels | {self.served_event(what): level for what, level in _SERVED_LEVELS.items()}
 
     def transactional_id(self, partition: int) -> str:
         """Return the transactional id of the producer of a partition."""

@@ -1,7 +1,7 @@
 """Share group metrics by group, as a broker counts them (Kafka's ShareGroupMetrics, SharePartitionMetrics).
 
 Theory of operation. Code that acquires, acknowledges or waits adds to plain numbers. Names are formatted only when
-/metrics is requested (`app.observing.metrics`). There may be thousands of groups. Therefore only a limited number are
+/metrics is requested (`sharegroups.metrics`). There may be thousands of groups. Therefore only a limited number are
 counted by name, first come, first served; all other groups are counted together as OTHERS. A deleted group makes room
 (`forget`).
 """
@@ -75,8 +75,6 @@ class ShareFigures:
         """Seconds from the first ShareFetch of a share partition until its start offset was stored."""
         self.state_write_s = seconds()
         """Duration of the append of one change of share state, in seconds."""
-        self.served_s: dict[int, Histogram] = {}
-        """Seconds from the arrival of a request that is served here until its response, by API key."""
 
     def of(self, group_id: str) -> GroupFigures:
         """Return the figures that a group is counted in."""
@@ -105,10 +103,3 @@ class ShareFigures:
     def lock_timed_out(self, group_id: str, changes: Iterable[tuple[int, int, int, int]]) -> None:
         """Count the records whose locks expired, by ranges (first, last, state, delivery count)."""
         self.of(group_id).lock_timeouts += sum(last - first + 1 for first, last, _, _ in changes)
-
-    def served(self, key: int, took_s: float) -> None:
-        """Count a request of this API that was served here."""
-        histogram = self.served_s.get(key)
-        if histogram is None:
-            histogram = self.served_s[key] = seconds()
-        histogram.observe(took_s)

@@ -3,7 +3,8 @@
 from types import SimpleNamespace
 
 from kafka_share_proxy.app.observing import metrics as figures
-from kafka_share_proxy.app.observing.observe import LogNotes, Metrics
+from kafka_share_proxy.app.observing.observe import LogNotes
+from kafka_share_proxy.feature.metrics import Metrics
 from kafka_share_proxy.forwarding.data_plane import PlaneStatistics
 
 from tests.app.serving.test_composition import A, config, parts, sight
@@ -21,6 +22,7 @@ def test_all_figures_are_shown_with_their_values() -> None:
     made.plane = SimpleNamespace(statistics=statistics)
     notes = LogNotes(lambda *_: None)
     notes("serving")
+    made.served_times.observe(78, 0.2)
     metrics = Metrics()
     figures.of_events(metrics, notes)
     figures.of_parts(metrics, made)
@@ -32,6 +34,8 @@ def test_all_figures_are_shown_with_their_values() -> None:
     for name in figures.PLANE_COUNTERS:
         assert f"ksp_{name.removesuffix('_total')}_total 7.0" in page
     assert "ksp_brokers 1.0" in page
+    assert 'ksp_served_request_seconds_bucket{api="ShareFetch",le="0.1"} 0.0' in page
+    assert 'ksp_served_request_seconds_bucket{api="ShareFetch",le="0.25"} 1.0' in page
     assert "ksp_share_groups 0.0" in page
     assert "ksp_share_partitions_resting 0.0" in page
 
@@ -76,5 +80,6 @@ def test_share_figures_are_absent_where_share_groups_live_upstream() -> None:
     """A constant 0 would look like trouble."""
     made = parts(config(), local=False)
     metrics = Metrics()
-    figures._of_share_groups(metrics, made)
+    made.plane = SimpleNamespace(statistics=statistics)
+    figures.of_parts(metrics, made)
     assert b"ksp_share" not in metrics.render()

@@ -1,17 +1,14 @@
-"""Log lines, their limits, and figures."""
+"""Log lines, their and their limits."""
 
-import ast
 import io
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 from kafka_share_proxy.app.observing import observe
-from kafka_share_proxy.app.observing.observe import DEBUG, ERROR, INFO, WARNING, LogNotes, Metrics, log_lines, redact
-
-PROXY = Path(observe.__file__).parents[2]
+from kafka_share_proxy.app.observing.observe import LogNotes, log_lines, redact
+from kafka_share_proxy.loop.log_levels import DEBUG, ERROR, INFO, WARNING
 
 
 class Lines:
@@ -41,24 +38,6 @@ def test_every_event_is_counted_and_those_below_the_level_are_not_written() -> N
     notes(observe.SERVING, brokers=3)
     assert lines.lines == [(INFO, "serving", {"brokers": 3})]
     assert notes.counts == {"connection-closed": 1, "serving": 1}
-
-
-def events_of(path: Path) -> set[str]:
-    """Literal events that a file notes, or ends a connection with."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
-            called, first = ast.unparse(node.func).split(".")[-1], node.args[0].value
-            if called in {"notes", "_notes", "end", "_tell"} and isinstance(first, str):
-                found.add(first)
-    return found
-
-
-def test_every_event_of_every_room_has_its_level() -> None:
-    """Each event has a deliberate level."""
-    said = set().union(*(events_of(path) for path in PROXY.rglob("*.py")))
-    assert len(said) > 15
-    assert said - set(observe.EVENT_LEVELS) == set()
 
 
 def test_an_event_nobody_listed_is_a_warning() -> None:
@@ -188,31 +167,6 @@ def test_console_lines_are_for_people() -> None:
     assert "starting" in stream.getvalue()
     assert "listen=h:1" in stream.getvalue()
     assert "\x1b" not in stream.getvalue()
-
-
-def test_metrics_are_read_when_they_are_asked_for() -> None:
-    """Counters, gauges and labels as Prometheus expects them, in addition to those of the process."""
-    value = {"n": 1.0}
-    metrics = Metrics()
-    metrics.add("things", "gauge", "Things now.", lambda: value["n"])
-    metrics.add("done", "counter", "Things done.", lambda: {"a": 2, "b": 3}, "kind")
-    assert b"ksp_things 1.0\n" in metrics.render()
-    value["n"] = 5
-    page = metrics.render()
-    assert b"ksp_things 5.0\n" in page
-    assert b'ksp_done_total{kind="a"} 2.0\n' in page
-    assert b"process_resident_memory_bytes" in page
-
-
-def test_a_snapshot_is_taken_once_for_all_figures() -> None:
-    """Looking at ten thousand connections is done once a scrape."""
-    taken: list[int] = []
-    metrics = Metrics()
-    metrics.before(lambda: taken.append(1))
-    for name in ("a", "b", "c"):
-        metrics.add(name, "gauge", "One of them.", lambda: len(taken))
-    metrics.render()
-    assert taken == [1]
 
 
 def test_a_log_that_nobody_reads_any_more_harms_nobody() -> None:

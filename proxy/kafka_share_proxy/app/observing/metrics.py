@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from kafka_share_proxy.app.observing import commit_metrics, share_group_metrics
-from kafka_share_proxy.app.observing.observe import Distribution, LogNotes, Metrics
+from kafka_share_proxy.app.observing.observe import LogNotes
+from kafka_share_proxy.commits import metrics as commit_metrics
+from kafka_share_proxy.feature.metrics import Distribution, Metrics
+from kafka_share_proxy.sharegroups import metrics as share_group_metrics
+from kafka_share_proxy.views import metrics as view_metrics
 from kafka_share_proxy.views.stored_state import ViewState
+from kafka_share_proxy.wire.definitions import registry
 
 if TYPE_CHECKING:
+    from kafka_share_proxy.app.observing.audit_shipping import AuditShipping
     from kafka_share_proxy.app.serving.composition import ServingParts
     from kafka_share_proxy.app.serving.garbage_collection import Garbage
     from kafka_share_proxy.durable.state_home import StateHome
     from kafka_share_proxy.forwarding.data_plane import PlaneStatistics
+    from kafka_share_proxy.forwarding.served_times import ServedTimes
+    from kafka_share_proxy.loop.histogram import Histogram
     from kafka_share_proxy.loop.turns import Turns
 
 PLANE_GAUGES = {
@@ -35,18 +42,6 @@ PLANE_COUNTERS = {
     "gathered_without_room": "Connections that ended because limits.gathered_total_bytes were in use.",
     "bytes_up": "Bytes from clients to brokers.",
     "bytes_down": "Bytes to clients.",
-}
-VIEW_COUNTERS = {
-    "requests": "Fetches of views answered here.",
-    "reads": "Fetches made upstream for views.",
-    "joined": "Waits for a Fetch that another client's request had made.",
-    "read_bytes": "Records of base partitions that came from brokers for views.",
-    "scanned_bytes": "Records looked through for answers.",
-    "kept_bytes": "Records in answers.",
-    "kept_records": "How many.",
-    "corrupt": "Batches that could not be taken apart.",
-    "threaded": "Runs of batches taken apart by a thread.",
-    "large": "Batches so large when opened that a thread of their own opened them.",
 }
 
 
@@ -70,17 +65,21 @@ def of_garbage(metrics: Metrics, garbage: Garbage) -> None:
 
 
 def of_parts(metrics: Metrics, parts: ServingParts) -> None:
-    """Add all metrics of clients, brokers and share groups."""
+    """Add all metrics of clients, brokers and features."""
     _of_plane(metrics, parts)
-    share_group_metrics.of_served(metrics, parts.services)
+    _of_served(metrics, parts.served_times)
     _of_brokers(metrics, parts)
-    _of_share_groups(metrics, parts)
+    if parts.services.serve_share:
+        if parts.audit is not None:
+            _of_audit(metrics, parts.audit)
+        share_group_metrics.add(metrics, parts.services)
     if parts.home is not None:
         _of_state(metrics, parts.home)
     _of_state_topics(metrics, parts)
-    _of_views(metrics, parts)
+    if parts.views is not None:
+        view_metrics.add(metrics, parts.views.services)
     if parts.commits is not None:
-        commit_metrics.of_commits(metrics, parts.commits, parts.services.limits.metrics_groups)
+        commit_metrics.add(metrics, parts.commits.services, parts.commits.tail)
 
 
 def _of_plane(metrics: Metrics, parts: ServingParts) -> None:
@@ -106,43 +105,19 @@ def _of_brokers(metrics: Metrics, parts: ServingParts) -> None:
     metrics.add("brokers_left_out", "gauge", "Brokers that clients are not told of.", lambda: len(book.unbound))
 
 
-def _of_share_groups(metrics: Metrics, parts: ServingParts) -> None:
-    services = parts.services
-    if not services.serve_share:
-        return
-    coordinator, reads = services.coordinator, services.reads
+def _of_served(metrics: Metrics, times: ServedTimes) -> None:
+    """Add the duration of requests, by API."""
 
-    def members() -> float:
-        return sum(len(group.members) for group in coordinator.groups.values())
+    def served() -> Mapping[str, Histogram]:
+        return {registry.API_KEYS[key]: histogram for key, histogram in times.by_api.items()}
 
-    shipping = parts.audit
-    if shipping is not None:
-        metrics.add("audit_events", "counter", "Audit events, lost ones included.", lambda: shipping.audit.log.seq)
-        metrics.add("audit_events_lost", "counter", "Audit events that were lost, by where.", shipping.dropped, "where")
-    metrics.add("share_groups", "gauge", "Share groups held here.", lambda: len(coordinator.groups))
-    metrics.add("share_members", "gauge", "Members of share groups.", members)
-    metrics.add("share_partitions", "gauge", "Share partitions loaded.", lambda: sum(1 for _ in coordinator.shares()))
-    metrics.add("share_partitions_resting", "gauge", "Share partitions at rest.", lambda: coordinator.resting)
-    share_group_metrics.of_groups(metrics, services)
-    metrics.add("share_reads_reserved", "gauge", "Share partitions being read upstream.", lambda: reads.reserved)
-    metrics.add("share_fetches_waiting", "gauge", "ShareFetch requests that wait for records.", lambda: reads.waiting)
+    words = "From a request that is served here, whole, until its answer; waits for records included."
+    metrics.add("served_request_seconds", "histogram", words, served, "api")
 
 
-def _of_views(metrics: Metrics, parts: ServingParts) -> None:
-    views = None if parts.views is None else parts.views.services
-    if views is None:
-        return
-    catalog, cache, figures = views.catalog, views.reads.cache, views.reads.figures
-
-    def reader(name: str) -> Callable[[], float]:
-        return lambda: float(getattr(figures, name))
-
-    for name, words in VIEW_COUNTERS.items():
-        metrics.add(f"view_{name}", "counter", words, reader(name))
-    metrics.add("views", "gauge", "Views that are ready.", lambda: len(catalog))
-    metrics.add("view_cache_bytes", "gauge", "Batches just read, and what was made of them.", lambda: cache.bytes)
-    metrics.add("view_cache_hits", "counter", "Times a slot was served from them.", lambda: cache.hits)
-    metrics.add("view_cache_misses", "counter", "Times it was not.", lambda: cache.misses)
+def _of_audit(metrics: Metrics, shipping: AuditShipping) -> None:
+    metrics.add("audit_events", "counter", "Audit events, lost ones included.", lambda: shipping.audit.log.seq)
+    metrics.add("audit_events_lost", "counter", "Audit events that were lost, by where.", shipping.dropped, "where")
 
 
 def _of_state(metrics: Metrics, home: StateHome) -> None:

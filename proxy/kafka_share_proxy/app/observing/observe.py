@@ -1,6 +1,7 @@
-"""Observability for people and machines: log lines (structlog), counters and gauges (Prometheus).
+"""Log lines for people and machines (structlog).
 
 The rooms below call `notes("event-name", key=value)`. This module assigns a level, counts the event and writes a line.
+The levels of a feature's events are in its own room (`log_events.py`).
 Events that occur per request are at DEBUG. Repeated lines are limited, so that one broken client cannot flood the log.
 The last line before a pause announces it, and the number of omitted lines is logged afterwards. Secrets and record
 contents are never logged (`redact`).
@@ -12,17 +13,14 @@ import sys
 import time
 import traceback
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Set
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
-from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
+from typing import Any, Literal, TextIO
 
-if TYPE_CHECKING:
-    from prometheus_client.registry import Collector
+from kafka_share_proxy.loop.log_levels import DEBUG, ERROR, INFO, WARNING, EventLevels
 
-DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
 LEVELS: Mapping[str, int] = {"debug": DEBUG, "info": INFO, "warning": WARNING, "error": ERROR}
 _NAMES = {number: name for name, number in LEVELS.items()}
 
@@ -55,7 +53,7 @@ SHARE_GROUPS_UNDECIDED = "share-groups-undecided"
 ADMIN_LISTENING = "admin-listening"
 ADMIN_BAD_REQUEST = "admin-bad-request"
 
-EVENT_LEVELS: Mapping[str, int] = {
+EVENT_LEVELS: EventLevels = {
     # Events of the shell itself.
     STARTING: INFO,
     CONNECTIONS_LOWERED: WARNING,
@@ -98,31 +96,10 @@ EVENT_LEVELS: Mapping[str, int] = {
     "connection-failed": ERROR,
     "handler-failed": ERROR,
     "callback-failed": ERROR,
-    # Share groups.
-    "share-fetch-at-bootstrap": WARNING,
-    "share-group-deleted": INFO,
-    "share-group-id-taken": WARNING,
-    "share-group-not-served": WARNING,
-    "share-group-offsets-altered": INFO,
-    "share-group-offsets-deleted": INFO,
-    "share-group-settings-changed": INFO,
-    "share-locks-released": INFO,
-    "share-renewal-refused": WARNING,
-    "share-topics-deleted": INFO,
-    "share-topics-not-checked": WARNING,
+    # Audit.
     "audit-not-written": WARNING,
     "audit-sees-part": INFO,
-    "log-end-not-known": WARNING,
-    "share-state-refused": WARNING,
-    # Share state in a topic.
-    "share-groups-off": ERROR,
-    "share-groups-on": INFO,
-    "share-groups-standby": INFO,
-    "share-state-loaded": INFO,
-    "share-state-lost": ERROR,
-    "share-state-ignored": WARNING,
-    "share-state-unreadable": ERROR,
-    "share-state-old-owner": WARNING,
+    # State in topics.
     "state-topic-created": INFO,
     "state-topic-unsafe": ERROR,
     "state-topic-safe": INFO,
@@ -136,35 +113,9 @@ EVENT_LEVELS: Mapping[str, int] = {
     "state-link-closed-idle": DEBUG,
     "state-view-failed": WARNING,
     "state-view-found": INFO,
-    "share-state-given-up": INFO,
-    "share-state-topic-lost": ERROR,
-    "share-state-restored": WARNING,
     "state-expiration-not-known": INFO,
     "state-message-bytes-low": WARNING,
     "state-message-bytes-not-known": INFO,
-    # Individual commits, and their state in a topic.
-    "commit-refused": WARNING,
-    "ranges-not-shown": WARNING,
-    "ranges-not-ended": WARNING,
-    "ranges-not-checked": WARNING,
-    "ranges-of-group-ended": INFO,
-    "individual-commits-off": ERROR,
-    "individual-commits-on": INFO,
-    "individual-commits-standby": INFO,
-    "commit-state-loaded": INFO,
-    "commit-state-lost": ERROR,
-    "commit-state-ignored": WARNING,
-    "commit-state-unreadable": ERROR,
-    "commit-state-old-owner": WARNING,
-    "commit-state-given-up": INFO,
-    "commit-state-topic-lost": ERROR,
-    "commit-state-restored": WARNING,
-    "commit-state-not-followed": WARNING,
-    "commit-state-followed": INFO,
-    "commit-state-read-anew": INFO,
-    "commit-groups-too-many": WARNING,
-    "commit-groups-not-known": ERROR,
-    "commit-groups-known": INFO,
     # Several proxies.
     "fleet-table": INFO,
     "peer-message-unknown": INFO,
@@ -173,29 +124,11 @@ EVENT_LEVELS: Mapping[str, int] = {
     "peer-refused": WARNING,
     "peer-unreachable": WARNING,
     "peer-reached": INFO,
-    # Views.
-    "key-filter-refused": DEBUG,
-    "view-batch-unreadable": WARNING,
-    "view-created": INFO,
-    "view-grown": INFO,
-    "view-replaced": WARNING,
-    "view-refused": WARNING,
-    "view-not-grown": ERROR,
-    "view-produce-refused": WARNING,
-    "view-binding-not-stored": WARNING,
-    "view-topic-created": INFO,
-    "view-state-off": WARNING,
-    "view-state-on": INFO,
-    "view-state-not-read": WARNING,
-    "view-state-read": INFO,
-    "view-state-ignored": WARNING,
-    "views-not-watched": WARNING,
-    "views-watched": INFO,
     "another-proxy": WARNING,
     "proxy-group-trouble": INFO,
     "proxy-group-answers": INFO,
 }
-"""Event -> level. An event that is not listed is a WARNING, because it should not pass unnoticed."""
+"""Level of each event of the platform. `LogNotes.levels` adds those of the features."""
 
 LINES_MAX = 10
 """Maximum number of lines of one event with one reason in one window."""
@@ -231,6 +164,8 @@ class LogNotes:
     emit: Emit
     level: int = INFO
     clock: Callable[[], float] = time.monotonic
+    levels: EventLevels = field(default_factory=lambda: EVENT_LEVELS)
+    """Level of each event. An event that is not listed is a WARNING, because it should not pass unnoticed."""
     counts: Counter[str] = field(default_factory=Counter)
     _kinds: OrderedDict[tuple[str, str], _Kind] = field(default_factory=OrderedDict)
     _limited: set[tuple[str, str]] = field(default_factory=set)
@@ -239,7 +174,7 @@ class LogNotes:
     def __call__(self, event: str, /, **context: Any) -> None:
         """Record an event."""
         self.counts[event] += 1
-        level = EVENT_LEVELS.get(event, WARNING)
+        level = self.levels.get(event, WARNING)
         if level < self.level:
             return
         limits: dict[str, Any] = {}
@@ -372,103 +307,3 @@ def _structlog() -> Any:
 def _level_name(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     line["level"] = _NAMES[line.pop("_level")]
     return line
-
-
-Kind = Literal["counter", "gauge", "histogram"]
-
-
-class Distribution(Protocol):
-    """Values of a histogram."""
-
-    total: float
-
-    def cumulative(self) -> Iterable[tuple[str, int]]:
-        """Return (upper bound, number of values up to it), from the lowest to "+Inf"."""
-
-
-Figure = float | Distribution
-Reading = Figure | Mapping[str, Figure] | Mapping[tuple[str, ...], Figure]
-"""One figure, or one per value of the label, or per tuple of values of several labels."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Metric:
-    name: str
-    kind: Kind
-    help: str
-    read: Callable[[], Reading]
-    labels: tuple[str, ...]
-
-
-class Metrics:
-    """Metrics that are computed only when they are scraped."""
-
-    def __init__(self) -> None:
-        self._metrics: list[_Metric] = []
-        self._snapshots: list[Callable[[], Iterable[None] | None]] = []
-
-    def before(self, take_snapshot: Callable[[], Iterable[None] | None]) -> None:
-        """Register a call before each scrape, for work shared by several metrics.
-
-        If it takes long, it returns an iterable of steps.
-        """
-        self._snapshots.append(take_snapshot)
-
-    def add(self, name: str, kind: Kind, help_text: str, read: Callable[[], Reading], *labels: str) -> None:
-        """Add a metric named `ksp_NAME`. With labels, `read` returns a mapping by label value, or by tuples of
-        several.
-        """
-        self._metrics.append(_Metric(f"ksp_{name}", kind, help_text, read, labels))
-
-    def render(self) -> bytes:
-        """Return the text that Prometheus scrapes."""
-        return b"".join(self.steps())
-
-    def steps(self) -> Iterator[bytes]:
-        """Yield the text in pieces, some of them empty. Clients may be served in between."""
-        # Imported at the first scrape (see admin): a proxy without scrapes does not need these several MiB.
-        from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector, generate_latest
-
-        for take_snapshot in self._snapshots:
-            for _ in take_snapshot() or ():
-                yield b""
-        registry = CollectorRegistry(auto_describe=False)
-        ProcessCollector(registry=registry)
-        GCCollector(registry=registry)
-        yield generate_latest(registry)
-        for metric in self._metrics:
-            registry = CollectorRegistry(auto_describe=False)
-            registry.register(_collector(metric))
-            yield generate_latest(registry)
-
-
-def _by_labels(metric: _Metric) -> list[tuple[tuple[str, ...], Figure]]:
-    """Return (label values, figure), sorted."""
-    reading = metric.read()
-    if not isinstance(reading, Mapping):
-        return [((), reading)]
-    named = {(label,) if isinstance(label, str) else label: value for label, value in reading.items()}
-    return sorted(named.items(), key=itemgetter(0))
-
-
-def _collector(metric: _Metric) -> Collector:
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-    from prometheus_client.metrics_core import Metric as Family
-    from prometheus_client.registry import Collector
-
-    families = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}
-
-    class Snapshot(Collector):
-        """Current value of one metric."""
-
-        def collect(self) -> Iterator[Family]:
-            """Yield the family of this metric, with its samples."""
-            made: Any = families[metric.kind](metric.name, metric.help, labels=metric.labels)
-            for labels, value in _by_labels(metric):
-                if isinstance(value, int | float):
-                    made.add_metric(labels, value)
-                else:
-                    made.add_metric(labels, list(value.cumulative()), value.total)
-            yield made
-
-    return Snapshot()

@@ -34,6 +34,7 @@ from kafka_share_proxy.forwarding.dispatch.declared_api import Served
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
 from kafka_share_proxy.forwarding.dispatch.routes import Routes
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
+from kafka_share_proxy.forwarding.served_times import ServedTimes
 from kafka_share_proxy.loop.interfaces import Notes, Timer, Timers
 from kafka_share_proxy.loop.promise import PROCESS
 from kafka_share_proxy.loop.reactor import Reactor
@@ -145,6 +146,8 @@ class ServingParts:
     """Background work for views; None if they are switched off."""
     commits: commit_setup.CommitRuntime | None = None
     """Background work for individual commits; None if they are switched off."""
+    served_times: ServedTimes = field(default_factory=ServedTimes)
+    """Durations of locally served requests."""
     mixed: bool = False
     """True if some share groups are served here and others by the brokers."""
     _listening: set[int] = field(default_factory=set)
@@ -404,14 +407,15 @@ def compose(
     built = audit_setup.watching(audit, route_table.build(book, versions, limits, _with_views(views, served)))
     routes = view_setup.routes(view_services, built)
     dialler = Dialler(nursery, limits.dial_timeout_s)
-    plane = _plane(config, reactor, services, routes, dialler, notes, client_tls, upstream_tls)
+    times = ServedTimes()
+    plane = _plane(config, reactor, services, routes, dialler, notes, client_tls, upstream_tls, times)
     workers = WorkerThreads(reactor)
     audit_setup.give_workers(audit, workers)
     if views is not None:
         views.services.workers = workers
         views.services.catalog.on_first(plane.refresh_routes)
     committing = commit_setup.runtime(commits, setup.access)
-    holder.append(ServingParts(config, notes, services, plane, reason, home, audit, views, committing, mixed=mixed))
+    holder.append(ServingParts(config, notes, services, plane, reason, home, audit, views, committing, times, mixed))
     return holder[0]
 
 
@@ -448,6 +452,7 @@ def _plane(
     notes: Notes,
     client_tls: ssl.SSLContext | None,
     upstream_tls: ssl.SSLContext | None,
+    times: ServedTimes,
 ) -> Plane:
     return Plane(
         reactor,
@@ -462,7 +467,7 @@ def _plane(
         introduction=introduction(),
         budget=services.responses,
         slices=services.slices,
-        served=services.figures.served,
+        served=times.observe,
         node_at=services.topology.node_at,
     )
 

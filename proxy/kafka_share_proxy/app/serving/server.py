@@ -19,7 +19,7 @@ from kafka_share_proxy.app.commands import check_listeners
 from kafka_share_proxy.app.observing import admin_listener, metrics, observe
 from kafka_share_proxy.app.observing.admin_groups import GroupPages
 from kafka_share_proxy.app.observing.readiness import Readiness
-from kafka_share_proxy.app.serving import garbage_collection, huge_pages, open_files, state_setup
+from kafka_share_proxy.app.serving import features, garbage_collection, huge_pages, open_files, state_setup
 from kafka_share_proxy.app.serving.composition import ServingParts, compose, own_settings
 from kafka_share_proxy.app.serving.garbage_collection import Garbage
 from kafka_share_proxy.app.serving.state_setup import HostState
@@ -28,6 +28,7 @@ from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.brokers.cluster_watch import ClusterWatch
 from kafka_share_proxy.brokers.own_client import OwnClient
 from kafka_share_proxy.feature.errors import ConfigError
+from kafka_share_proxy.feature.metrics import Metrics
 from kafka_share_proxy.forwarding.walk.pump import new_pump
 from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.sharegroups.services import ShareServices
@@ -54,7 +55,8 @@ def run(config: Config, states: Sequence[HostState] = state_setup.STATES) -> int
         ConfigError: a setting is invalid in this environment. OSError: a port cannot be bound.
     """
     garbage_collection.share_one_arena()
-    notes = observe.LogNotes(observe.log_lines(config.log_format), observe.LEVELS[config.log_level])
+    lines, level = observe.log_lines(config.log_format), observe.LEVELS[config.log_level]
+    notes = observe.LogNotes(lines, level, levels=features.EVENT_LEVELS)
     config = _with_room(config, notes)
     reactor = Reactor(new_pump, notes)
     try:
@@ -96,7 +98,7 @@ class Server:
         self._states = states
         self._reactor = reactor
         self._notes = notes
-        self._metrics = observe.Metrics()
+        self._metrics = Metrics()
         self._client_tls = tls_contexts.towards_clients(config.client_tls)
         self._upstream_tls = tls_contexts.towards_brokers(config.upstream.tls)
         self._garbage = Garbage(reactor.call_from_thread, self._is_idle)

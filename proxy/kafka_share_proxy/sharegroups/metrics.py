@@ -1,5 +1,5 @@
 """Metrics of share groups under names that map to Kafka's (ShareGroupMetrics, SharePartitionMetrics,
-ShareSessionCache), and the duration of locally served requests. Names without the prefix `ksp_`.
+ShareSessionCache). Names without the prefix `ksp_`.
 """
 
 from __future__ import annotations
@@ -8,11 +8,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from kafka_share_proxy.app.observing.observe import Figure, Metrics
+from kafka_share_proxy.feature.metrics import Figure, Metrics
 from kafka_share_proxy.loop.histogram import Histogram
 from kafka_share_proxy.sharegroups.counters import ACKNOWLEDGE_TYPES, GroupFigures, ShareFigures
 from kafka_share_proxy.sharegroups.services import ShareServices
-from kafka_share_proxy.wire.definitions import registry
 
 SHARES_A_STEP = 1_000
 """Number of share partitions examined between serving clients: about a millisecond."""
@@ -46,17 +45,23 @@ class _InFlight:
     batches: Counter[str] = field(default_factory=Counter)
 
 
-def of_served(metrics: Metrics, services: ShareServices) -> None:
-    """Export the duration of requests, by API."""
+def add(metrics: Metrics, services: ShareServices) -> None:
+    """Add all metrics of share groups that are served here."""
+    coordinator, reads = services.coordinator, services.reads
 
-    def served() -> Mapping[str, Histogram]:
-        return {registry.API_KEYS[key]: histogram for key, histogram in services.figures.served_s.items()}
+    def members() -> float:
+        return sum(len(group.members) for group in coordinator.groups.values())
 
-    words = "From a request that is served here, whole, until its answer; waits for records included."
-    metrics.add("served_request_seconds", "histogram", words, served, "api")
+    metrics.add("share_groups", "gauge", "Share groups held here.", lambda: len(coordinator.groups))
+    metrics.add("share_members", "gauge", "Members of share groups.", members)
+    metrics.add("share_partitions", "gauge", "Share partitions loaded.", lambda: sum(1 for _ in coordinator.shares()))
+    metrics.add("share_partitions_resting", "gauge", "Share partitions at rest.", lambda: coordinator.resting)
+    _of_groups(metrics, services)
+    metrics.add("share_reads_reserved", "gauge", "Share partitions being read upstream.", lambda: reads.reserved)
+    metrics.add("share_fetches_waiting", "gauge", "ShareFetch requests that wait for records.", lambda: reads.waiting)
 
 
-def of_groups(metrics: Metrics, services: ShareServices) -> None:
+def _of_groups(metrics: Metrics, services: ShareServices) -> None:
     """Add all metrics of share groups, by group and in total."""
     figures, in_flight = services.figures, _InFlight()
     metrics.before(lambda: _look(services, in_flight))

@@ -6,18 +6,20 @@ from math import inf
 from types import SimpleNamespace
 from typing import Any
 
-from kafka_share_proxy.app.observing import commit_metrics
-from kafka_share_proxy.app.observing.observe import Metrics
-from kafka_share_proxy.app.serving.commit_setup import CommitRuntime
+from kafka_share_proxy.commits import metrics as commit_metrics
+from kafka_share_proxy.commits.services import CommitServices
 from kafka_share_proxy.commits.state_records import INDIVIDUAL_COMMITS
 from kafka_share_proxy.durable.journal import TopicJournal
+from kafka_share_proxy.feature.metrics import Metrics
+from kafka_share_proxy.forwarding.limits import Limits
 
 from tests.support.commit_world import CommitWorld
 
 
-def page_of(runtime: CommitRuntime, groups_max: int = 1) -> str:
+def page_of(services: CommitServices, tail: Any = None, groups_max: int = 1) -> str:
     metrics = Metrics()
-    commit_metrics.of_commits(metrics, runtime, groups_max)
+    services.services.limits = Limits(metrics_groups=groups_max)
+    commit_metrics.add(metrics, services, tail)
     return metrics.render().decode()
 
 
@@ -28,7 +30,7 @@ def test_what_is_held_known_and_counted_is_shown() -> None:
     world.begin(10, "12-12", group="h")
     world.services.followed.groups["elsewhere"] = 0
     world.services.followed.uncertain[3] = True
-    page = page_of(CommitRuntime(world.services, None))
+    page = page_of(world.services)
     for line in (
         'commits_total{kind="individual"} 2.0',
         "commit_groups 3.0",
@@ -47,18 +49,18 @@ def test_what_is_held_known_and_counted_is_shown() -> None:
 def test_requests_to_the_topic_are_counted_where_there_is_one() -> None:
     """Not where ranges are kept in memory."""
     world = CommitWorld()
-    assert "append_requests" not in page_of(CommitRuntime(world.services, None))
+    assert "append_requests" not in page_of(world.services)
     nothing: Any = None
     journal: Any = TopicJournal(INDIVIDUAL_COMMITS, nothing, nothing, "h:1")
     world.services.journal, journal.appends = journal, 7
-    assert "ksp_commit_append_requests_total 7.0" in page_of(CommitRuntime(world.services, None))
+    assert "ksp_commit_append_requests_total 7.0" in page_of(world.services)
 
 
 def test_age_of_what_is_known_is_shown_where_there_is_a_topic() -> None:
     world = CommitWorld()
     tail: Any = SimpleNamespace(age_s=inf, delay_s=0.25)
-    assert "ksp_commit_tail_age_seconds -1.0" in page_of(CommitRuntime(world.services, tail))
+    assert "ksp_commit_tail_age_seconds -1.0" in page_of(world.services, tail)
     tail.age_s = 0.5
-    page = page_of(CommitRuntime(world.services, tail))
+    page = page_of(world.services, tail)
     assert "ksp_commit_tail_age_seconds 0.5" in page
     assert "ksp_commit_tail_delay_seconds 0.25" in page

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kafka_share_proxy.app.observing import share_group_metrics
-from kafka_share_proxy.app.observing.observe import Metrics
+from kafka_share_proxy.feature.metrics import Metrics
 from kafka_share_proxy.forwarding.limits import Limits
+from kafka_share_proxy.sharegroups import metrics as share_group_metrics
 from kafka_share_proxy.sharegroups.counters import OTHERS
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 
@@ -17,8 +17,7 @@ def world_and_page(**limits):
     """A world, and what renders its page."""
     world = World(limits=Limits(**limits))
     metrics = Metrics()
-    share_group_metrics.of_groups(metrics, world.services)
-    share_group_metrics.of_served(metrics, world.services)
+    share_group_metrics.add(metrics, world.services)
     return world, lambda: metrics.render().decode().splitlines()
 
 
@@ -30,7 +29,6 @@ def test_group_figures_have_their_names_and_labels() -> None:
     member = world.member()
     member.fetch(topic)
     member.acknowledge({(topic.topic_id, 0): [(4, 9, [ACCEPT])]})
-    world.services.figures.served(78, 0.2)
     lines = page()
     for line in (
         'ksp_share_record_acknowledgements_total{ack_type="accept",group="g"} 6.0',
@@ -50,8 +48,6 @@ def test_group_figures_have_their_names_and_labels() -> None:
         "ksp_share_sessions 1.0",
         "ksp_share_session_partitions 1.0",
         "ksp_share_session_evictions_total 0.0",
-        'ksp_served_request_seconds_bucket{api="ShareFetch",le="0.1"} 0.0',
-        'ksp_served_request_seconds_bucket{api="ShareFetch",le="0.25"} 1.0',
     ):
         assert line in lines, line
 
@@ -60,7 +56,7 @@ def test_a_page_is_made_in_steps_however_many_share_partitions_there_are() -> No
     """None of them looks at more than SHARES_A_STEP share partitions, or shows more than one figure."""
     world = World()
     metrics = Metrics()
-    share_group_metrics.of_groups(metrics, world.services)
+    share_group_metrics.add(metrics, world.services)
     coordinator = world.services.coordinator
     for partition in range(3 * share_group_metrics.SHARES_A_STEP):
         key = ShareKey("g", b"t" * 16, partition)

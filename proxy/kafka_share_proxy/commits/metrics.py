@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from math import isfinite
 
-from kafka_share_proxy.app.observing.observe import Metrics
-from kafka_share_proxy.app.serving.commit_setup import CommitRuntime
 from kafka_share_proxy.commits.counters import GroupCommits, HeldSurvey, survey
+from kafka_share_proxy.commits.services import CommitServices
 from kafka_share_proxy.durable.journal import TopicJournal
+from kafka_share_proxy.durable.tail import Tail
+from kafka_share_proxy.feature.metrics import Metrics
 
 
-def of_commits(metrics: Metrics, runtime: CommitRuntime, groups_max: int) -> None:
-    """Add all metrics. `groups_max`: number of groups shown by name."""
-    services = runtime.services
+def add(metrics: Metrics, services: CommitServices, tail: Tail | None) -> None:
+    """Add all metrics. `tail`: the reader of the topic of ranges, None if ranges are in memory."""
     figures, followed, held = services.figures, services.followed, services.held
     words = "Commits of a partition in groups with ranges, by kind; refused by the broker or here."
     metrics.add("commits", "counter", words, lambda: figures.commits, "kind")
@@ -29,14 +29,15 @@ def of_commits(metrics: Metrics, runtime: CommitRuntime, groups_max: int) -> Non
     metrics.add("commit_partitions_uncertain", "gauge", words, lambda: len(followed.uncertain))
     words = "Of these, parts with more groups than are remembered: all their groups go to the owner."
     metrics.add("commit_partitions_overflowing", "gauge", words, lambda: len(followed.overflowing))
-    _of_groups(metrics, runtime, groups_max)
-    _of_tail(metrics, runtime)
+    _of_groups(metrics, services)
+    if tail is not None:
+        _of_tail(metrics, tail)
 
 
-def _of_groups(metrics: Metrics, runtime: CommitRuntime, groups_max: int) -> None:
+def _of_groups(metrics: Metrics, services: CommitServices) -> None:
     """Add the metrics by group. The groups with the most ranges are shown by name."""
     now = [HeldSurvey([], 0)]
-    services = runtime.services
+    groups_max = services.services.limits.metrics_groups
 
     def look() -> Generator[None, None, None]:
         now[0] = yield from survey(services.held, groups_max, services.options.ranges_max)
@@ -53,10 +54,7 @@ def _of_groups(metrics: Metrics, runtime: CommitRuntime, groups_max: int) -> Non
     metrics.add("commit_offsets_open", "gauge", words, reader(lambda each: each.offsets_open), "group")
 
 
-def _of_tail(metrics: Metrics, runtime: CommitRuntime) -> None:
-    tail = runtime.tail
-    if tail is None:
-        return
+def _of_tail(metrics: Metrics, tail: Tail) -> None:
     words = "How old what is known of marked groups may be; -1 before it is known."
     metrics.add("commit_tail_age_seconds", "gauge", words, lambda: tail.age_s if isfinite(tail.age_s) else -1.0)
     words = "From the last append to the topic of ranges until it was read here."

@@ -1,0 +1,37 @@
+"""Metrics of views, named without the prefix `ksp_`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kafka_share_proxy.feature.metrics import Metrics
+from kafka_share_proxy.views.services import ViewServices
+
+COUNTERS = {
+    "requests": "Fetches of views answered here.",
+    "reads": "Fetches made upstream for views.",
+    "joined": "Waits for a Fetch that another client's request had made.",
+    "read_bytes": "Records of base partitions that came from brokers for views.",
+    "scanned_bytes": "Records looked through for answers.",
+    "kept_bytes": "Records in answers.",
+    "kept_records": "How many.",
+    "corrupt": "Batches that could not be taken apart.",
+    "threaded": "Runs of batches taken apart by a thread.",
+    "large": "Batches so large when opened that a thread of their own opened them.",
+}
+"""Counters of `views.fetch.shared_reads`: name -> help."""
+
+
+def add(metrics: Metrics, views: ViewServices) -> None:
+    """Add all metrics."""
+    catalog, cache, figures = views.catalog, views.reads.cache, views.reads.figures
+
+    def reader(name: str) -> Callable[[], float]:
+        return lambda: float(getattr(figures, name))
+
+    for name, words in COUNTERS.items():
+        metrics.add(f"view_{name}", "counter", words, reader(name))
+    metrics.add("views", "gauge", "Views that are ready.", lambda: len(catalog))
+    metrics.add("view_cache_bytes", "gauge", "Batches just read, and what was made of them.", lambda: cache.bytes)
+    metrics.add("view_cache_hits", "counter", "Times a slot was served from them.", lambda: cache.hits)
+    metrics.add("view_cache_misses", "counter", "Times it was not.", lambda: cache.misses)

@@ -6,13 +6,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, SecretStr
+from pydantic import Field, PlainSerializer, PlainValidator, SecretStr
 
 from kafka_share_proxy.app.settings import limit_settings
 from kafka_share_proxy.app.settings.hostports import PORT_MAX, parse_address, parse_addresses, parse_nodes
+from kafka_share_proxy.commits.settings import Commits
 from kafka_share_proxy.feature.errors import ConfigError
+from kafka_share_proxy.feature.settings import Seconds, Section
 from kafka_share_proxy.forwarding.limits import Limits
-from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
+from kafka_share_proxy.sharegroups.settings import ShareGroups
+from kafka_share_proxy.views.settings import Views
 from kafka_share_proxy.wire.values import Address
 
 HostPort = Annotated[Address, PlainValidator(parse_address), PlainSerializer(str)]
@@ -26,13 +29,6 @@ Nodes = Annotated[
     PlainValidator(parse_nodes),
     PlainSerializer(lambda nodes: {node_id: str(address) for node_id, address in nodes.items()}),
 ]
-Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
-
-
-class Section(BaseModel):
-    """Settings never change, and a key that does not exist is a mistake."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class UpstreamTls(Section):
@@ -101,90 +97,6 @@ class ClientTls(Section):
     def on(self) -> bool:
         """True if clients are served with TLS."""
         return self.cert_file is not None
-
-
-class RenewalLimit(Section):
-    """How long members of some groups may keep records by renewing their locks."""
-
-    groups: str = "*"
-    """A group id, or a pattern with * and ?."""
-    renewals: int | None = Field(None, ge=1, le=1_000_000)
-    """Number of renewals that are granted to one delivery."""
-    held_s: Seconds | None = None
-    """Time after which a held record gets no further renewal."""
-
-
-class ServeGroups(Section):
-    """A rule that says where some share groups are served."""
-
-    groups: str = "*"
-    """A group id, or a pattern with * and ?."""
-    serve: Literal["auto", "local", "upstream"] = "auto"
-    """The value of share_groups.serve for these groups."""
-
-
-class ShareGroups(Section):
-    """Where share groups live, and the bounds of those that live here."""
-
-    serve: Literal["auto", "local", "upstream"] = "auto"
-    """auto: a group with state here stays here; any other is on the brokers if every one of them can serve it."""
-    serve_by_group: tuple[ServeGroups, ...] = ()
-    """Of these the first that names a group says where it lives; for all others it is `serve`."""
-    state: Literal["topic", "memory"] = "topic"
-    """topic: in a compacted topic of the cluster, where it survives this proxy; memory: gone when the proxy ends."""
-    state_wait_s: Annotated[float, Field(ge=2, le=300, allow_inf_nan=False)] = 20.0
-    """How long a request of a tool (settings, offsets, deletion) waits for state that is being loaded."""
-    broker: dict[str, Any] = Field(default_factory=dict)
-    """The brokers' `group.share.*` settings, under Kafka's names."""
-    renewal_limits: tuple[RenewalLimit, ...] = ()
-    """Of these the first that names a group bounds its renewals (refused with 121 then); none: unbounded, as Kafka."""
-
-    @cached_property
-    def limits(self) -> BrokerShareLimits:
-        """`broker`, checked and with its defaults. Raises InvalidShareLimits with every mistake."""
-        return BrokerShareLimits.check(self.broker)
-
-
-class Views(Section):
-    """Views: slices of a topic's partitions by key, as topics that any consumer can read."""
-
-    serve: bool = True
-    """Off: topics named like views are topics like any other."""
-    state: Literal["topic", "memory"] = "topic"
-    """topic: plans, and which base a view belongs to, are kept in a topic of the cluster; memory: with this proxy."""
-    slots_max: Annotated[int, Field(ge=2, le=1024)] = 1024
-    """A view that would have more slots is refused."""
-    partitions_max: Annotated[int, Field(ge=2, le=1_000_000)] = 10_000
-    views_max: Annotated[int, Field(ge=1, le=100_000)] = 1_000
-    """Largest number of views. While there are that many, clients create no further ones."""
-    """A view that would have more partitions (those of its base times its slots) is refused."""
-    create_wait_s: Annotated[float, Field(gt=0, le=60, allow_inf_nan=False)] = 10.0
-    """How long a request that first names a view waits for the view's topic to be there."""
-    growth_interval_s: Seconds = 30.0
-    """How often the bases of views are looked at for new partitions, and for having been made anew."""
-    codec: Literal["none", "lz4", "zstd"] = "none"
-    """How filtered batches are compressed: not at all costs the least here, and the most on the way to the client."""
-    cache_bytes: Annotated[int, Field(ge=1 << 20, le=1 << 36)] = 64 << 20
-    """Batches just read, and what was made of them, kept for the other slots of views."""
-    cache_age_s: Seconds = 10.0
-    """How long they are kept at most: deleted records may be served so long."""
-    read_bytes: Annotated[int, Field(ge=1 << 16, le=1 << 26)] = 4 << 20
-    """Records that one upstream Fetch requests."""
-    scanned_bytes: Annotated[int, Field(ge=1 << 16, le=1 << 32)] = 32 << 20
-    """An answer is given once so much was looked through, or opened where it is compressed, matched or not."""
-
-
-class Commits(Section):
-    """Individual commits: consumers finish records in any order, and say which in the metadata of their commits."""
-
-    serve: bool = True
-    """Off: metadata like `ic/1;43-45` is metadata like any other."""
-    groups: str = "*"
-    """A group id, or a pattern with * and ?: of others metadata is not looked at."""
-    ranges_max: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
-    """Ranges that one group may have of one partition; a commit that would make more is refused (12)."""
-    state: Literal["topic", "memory"] = "topic"
-    """topic: ranges are kept in a compacted topic of the cluster; memory: gone when the proxy ends."""
 
 
 class AuditSettings(Section):

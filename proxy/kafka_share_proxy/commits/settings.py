@@ -1,0 +1,22 @@
+"""Settings `commits.*`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from kafka_share_proxy.feature.settings import Kept, Section
+
+
+class Commits(Section):
+    """Individual commits: consumers finish records in any order, and say which in the metadata of their commits."""
+
+    serve: bool = True
+    """Off: metadata like `ic/1;43-45` is metadata like any other."""
+    groups: str = "*"
+    """A group id, or a pattern with * and ?: of others metadata is not looked at."""
+    ranges_max: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
+    """Ranges that one group may have of one partition; a commit that would make more is refused (12)."""
+    state: Kept = "topic"
+    """topic: ranges are kept in a compacted topic of the cluster; memory: gone when the proxy ends."""

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 import trio
-from kafka_share_proxy.app.commands import check
 from kafka_share_proxy.app.commands.check import Found, inspect, judge, show
 from kafka_share_proxy.app.commands.check_listeners import Listening
 from kafka_share_proxy.app.serving.open_files import Room
-from kafka_share_proxy.app.settings.config import Config, ShareGroups
+from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.app.settings.hostports import parse_address
 from kafka_share_proxy.brokers.own_connection import Identity, OwnSettings
+from kafka_share_proxy.sharegroups.checks import GROUPS_SHOWN, ShareFindings
+from kafka_share_proxy.sharegroups.settings import ShareGroups
 from kafka_share_proxy.wire.values import Address
 from rich.console import Console
 
@@ -203,10 +204,11 @@ def test_certificates_do_not_pass_through() -> None:
 def test_share_groups_of_the_brokers_that_would_be_hidden_are_named() -> None:
     """Serving here hides what lives there."""
     settings = config(share_groups={"serve": "local"})
-    found = Found(servers={A: ""}, share_groups=tuple(f"g{number}" for number in range(2 * check.GROUPS_SHOWN)))
+    findings = ShareFindings(groups=tuple(f"g{number}" for number in range(2 * GROUPS_SHOWN)))
+    found = Found(servers={A: ""}, of_features={"share groups": findings})
     remark = next(text for text in judge(settings, found).remarks if "share groups of their own" in text)
     assert "g0, g1" in remark
-    assert f"g{check.GROUPS_SHOWN}," not in remark
+    assert f"g{GROUPS_SHOWN}," not in remark
 
 
 def test_share_groups_sent_where_nobody_serves_them_are_remarked() -> None:
@@ -221,7 +223,8 @@ async def test_share_groups_upstream_are_found_by_asking(autojump_clock: trio.te
     broker = Broker(1)
     broker.groups = {"mine": "share", "other": "classic"}
     found = await found_by({A: broker, B1: broker})
-    assert (found.share_groups, found.sees_all_groups) == (("mine",), True)
+    findings = found.of_features["share groups"]
+    assert (findings.groups, findings.sees_all_groups) == (("mine",), True)
 
 
 async def test_an_identity_that_may_not_see_all_groups_is_remarked(autojump_clock: trio.testing.MockClock) -> None:

@@ -11,7 +11,6 @@ import trio
 from kafka_share_proxy.app.serving import composition
 from kafka_share_proxy.app.serving.composition import (
     ServingParts,
-    decide_share,
     keep_alive_query,
     own_settings,
     share_options,
@@ -23,7 +22,6 @@ from kafka_share_proxy.brokers.connection_slots import SlotValues
 from kafka_share_proxy.brokers.own_connection import BrokerVersions
 from kafka_share_proxy.brokers.rights import Right, rights_of
 from kafka_share_proxy.durable.memory_journal import MemoryJournal
-from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
 from kafka_share_proxy.forwarding.dispatch.routes import Kind, header
 from kafka_share_proxy.forwarding.limits import Limits
@@ -126,62 +124,6 @@ def sight(brokers: dict[int, Address], told: list[BrokerVersions] | None = None,
         versions=dict(zip(brokers, told or [versions()] * len(brokers), strict=True)),
         silent={9: "gone"} if silent else {},
     )
-
-
-@pytest.mark.parametrize(
-    ("serve", "told", "local"),
-    [
-        ("auto", [versions(), versions()], False),
-        ("auto", [versions(), versions(share_fetch=1)], True),
-        ("auto", [versions(), versions(level=0)], True),
-        ("local", [versions(), versions()], True),
-        ("upstream", [versions(level=0), versions(level=0)], False),
-    ],
-)
-def test_share_groups_live_upstream_only_if_every_broker_serves_them(
-    serve: str, told: list[BrokerVersions], local: bool
-) -> None:
-    """Unless the setting says so."""
-    decided, reason = decide_share(config(share_groups={"serve": serve}), sight({1: A, 2: B}, told))
-    assert decided == local
-    assert reason
-
-
-def test_state_that_lives_here_stays_where_brokers_have_share_groups() -> None:
-    """auto looks for its topic: where it is there, groups are chosen one by one."""
-    seen = sight({1: A})
-    topic = registry.message("MetadataResponse").MetadataResponseTopic
-    for code, local in ((0, True), (3, False), (29, False)):
-        seen.metadata[0].topics = [topic(name="__proxy_share_state", error_code=code)]
-        assert decide_share(config(), seen)[0] is local
-        assert decide_share(config(share_groups={"serve": "upstream"}), seen)[0] is False
-    assert composition.share_rules(config(), seen).are_mixed
-
-
-def test_rules_by_group_that_send_some_here_have_them_served_here() -> None:
-    """Regardless of the rule for all other groups."""
-    rule = [{"groups": "a*", "serve": "local"}]
-    for serve in ("auto", "upstream"):
-        share_groups = {"serve": serve, "serve_by_group": rule}
-        assert decide_share(config(share_groups=share_groups), sight({1: A}))[0]
-        assert composition.share_rules(config(share_groups=share_groups), sight({1: A})).are_mixed
-    here = config(share_groups={"serve": "local", "serve_by_group": rule})
-    assert not composition.share_rules(here, sight({1: A})).are_mixed
-
-
-def test_fleet_takes_no_choice_that_hangs_on_who_holds_a_group() -> None:
-    """A group whose owner is not to be reached must not pass for one of the brokers'."""
-    cluster = {"mode": "fleet", "peer": {"listen": "127.0.0.1:1", "secret": "sixteen bytes ok"}}
-    with pytest.raises(ConfigError, match=r"share_groups\.serve: local"):
-        composition.checked_rules(config(cluster=cluster), sight({1: A}), True)
-    for settings in ({"cluster": cluster, "share_groups": {"serve": "local"}}, {}):
-        assert composition.checked_rules(config(**settings), sight({1: A}), True)
-    assert composition.checked_rules(config(cluster=cluster), sight({1: A}), False)
-
-
-def test_nobody_s_versions_are_no_reason_to_forward() -> None:
-    """A cluster without reported versions has no share groups to hide."""
-    assert decide_share(config(), sight({}))[0]
 
 
 def test_opening_binds_brokers_before_the_bootstrap_listener() -> None:

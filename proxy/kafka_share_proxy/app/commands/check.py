@@ -11,24 +11,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
 
 import trio
 from rich.console import Console
 from rich.table import Table
 
-from kafka_share_proxy.app.commands import check_commits, check_listeners, check_state, check_views
+from kafka_share_proxy.app.commands import check_listeners
 from kafka_share_proxy.app.commands.check_listeners import Listening
-from kafka_share_proxy.app.commands.check_state import StateRights
-from kafka_share_proxy.app.commands.check_views import ViewRights
 from kafka_share_proxy.app.commands.terminal import cell, printable
-from kafka_share_proxy.app.serving import open_files
+from kafka_share_proxy.app.serving import features, open_files
 from kafka_share_proxy.app.serving.composition import (
-    decide_share,
-    keeps_state,
     offer,
     own_settings,
     planned_routes,
-    share_rules,
 )
 from kafka_share_proxy.app.serving.open_files import Room
 from kafka_share_proxy.app.settings import tls_contexts
@@ -40,18 +37,14 @@ from kafka_share_proxy.brokers.own_connection import BrokerVersions, OwnSettings
 from kafka_share_proxy.forwarding.dispatch import offered_versions as effective_versions
 from kafka_share_proxy.forwarding.dispatch.offered_versions import Range
 from kafka_share_proxy.forwarding.dispatch.routes import Kind, Route, header
-from kafka_share_proxy.sharegroups import share_group_apis
+from kafka_share_proxy.sharegroups import serving_side, share_group_apis
 from kafka_share_proxy.sharegroups.state.state_records import TOPIC
 from kafka_share_proxy.wire.definitions import messages, registry
-from kafka_share_proxy.wire.definitions.api_key import ApiKey
-from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost
+from kafka_share_proxy.wire.errors import ProxyError, RemoteProtocolError, UpstreamLost
 from kafka_share_proxy.wire.values import Address
 
-DESCRIBE_BIT = 1 << 8
-"""Operation code of DESCRIBE as a bit of an authorized-operations field (org.apache.kafka.common.acl.AclOperation)."""
 PASSING = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"})
 """Mechanisms whose tokens do not depend on the broker's address and therefore work through the proxy."""
-GROUPS_SHOWN = 20
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,20 +62,18 @@ class Found:
     """Brokers that could not be queried, with the reason."""
     identity_trouble: str = ""
     """Reason why the proxy's own identity is not sufficient for Metadata."""
-    sees_all_groups: bool = True
-    """True if the proxy's identity may DESCRIBE the cluster, so that ListGroups returns all groups."""
-    state: StateRights | None = None
-    """Rights of the identity for share state; None if there is no identity to query with."""
-    commits: StateRights | None = None
-    """Rights of the identity for the state of individual commits; None if there is no identity to query with."""
-    views: ViewRights | None = None
-    """Rights of the identity for views; None if there is no identity to query with."""
+    of_features: dict[str, Any] = field(default_factory=dict)
+    """Findings of each feature's own check, by its name; empty if there is no identity to query with."""
     room: Room | None = None
     """Number of clients that the limit of open files allows, if the proxy runs with the same limit as this command."""
-    share_groups: tuple[str, ...] = ()
-    """Share groups on the brokers, as far as the proxy's identity may see them."""
     listening: tuple[Listening, ...] = ()
     """Addresses that `serve` would listen on, and whether they can be bound."""
+
+    @property
+    def cluster(self) -> SeenCluster:
+        """The cluster as `serve` would see it."""
+        metadata = () if self.metadata is None else (self.metadata,)
+        return SeenCluster(brokers=self.brokers, metadata=metadata, versions=self.versions, silent=self.silent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,11 +84,8 @@ class Verdict:
     warnings: tuple[str, ...]
     remarks: tuple[str, ...]
     serve_share: bool
-    share_by_group: bool
-    """True if some share groups are served by the proxy and others by the brokers."""
-    share_reason: str
-    share_is_off: bool
-    """True if the proxy would serve share groups, but cannot keep their state (the obstacles or remarks say why)."""
+    lines: tuple[str, ...]
+    """How each feature is served, in one sentence each."""
     common: Mapping[int, Range]
     """API key -> versions that every broker serves."""
     offered: Mapping[int, Range]
@@ -130,8 +118,8 @@ async def inspect(config: Config, settings: OwnSettings) -> Found:
         return found
     await _request_brokers(config, own, found)
     await _request_versions(own, found)
-    await _request_share_groups(own, found)
-    await _request_state(own, found)
+    if found.metadata is not None:
+        await _request_of_features(config, own, found)
     await own.aclose()
     return found
 
@@ -182,59 +170,17 @@ async def _request_versions(own: OwnClient, found: Found) -> None:
             nursery.start_soon(send_request, node_id, address)
 
 
-async def _request_state(own: OwnClient, found: Found) -> None:
-    """Query the rights of the proxy's own identity on the topics of states."""
-    if found.metadata is None:
-        return
-    with suppress(ProxyError):  # a server without a response is reported among the others
-        found.state = await check_state.send_request(own)
-        found.commits = await check_commits.send_request(own)
-        found.views = await check_views.send_request(own)
-
-
-async def _request_share_groups(own: OwnClient, found: Found) -> None:
-    """List the share groups of every coordinator. v5 of ListGroups has group types (KIP-848)."""
-    if found.metadata is None:
-        return
-    found.sees_all_groups = await _may_describe_cluster(own, found)
-    names: set[str] = set()
-    query = messages.ListGroupsRequest(states_filter=[], types_filter=["share"])
-    for node_id, address in found.brokers.items():
-        told = found.versions.get(node_id)
-        if told is None or told.ranges.get(ApiKey.LIST_GROUPS, (0, 0))[1] < 5:
-            continue
-        try:
-            async with connection(address, own.settings) as opened:
-                response = await opened.send_request(ApiKey.LIST_GROUPS, query)
-        except ProxyError:
-            continue  # it is reported among the brokers that could not be queried
-        if response.error_code == ErrorCode.NONE:
-            names.update(group.group_id for group in response.groups or ())
-    found.share_groups = tuple(sorted(names))
-
-
-async def _may_describe_cluster(own: OwnClient, found: Found) -> bool:
-    """Return True if the identity may DESCRIBE the cluster, which is always so without an authorizer on the
-    brokers.
-
-    Brokers without DescribeCluster are skipped; without any response the result is True.
-    """
-    query = messages.DescribeClusterRequest(include_cluster_authorized_operations=True)
-    for address in found.brokers.values():
-        try:
-            async with connection(address, own.settings) as opened:
-                response = await opened.send_request(ApiKey.DESCRIBE_CLUSTER, query)
-        except ProxyError:
-            continue
-        return bool(response.cluster_authorized_operations & DESCRIBE_BIT)
-    return True
+async def _request_of_features(config: Config, own: OwnClient, found: Found) -> None:
+    """Let each feature query what it needs. A server without a response is reported among the others."""
+    with suppress(ProxyError):
+        for check in features.checks(config):
+            found.of_features[check.name] = await check.query(own, found.cluster)
 
 
 def judge(config: Config, found: Found) -> Verdict:
     """Return obstacles, warnings and remarks as sentences."""
-    looked = () if found.metadata is None else (found.metadata,)
-    sight = SeenCluster(brokers=found.brokers, metadata=looked, versions=found.versions, silent=found.silent)
-    local, reason = decide_share(config, sight)
+    local, _ = serving_side.decide(config.share_groups, found.cluster)
+    reports = [each.report(found.of_features.get(each.name), found.cluster) for each in features.checks(config)]
     offered = offer(config, local)
     common = effective_versions.common(told.ranges for told in found.versions.values())
     obstacles, remarks = list[str](), list[str]()
@@ -246,25 +192,16 @@ def judge(config: Config, found: Found) -> Verdict:
         obstacles += effective_versions.shortcomings(common, offered)
         obstacles += _ports(config, found)
         _judge_identities(config, found, obstacles, remarks)
-        _judge_share(config, found, local, remarks)
-        if keeps_state(config, local) and found.state is not None:
-            obstacles += check_state.judge(found.state)
-        elif keeps_state(config, local):
-            remarks += check_state.judge(None)
-        obstacles += check_commits.obstacles(config, found.commits)
-        obstacles += check_views.obstacles(config, found.views)
-        remarks += check_commits.judge(config, found.commits)
-        remarks += check_views.judge(config, found.views)
+        obstacles += chain.from_iterable(report.obstacles for report in reports)
+        remarks += chain.from_iterable(report.remarks for report in reports)
         remarks += [f"broker {node_id} does not answer: {why}" for node_id, why in sorted(found.silent.items())]
     obstacles += check_listeners.mistakes(config, found.listening, found.brokers)
     return Verdict(
         obstacles=tuple(dict.fromkeys(obstacles)),
-        warnings=(*_warnings(config, found), *_risks(config, found, local)),
+        warnings=(*_warnings(config, found), *chain.from_iterable(report.risks for report in reports)),
         remarks=tuple(dict.fromkeys(remarks)),
         serve_share=local,
-        share_by_group=local and share_rules(config, sight).are_mixed,
-        share_reason=reason,
-        share_is_off=keeps_state(config, local) and any(check_state.judge(found.state)),
+        lines=tuple(report.line for report in reports),
         common=common,
         offered=effective_versions.effective(common, offered),
     )
@@ -281,14 +218,6 @@ def _warnings(config: Config, found: Found) -> Iterator[str]:
         yield ("the password of upstream.sasl goes to the brokers unencrypted: set upstream.tls, or use SCRAM-SHA-512")
     if "PLAIN" in found.mechanisms and not config.client_tls.on:
         yield "clients that authenticate by PLAIN send their passwords unencrypted to the proxy: set client_tls"
-
-
-def _risks(config: Config, found: Found, local: bool) -> Iterator[str]:
-    """Yield risks to stored state: the proxy works, but may lose state later."""
-    if keeps_state(config, local) and found.state is not None:
-        yield from found.state.risks
-    yield from check_commits.risks(config, found.commits)
-    yield from check_views.risks(config, found.views)
 
 
 def _ports(config: Config, found: Found) -> list[str]:
@@ -333,21 +262,6 @@ def _judge_identities(config: Config, found: Found, obstacles: list[str], remark
         )
 
 
-def _judge_share(config: Config, found: Found, local: bool, remarks: list[str]) -> None:
-    if local and not found.sees_all_groups:
-        remarks.append(
-            "the proxy's own identity may not DESCRIBE the cluster, so share groups the brokers hold may be overlooked"
-        )
-    if local and found.share_groups:
-        shown = ", ".join(found.share_groups[:GROUPS_SHOWN])
-        remarks.append(f"the brokers hold share groups of their own, which clients will not see: {shown}")
-    if not local and config.share_groups.serve == "upstream":
-        sight = SeenCluster(brokers=found.brokers, metadata=(), versions=found.versions, silent=found.silent)
-        native = share_group_apis.is_native(told.response for told in sight.versions.values())
-        if not native:
-            remarks.append("share_groups.serve is upstream, but not every broker serves share groups with renewal")
-
-
 def show(config: Config, found: Found, verdict: Verdict, console: Console, *, apis: bool = False) -> None:
     """Print the verdict for people: the summary first, long lists last."""
     style = "bold red" if verdict.obstacles else "green"
@@ -365,7 +279,7 @@ def show(config: Config, found: Found, verdict: Verdict, console: Console, *, ap
         return
     if found.brokers:
         console.print(_brokers(config, found))
-    for line in _features(config, found, verdict):
+    for line in _features(found, verdict):
         console.print(printable(line), soft_wrap=True, highlight=False, markup=False)
     console.print(printable(_identity(config, found)), markup=False)
     if found.room is not None:
@@ -389,20 +303,11 @@ def _summary(config: Config, verdict: Verdict) -> str:
     return f"This would work{also}. Clients bootstrap from {Address(config.advertised_host, config.bound.port)}."
 
 
-def _features(config: Config, found: Found, verdict: Verdict) -> Iterator[str]:
-    """Yield which side serves each feature, or that it will be off, consistent with the obstacles and notes above."""
+def _features(found: Found, verdict: Verdict) -> Sequence[str]:
+    """Return which side serves each feature, or that it will be off, consistent with the obstacles and notes above."""
     if not found.versions:
-        yield "Share groups, individual commits and views: not known, because no broker could be queried."
-        return
-    where = "all served by the proxy" if verdict.serve_share else "all served by the brokers"
-    where = "served by the proxy or the brokers, by group" if verdict.share_by_group else where
-    off = "those of the proxy will be off" if verdict.share_by_group else "will be off"
-    if verdict.share_is_off:
-        yield f"Share groups: {off}, for the reasons above ({verdict.share_reason})."
-    else:
-        yield f"Share groups: {where} ({verdict.share_reason})."
-    yield check_commits.line(config, found.commits)
-    yield check_views.line(config, found.views)
+        return ["Share groups, individual commits and views: not known, because no broker could be queried."]
+    return verdict.lines
 
 
 def _listening(found: Found) -> Table:

@@ -26,7 +26,6 @@ from kafka_share_proxy.durable.interfaces import Journal
 from kafka_share_proxy.durable.journal import TopicJournal
 from kafka_share_proxy.durable.memory_journal import MemoryJournal
 from kafka_share_proxy.durable.state_home import StateHome
-from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.forwarding.connection_parts import Query
 from kafka_share_proxy.forwarding.data_plane import Plane
 from kafka_share_proxy.forwarding.dispatch import route_table
@@ -40,75 +39,23 @@ from kafka_share_proxy.loop.promise import PROCESS
 from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.loop.workers import WorkerThreads
 from kafka_share_proxy.sharegroups import services as apis_services
-from kafka_share_proxy.sharegroups import share_group_apis
+from kafka_share_proxy.sharegroups import serving_side, share_group_apis
 from kafka_share_proxy.sharegroups.model.renewal import RenewalBound
-from kafka_share_proxy.sharegroups.placement import ServeRule, ShareRules
 from kafka_share_proxy.sharegroups.services import ShareOptions, ShareServices
 from kafka_share_proxy.sharegroups.state.deleted_topics import DeletedTopics
 from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE, TOPIC, StateKey
 from kafka_share_proxy.wire.definitions import messages, registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
-from kafka_share_proxy.wire.errors import ErrorCode, LocalProtocolError
+from kafka_share_proxy.wire.errors import LocalProtocolError
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address
 
 BY_GROUP = "proxy or brokers, by group"
-
-
-def decide_share(config: Config, sight: SeenCluster) -> tuple[bool, str]:
-    """Decide whether share groups, or some of them, are served here. Return the decision and its reason.
-
-    See sharegroups/README.md rule 1.
-    """
-    serve, rules = config.share_groups.serve, share_rules(config, sight)
-    if serve != "auto":
-        if any(rule.serve == "local" for rule in rules.rules):
-            return True, f"share_groups.serve is {serve}, share_groups.serve_by_group is local for some"
-        return serve == "local", f"share_groups.serve is {serve}"
-    if not rules.native:
-        return True, "not every broker serves them"
-    if any(rule.serve == "local" for rule in rules.rules):
-        return True, "every broker serves them, share_groups.serve_by_group is local for some"
-    if _has_share_state(sight):
-        return True, "every broker serves them, and some have state here"
-    return False, "every broker serves them"
-
-
-def share_rules(config: Config, sight: SeenCluster) -> ShareRules:
-    """Return the rules that place each group, from the settings and the brokers' features."""
-    native = share_group_apis.is_native(versions.response for versions in sight.versions.values())
-    rules = [ServeRule(groups=rule.groups, serve=rule.serve) for rule in config.share_groups.serve_by_group]
-    return ShareRules(native, (*rules, ServeRule(serve=config.share_groups.serve)))
-
-
-def checked_rules(config: Config, sight: SeenCluster, local: bool) -> ShareRules:
-    """Return `share_rules`.
-
-    Raises:
-        ConfigError: the place of a group would depend on its current owner, which a proxy of a fleet cannot know for
-            sure: a group with an unreachable owner would be taken for a group on the brokers.
-    """
-    rules = share_rules(config, sight)
-    if local and config.peer_address is not None and rules.are_mixed:
-        raise ConfigError(
-            "cluster.mode: fleet needs all share groups in one place; say share_groups.serve: local, and nothing else "
-            "in share_groups.serve_by_group (the brokers can serve share groups as well)"
-        )
-    return rules
 
 
 def offer(config: Config, local: bool) -> Offer:
     """Return the APIs offered to clients, with share groups served here or not."""
     features = (share_group_apis.OFFER,) if local else ()
     return Offer(features, pass_unknown=config.unknown_apis == "pass")
-
-
-def _has_share_state(sight: SeenCluster) -> bool:
-    """Return True if the cluster has the topic with the state of share groups served by proxies."""
-    return any(
-        topic.name == TOPIC and topic.error_code == ErrorCode.NONE
-        for metadata in sight.metadata
-        for topic in metadata.topics or ()
-    )
 
 
 def own_settings(config: Config, upstream_tls: ssl.SSLContext | None) -> OwnSettings:
@@ -287,9 +234,9 @@ class ServingParts:
         """
         if self.config.share_groups.serve != "auto" or sight.silent or not sight.versions:
             return
-        local, reason = decide_share(self.config, sight)
+        local, reason = serving_side.decide(self.config.share_groups, sight)
         if self.mixed:
-            local = not share_rules(self.config, sight).native
+            local = not serving_side.rules(self.config.share_groups, sight).native
             differs = local
         else:
             differs = local != self.services.serve_share
@@ -373,10 +320,14 @@ def compose(
     states: Sequence[HostState] = state_setup.STATES,
 ) -> ServingParts:
     """Build all parts without opening listeners. `states`: states that may be kept in topics of the cluster."""
-    local, reason = decide_share(config, sight)
+    local, reason = serving_side.decide(config.share_groups, sight)
     limits = config.named_limits
     own, address = own_settings(config, upstream_tls), advertised(config)
-    journal = TopicJournal(SHARE_STATE, reactor, notes, address) if keeps_state(config, local) else None
+    journal = (
+        TopicJournal(SHARE_STATE, reactor, notes, address)
+        if serving_side.keeps_state(config.share_groups, local=local)
+        else None
+    )
     holder: list[ServingParts] = []
     book = AddressBook(
         config.first_broker_port,
@@ -399,7 +350,9 @@ def compose(
         services.has_ranges = commits.has_ranges
     if commits is not None and views is not None:
         commits.base_of = view_setup.base_of
-    rules = checked_rules(config, sight, local)
+    rules = serving_side.checked_rules(
+        config.share_groups, sight, local=local, is_fleet=config.peer_address is not None
+    )
     served = commit_setup.with_commits(commits, share_group_apis.served(services, rules) if local else {})
     view_services, mixed = None if views is None else views.services, local and rules.are_mixed
     audited = audit_setup.Audited(services, view_services, commits, are_mixed=mixed)
@@ -475,8 +428,3 @@ def _plane(
 def advertised(config: Config) -> str:
     """Return the address that clients bootstrap from. It identifies this proxy among others."""
     return str(Address(config.advertised_host, config.bound.port))
-
-
-def keeps_state(config: Config, local: bool) -> bool:
-    """Return True if share state is kept in a topic of the cluster."""
-    return local and config.share_groups.state == "topic"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kafka_share_proxy.app.commands import check_state
-from kafka_share_proxy.app.commands.check_state import StateRights
 from kafka_share_proxy.brokers.queries import about_topics
+from kafka_share_proxy.feature import state_rights
+from kafka_share_proxy.feature.state_rights import StateRights
+from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 
@@ -49,7 +50,7 @@ class Client:
 
 
 async def sentences(client: Client) -> list[str]:
-    return list(check_state.judge(await check_state.send_request(client)))  # type: ignore[arg-type]
+    return list(state_rights.judge(await state_rights.send_request(client, SHARE_STATE), SHARE_STATE))  # type: ignore[arg-type]
 
 
 async def test_nothing_is_missing() -> None:
@@ -60,20 +61,20 @@ async def test_topic_that_is_not_there_yet_is_no_trouble() -> None:
     client = Client()
     client.topic_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert await sentences(client) == []
-    client.bits = ALL & ~(1 << check_state.CREATE)
+    client.bits = ALL & ~(1 << state_rights.CREATE)
     assert await sentences(client) == ["the proxy's own identity lacks CREATE on topic __proxy_share_state"]
 
 
 @pytest.mark.parametrize("operation", ["READ", "WRITE", "DESCRIBE"])
 async def test_each_missing_right_is_named(operation: str) -> None:
     client = Client()
-    client.bits = ALL & ~(1 << getattr(check_state, operation))
+    client.bits = ALL & ~(1 << getattr(state_rights, operation))
     assert await sentences(client) == [f"the proxy's own identity lacks {operation} on topic __proxy_share_state"]
 
 
 async def test_everything_may_be_missing() -> None:
     client = Client()
-    client.topic_code, client.bits = ErrorCode.TOPIC_AUTHORIZATION_FAILED, check_state.NO_BITS
+    client.topic_code, client.bits = ErrorCode.TOPIC_AUTHORIZATION_FAILED, state_rights.NO_BITS
     client.heartbeat_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
     client.coordinator_code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     told = " ".join(await sentences(client))
@@ -82,8 +83,8 @@ async def test_everything_may_be_missing() -> None:
 
 
 def test_wrong_topic_and_missing_identity_are_named() -> None:
-    assert "has 3 partitions and must have 50" in next(check_state.judge(StateRights(partitions=3)))
-    assert "upstream.sasl" in next(check_state.judge(None))
+    assert "has 3 partitions and must have 50" in next(state_rights.judge(StateRights(partitions=3), SHARE_STATE))
+    assert "upstream.sasl" in next(state_rights.judge(None, SHARE_STATE))
 
 
 async def test_topic_that_is_not_compacted_is_an_obstacle_with_its_correction() -> None:
@@ -97,7 +98,7 @@ async def test_topic_that_is_not_compacted_is_an_obstacle_with_its_correction() 
 async def test_settings_that_may_not_be_read_are_told_as_a_risk() -> None:
     client = Client()
     client.settings_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    found = await check_state.send_request(client)  # type: ignore[arg-type]
-    assert list(check_state.judge(found)) == []
+    found = await state_rights.send_request(client, SHARE_STATE)  # type: ignore[arg-type]
+    assert list(state_rights.judge(found, SHARE_STATE)) == []
     (risk,) = found.risks
     assert "DESCRIBE_CONFIGS" in risk

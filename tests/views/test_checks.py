@@ -5,18 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kafka_share_proxy.app.commands import check_views
-from kafka_share_proxy.app.commands.check_views import PROBE, ViewRights
-from kafka_share_proxy.app.settings.config import Config
+from kafka_share_proxy.brokers.cluster_watch import SeenCluster
 from kafka_share_proxy.brokers.queries import about_topics
+from kafka_share_proxy.views import checks
+from kafka_share_proxy.views.checks import PROBE, ViewCheck, ViewRights
 from kafka_share_proxy.views.kernel import slicing
+from kafka_share_proxy.views.settings import Views
 from kafka_share_proxy.views.state_records import TOPIC
 from kafka_share_proxy.wire.definitions import registry
 
 from tests.support.topic_settings import COMPACTED, described
 
 ALL = 3576
-CONFIG = Config()
+CONFIG = Views()
+CLUSTER = SeenCluster(brokers={}, metadata=(), versions={}, silent={})
 
 
 class Client:
@@ -49,21 +51,22 @@ class Client:
         return response(topics=topics), None
 
 
-async def sentences(client: Client, config: Config = CONFIG) -> list[str]:
-    return list(check_views.judge(config, await check_views.send_request(client)))  # type: ignore[arg-type]
+async def sentences(client: Client, settings: Views = CONFIG) -> list[str]:
+    check: Any = ViewCheck(settings)
+    return list(check.report(await check.query(client, CLUSTER), CLUSTER).remarks)
 
 
 async def test_nothing_is_missing() -> None:
     """Also if the topic does not exist yet, and if the broker returns no operation bits."""
     assert await sentences(Client()) == []
     assert await sentences(Client(code=3)) == []
-    assert await sentences(Client(topic=check_views.NO_BITS, views=check_views.NO_BITS)) == []
+    assert await sentences(Client(topic=checks.NO_BITS, views=checks.NO_BITS)) == []
 
 
 @pytest.mark.parametrize("operation", ["READ", "WRITE", "DESCRIBE", "CREATE"])
 async def test_each_missing_right_on_the_topic_is_named(operation: str) -> None:
     """CREATE only matters until it exists."""
-    bits = ALL & ~(1 << getattr(check_views, operation))
+    bits = ALL & ~(1 << getattr(checks, operation))
     (text,) = await sentences(Client(topic=bits, code=3))
     assert f"lacks {operation} on topic {TOPIC}" in text
     assert (await sentences(Client(topic=bits)) == []) is (operation == "CREATE")
@@ -72,7 +75,7 @@ async def test_each_missing_right_on_the_topic_is_named(operation: str) -> None:
 @pytest.mark.parametrize("operation", ["DESCRIBE", "ALTER", "DELETE", "CREATE"])
 async def test_each_missing_right_on_views_is_named(operation: str) -> None:
     """They are what the watch needs."""
-    (text,) = await sentences(Client(views=ALL & ~(1 << getattr(check_views, operation))))
+    (text,) = await sentences(Client(views=ALL & ~(1 << getattr(checks, operation))))
     assert f"lacks {operation} on topics __view.*" in text
 
 
@@ -90,32 +93,32 @@ async def test_another_number_of_partitions_is_told() -> None:
 
 async def test_what_is_not_wanted_is_not_missed() -> None:
     """Views off, or their facts in memory."""
-    assert await sentences(Client(topic=0, views=0), Config(views={"serve": False})) == []
-    (text,) = await sentences(Client(topic=0, views=0), Config(views={"state": "memory"}))
+    assert await sentences(Client(topic=0, views=0), Views(serve=False)) == []
+    (text,) = await sentences(Client(topic=0, views=0), Views(state="memory"))
     assert "__view.*" in text
 
 
 def test_without_an_identity_one_sentence_says_what_does_not_work() -> None:
     """For brokers that require authentication."""
-    (text,) = check_views.judge(CONFIG, None)
+    (text,) = checks.judge(CONFIG, None)
     assert "plans are refused" in text
-    assert list(check_views.judge(CONFIG, ViewRights())) == []
+    assert list(checks.judge(CONFIG, ViewRights())) == []
 
 
 @pytest.mark.parametrize(("kernel", "word"), [("c", "in C."), ("python", "slow")])
 def test_one_line_says_how_views_are_served(monkeypatch: pytest.MonkeyPatch, kernel: str, word: str) -> None:
     """Served by the C kernel or by the Python fallback; or not at all."""
     monkeypatch.setattr(slicing, "KERNEL", kernel)
-    assert word in check_views.line(CONFIG, ViewRights())
-    assert "off" in check_views.line(Config(views={"serve": False}), ViewRights())
-    assert "with the limits above" in check_views.line(CONFIG, None)
+    assert word in checks.line(CONFIG, ViewRights())
+    assert "off" in checks.line(Views(serve=False), ViewRights())
+    assert "with the limits above" in checks.line(CONFIG, None)
 
 
 async def test_topic_that_is_not_compacted_is_an_obstacle() -> None:
     """Plans and bases of views would be lost."""
     client = Client()
     client.settings = {"cleanup.policy": "delete"}
-    found = await check_views.send_request(client)  # type: ignore[arg-type]
-    (text,) = check_views.obstacles(CONFIG, found)
+    found = await checks.send_request(client)  # type: ignore[arg-type]
+    (text,) = checks.obstacles(CONFIG, found)
     assert f"--entity-name {TOPIC} --add-config cleanup.policy=compact" in text
-    assert list(check_views.obstacles(Config(views={"state": "memory"}), found)) == []
+    assert list(checks.obstacles(Views(state="memory"), found)) == []

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kafka_share_proxy.app.commands.check_state import CREATE, DESCRIBE, NO_BITS, READ, WRITE, dangers_of
-from kafka_share_proxy.app.settings.config import Config
+from kafka_share_proxy.brokers.cluster_watch import SeenCluster
 from kafka_share_proxy.brokers.own_client import OwnClient
 from kafka_share_proxy.brokers.queries import about_topics
+from kafka_share_proxy.feature.checks import Report
+from kafka_share_proxy.feature.state_rights import CREATE, DESCRIBE, NO_BITS, READ, WRITE, dangers_of
 from kafka_share_proxy.views.kernel import slicing
+from kafka_share_proxy.views.settings import Views
 from kafka_share_proxy.views.state_records import PARTITIONS, TOPIC
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -64,17 +66,38 @@ def _missing(topic: object, wanted: tuple[int, ...]) -> tuple[str, ...]:
     return () if bits == NO_BITS else tuple(_NAMES[each] for each in wanted if not bits >> each & 1)
 
 
-def judge(config: Config, found: ViewRights | None) -> Iterator[str]:
+class ViewCheck:
+    """Part of `check` about views. See FeatureCheck."""
+
+    name = "views"
+
+    def __init__(self, settings: Views) -> None:
+        self._settings = settings
+
+    async def query(self, own: OwnClient, cluster: SeenCluster) -> ViewRights:  # noqa: ARG002 - as checks are called
+        return await send_request(own)
+
+    def report(self, found: ViewRights | None, cluster: SeenCluster) -> Report:  # noqa: ARG002 - as checks are called
+        settings = self._settings
+        return Report(
+            line=line(settings, found),
+            obstacles=tuple(obstacles(settings, found)),
+            risks=risks(settings, found),
+            remarks=tuple(judge(settings, found)),
+        )
+
+
+def judge(settings: Views, found: ViewRights | None) -> Iterator[str]:
     """Yield a remark for each problem. `found` is None if there is no identity to query with."""
-    if not config.views.serve:
+    if not settings.serve:
         return
     forgets = "what views belong to is not kept, and plans are refused"
     if found is None:
         yield f"views: {forgets}, for the proxy has no working identity of its own (upstream.sasl.*)"
         return
-    if config.views.state == "topic" and found.partitions not in (0, PARTITIONS):
+    if settings.state == "topic" and found.partitions not in (0, PARTITIONS):
         yield f"views: {forgets}: topic {TOPIC} has {found.partitions} partitions and must have {PARTITIONS}"
-    if config.views.state == "topic" and found.missing_on_topic:
+    if settings.state == "topic" and found.missing_on_topic:
         lacks = ", ".join(found.missing_on_topic)
         yield f"views: {forgets}: the proxy's own identity lacks {lacks} on topic {TOPIC}"
     if found.missing_on_views:
@@ -85,26 +108,26 @@ def judge(config: Config, found: ViewRights | None) -> Iterator[str]:
         )
 
 
-def obstacles(config: Config, found: ViewRights | None) -> Iterator[str]:
+def obstacles(settings: Views, found: ViewRights | None) -> Iterator[str]:
     """Yield the reason why the cluster would lose plans and bases of views that the proxy has confirmed."""
-    if _is_stored(config) and found is not None and found.unsafe:
+    if _is_stored(settings) and found is not None and found.unsafe:
         yield f"plans and bases of views would be lost: {found.unsafe}"
 
 
-def risks(config: Config, found: ViewRights | None) -> tuple[str, ...]:
+def risks(settings: Views, found: ViewRights | None) -> tuple[str, ...]:
     """Return the risks to stored plans and bases of views."""
-    return found.risks if _is_stored(config) and found is not None else ()
+    return found.risks if _is_stored(settings) and found is not None else ()
 
 
-def _is_stored(config: Config) -> bool:
-    return config.views.serve and config.views.state == "topic"
+def _is_stored(settings: Views) -> bool:
+    return settings.serve and settings.state == "topic"
 
 
-def line(config: Config, found: ViewRights | None) -> str:
+def line(settings: Views, found: ViewRights | None) -> str:
     """Return a sentence for people on how views are served."""
-    if not config.views.serve:
+    if not settings.serve:
         return "Views: off (views.serve)."
-    is_limited = any(judge(config, found)) or any(obstacles(config, found))
+    is_limited = any(judge(settings, found)) or any(obstacles(settings, found))
     limited = " with the limits above" if is_limited else ""
     kernel = "in C" if slicing.KERNEL == "c" else "in Python, for the one in C was not built: slow"
     return f"Views: served by the proxy{limited}; records are divided {kernel}."

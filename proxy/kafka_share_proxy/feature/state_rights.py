@@ -1,4 +1,4 @@
-"""`check` for state in the cluster: its topic, and the rights of the proxy's own identity."""
+"""Rights of the proxy's own identity on the topic of a state, for `check`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from kafka_share_proxy.brokers.queries import about_topics
 from kafka_share_proxy.durable.described_state import DescribedState
 from kafka_share_proxy.durable.ownership_rules import GROUP
 from kafka_share_proxy.durable.state_topic import StateTopic
-from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost
@@ -38,10 +37,9 @@ class StateRights:
     """Reason why brokers delete records of the topic, with the command that corrects it."""
     risks: tuple[str, ...] = ()
     """Settings of the topic that put the stored records or the service at risk."""
-    state: DescribedState[Any] = SHARE_STATE
 
 
-async def send_request(own: OwnClient, state: DescribedState[Any] = SHARE_STATE) -> StateRights:
+async def send_request(own: OwnClient, state: DescribedState[Any]) -> StateRights:
     """Query the rights of the proxy's own identity, without changes. Raises ProxyError without a response of any
     server.
     """
@@ -61,7 +59,6 @@ async def send_request(own: OwnClient, state: DescribedState[Any] = SHARE_STATE)
         missing=missing,
         group_refused=heard.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED,
         transactions_trouble=await _transactions_trouble(own, state),
-        state=state,
     )
 
 
@@ -87,7 +84,7 @@ async def _transactions_trouble(own: OwnClient, state: DescribedState[Any]) -> s
     return ""
 
 
-def judge(found: StateRights | None, state: DescribedState[Any] = SHARE_STATE) -> Iterator[str]:
+def judge(found: StateRights | None, state: DescribedState[Any]) -> Iterator[str]:
     """Yield a sentence for each obstacle. `found` is None if there is no identity to query with."""
     if found is None:
         yield (
@@ -95,7 +92,7 @@ def judge(found: StateRights | None, state: DescribedState[Any] = SHARE_STATE) -
             f"identity of its own (upstream.sasl.*); {state.setting}: memory serves them without, until the proxy ends"
         )
         return
-    topic, partitions = found.state.topic, found.state.partitions
+    topic, partitions = state.topic, state.partitions
     if found.partitions not in (0, partitions):
         yield f"topic {topic} has {found.partitions} partitions and must have {partitions}"
     if found.missing:

@@ -1,0 +1,74 @@
+"""`check` for individual commits: whether they are served, and which rights the proxy's own identity lacks.
+
+Missing rights do not keep the proxy from working: without them, commits with ranges in their metadata are refused, and
+everything else is served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from kafka_share_proxy.brokers.cluster_watch import SeenCluster
+from kafka_share_proxy.brokers.own_client import OwnClient
+from kafka_share_proxy.commits.settings import Commits
+from kafka_share_proxy.commits.state_records import INDIVIDUAL_COMMITS
+from kafka_share_proxy.feature import state_rights
+from kafka_share_proxy.feature.checks import Report
+from kafka_share_proxy.feature.state_rights import StateRights
+
+
+class CommitCheck:
+    """Part of `check` about individual commits. See FeatureCheck."""
+
+    name = "individual commits"
+
+    def __init__(self, settings: Commits) -> None:
+        self._settings = settings
+
+    async def query(self, own: OwnClient, cluster: SeenCluster) -> StateRights:  # noqa: ARG002 - as checks are called
+        return await state_rights.send_request(own, INDIVIDUAL_COMMITS)
+
+    def report(self, found: StateRights | None, cluster: SeenCluster) -> Report:  # noqa: ARG002 - as checks are called
+        settings = self._settings
+        return Report(
+            line=line(settings, found),
+            obstacles=tuple(obstacles(settings, found)),
+            risks=risks(settings, found),
+            remarks=tuple(judge(settings, found)),
+        )
+
+
+def judge(settings: Commits, found: StateRights | None) -> Iterator[str]:
+    """Yield a remark for each problem. `found` is None if there is no identity to query with."""
+    if not _is_stored(settings):
+        return
+    for text in state_rights.judge(found and replace(found, unsafe=""), INDIVIDUAL_COMMITS):  # see `obstacles`
+        yield text if found is None else f"individual commits will be off: {text}"
+
+
+def obstacles(settings: Commits, found: StateRights | None) -> Iterator[str]:
+    """Yield the reason why the cluster would lose ranges that the proxy has confirmed."""
+    if _is_stored(settings) and found is not None and found.unsafe:
+        yield f"individual commits would be lost: {found.unsafe}"
+
+
+def risks(settings: Commits, found: StateRights | None) -> tuple[str, ...]:
+    """Return the risks to stored ranges."""
+    return found.risks if _is_stored(settings) and found is not None else ()
+
+
+def _is_stored(settings: Commits) -> bool:
+    return settings.serve and settings.state != "memory"
+
+
+def line(settings: Commits, found: StateRights | None) -> str:
+    """Return a sentence for people on how individual commits are served."""
+    if not settings.serve:
+        return "Individual commits: off (commits.serve)."
+    if any(judge(settings, found)) or any(obstacles(settings, found)):
+        return "Individual commits: will be off, for the reasons above."
+    whose = "every group" if settings.groups == "*" else f"groups {settings.groups}"
+    topic = INDIVIDUAL_COMMITS.topic
+    where = f"in topic {topic}" if settings.state == "topic" else "in memory, until the proxy ends"
+    return f"Individual commits: of {whose}, up to {settings.ranges_max} ranges of a partition, kept {where}."

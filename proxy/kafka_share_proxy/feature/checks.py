@@ -1,0 +1,37 @@
+"""Port between `check` and the features: each queries the cluster for itself and reports what it found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kafka_share_proxy.brokers.cluster_watch import SeenCluster
+from kafka_share_proxy.brokers.own_client import OwnClient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Sentences of `check` about one feature."""
+
+    line: str
+    """How the feature is served, in one sentence."""
+    obstacles: tuple[str, ...] = ()
+    """Reasons why the proxy would not work."""
+    risks: tuple[str, ...] = ()
+    """Settings of the cluster by which the proxy may lose state later."""
+    remarks: tuple[str, ...] = ()
+    """Limitations and other information."""
+
+
+class FeatureCheck(Protocol):
+    """Part of `check` about one feature, with the settings that are checked."""
+
+    @property
+    def name(self) -> str:
+        """Name of the feature for people, in the plural."""
+
+    async def query(self, own: OwnClient, cluster: SeenCluster) -> Any:
+        """Query the cluster, without changes. Raises ProxyError without a response of any server."""
+
+    def report(self, found: Any, cluster: SeenCluster) -> Report:
+        """Return the sentences. `found` is the result of `query`, None if there was no identity to query with."""

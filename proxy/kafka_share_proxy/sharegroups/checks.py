@@ -1,0 +1,127 @@
+"""`check` for share groups: which side serves them, where their state is, and what the brokers hold of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from kafka_share_proxy.brokers.cluster_watch import SeenCluster
+from kafka_share_proxy.brokers.own_client import OwnClient
+from kafka_share_proxy.brokers.own_connection import connection
+from kafka_share_proxy.feature import state_rights
+from kafka_share_proxy.feature.checks import Report
+from kafka_share_proxy.feature.state_rights import StateRights
+from kafka_share_proxy.sharegroups import serving_side
+from kafka_share_proxy.sharegroups.settings import ShareGroups
+from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
+from kafka_share_proxy.wire.values import Address
+
+DESCRIBE_BIT = 1 << 8
+"""Operation code of DESCRIBE as a bit of an authorized-operations field (org.apache.kafka.common.acl.AclOperation)."""
+GROUPS_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareFindings:
+    """Responses of the cluster about share groups."""
+
+    groups: tuple[str, ...] = ()
+    """Share groups on the brokers, as far as the proxy's identity may see them."""
+    sees_all_groups: bool = True
+    """True if the proxy's identity may DESCRIBE the cluster, so that ListGroups returns all groups."""
+    rights: StateRights | None = None
+    """Rights of the identity for share state; None if no server has responded."""
+
+
+class ShareGroupCheck:
+    """Part of `check` about share groups. See FeatureCheck."""
+
+    name = "share groups"
+
+    def __init__(self, settings: ShareGroups) -> None:
+        self._settings = settings
+
+    async def query(self, own: OwnClient, cluster: SeenCluster) -> ShareFindings:
+        return ShareFindings(
+            sees_all_groups=await _may_describe_cluster(own, cluster.brokers.values()),
+            groups=await _groups(own, cluster),
+            rights=await _rights(own),
+        )
+
+    def report(self, found: ShareFindings | None, cluster: SeenCluster) -> Report:
+        local, reason = serving_side.decide(self._settings, cluster)
+        is_kept = serving_side.keeps_state(self._settings, local=local)
+        rights = None if found is None else found.rights
+        missing = tuple(state_rights.judge(rights, SHARE_STATE)) if is_kept else ()
+        remarks = tuple(_remarks(self._settings, found or ShareFindings(), cluster, local))
+        return Report(
+            line=self._line(cluster, local, reason, is_off=bool(missing)),
+            obstacles=missing if rights is not None else (),
+            remarks=remarks if rights is not None else (*remarks, *missing),
+            risks=rights.risks if is_kept and rights is not None else (),
+        )
+
+    def _line(self, cluster: SeenCluster, local: bool, reason: str, *, is_off: bool) -> str:
+        by_group = local and serving_side.rules(self._settings, cluster).are_mixed
+        if is_off:
+            off = "those of the proxy will be off" if by_group else "will be off"
+            return f"Share groups: {off}, for the reasons above ({reason})."
+        where = "all served by the proxy" if local else "all served by the brokers"
+        return f"Share groups: {'served by the proxy or the brokers, by group' if by_group else where} ({reason})."
+
+
+async def _rights(own: OwnClient) -> StateRights | None:
+    try:
+        return await state_rights.send_request(own, SHARE_STATE)
+    except ProxyError:  # a server without a response is reported among the others
+        return None
+
+
+async def _groups(own: OwnClient, cluster: SeenCluster) -> tuple[str, ...]:
+    """List the share groups of every coordinator. v5 of ListGroups has group types (KIP-848)."""
+    names: set[str] = set()
+    query = messages.ListGroupsRequest(states_filter=[], types_filter=["share"])
+    for node_id, address in cluster.brokers.items():
+        versions = cluster.versions.get(node_id)
+        if versions is None or versions.ranges.get(ApiKey.LIST_GROUPS, (0, 0))[1] < 5:
+            continue
+        try:
+            async with connection(address, own.settings) as opened:
+                response = await opened.send_request(ApiKey.LIST_GROUPS, query)
+        except ProxyError:
+            continue  # it is reported among the brokers that could not be queried
+        if response.error_code == ErrorCode.NONE:
+            names.update(group.group_id for group in response.groups or ())
+    return tuple(sorted(names))
+
+
+async def _may_describe_cluster(own: OwnClient, brokers: Iterable[Address]) -> bool:
+    """Return True if the identity may DESCRIBE the cluster, which is always so without an authorizer on the
+    brokers.
+
+    Brokers without DescribeCluster are skipped; without any response the result is True.
+    """
+    query = messages.DescribeClusterRequest(include_cluster_authorized_operations=True)
+    for address in brokers:
+        try:
+            async with connection(address, own.settings) as opened:
+                response = await opened.send_request(ApiKey.DESCRIBE_CLUSTER, query)
+        except ProxyError:
+            continue
+        return bool(response.cluster_authorized_operations & DESCRIBE_BIT)
+    return True
+
+
+def _remarks(settings: ShareGroups, found: ShareFindings, cluster: SeenCluster, local: bool) -> Iterator[str]:
+    if local and not found.sees_all_groups:
+        yield (
+            "the proxy's own identity may not DESCRIBE the cluster, so share groups the brokers hold may be overlooked"
+        )
+    if local and found.groups:
+        shown = ", ".join(found.groups[:GROUPS_SHOWN])
+        yield f"the brokers hold share groups of their own, which clients will not see: {shown}"
+    if not local and settings.serve == "upstream" and not serving_side.rules(settings, cluster).native:
+        yield "share_groups.serve is upstream, but not every broker serves share groups with renewal"

@@ -1,0 +1,67 @@
+"""Decision at start which side serves share groups: the proxy, the brokers, or each some of them.
+
+See sharegroups/README.md rule 1.
+"""
+
+from __future__ import annotations
+
+from kafka_share_proxy.brokers.cluster_watch import SeenCluster
+from kafka_share_proxy.feature.errors import ConfigError
+from kafka_share_proxy.sharegroups import share_group_apis
+from kafka_share_proxy.sharegroups.placement import ServeRule, ShareRules
+from kafka_share_proxy.sharegroups.settings import ShareGroups
+from kafka_share_proxy.sharegroups.state.state_records import TOPIC
+from kafka_share_proxy.wire.errors import ErrorCode
+
+
+def decide(settings: ShareGroups, sight: SeenCluster) -> tuple[bool, str]:
+    """Decide whether share groups, or some of them, are served here. Return the decision and its reason."""
+    serve, placement = settings.serve, rules(settings, sight)
+    if serve != "auto":
+        if any(rule.serve == "local" for rule in placement.rules):
+            return True, f"share_groups.serve is {serve}, share_groups.serve_by_group is local for some"
+        return serve == "local", f"share_groups.serve is {serve}"
+    if not placement.native:
+        return True, "not every broker serves them"
+    if any(rule.serve == "local" for rule in placement.rules):
+        return True, "every broker serves them, share_groups.serve_by_group is local for some"
+    if _has_share_state(sight):
+        return True, "every broker serves them, and some have state here"
+    return False, "every broker serves them"
+
+
+def rules(settings: ShareGroups, sight: SeenCluster) -> ShareRules:
+    """Return the rules that place each group, from the settings and the brokers' features."""
+    native = share_group_apis.is_native(versions.response for versions in sight.versions.values())
+    by_group = [ServeRule(groups=rule.groups, serve=rule.serve) for rule in settings.serve_by_group]
+    return ShareRules(native, (*by_group, ServeRule(serve=settings.serve)))
+
+
+def checked_rules(settings: ShareGroups, sight: SeenCluster, *, local: bool, is_fleet: bool) -> ShareRules:
+    """Return `rules`.
+
+    Raises:
+        ConfigError: the place of a group would depend on its current owner, which a proxy of a fleet cannot know for
+            sure: a group with an unreachable owner would be taken for a group on the brokers.
+    """
+    placement = rules(settings, sight)
+    if local and is_fleet and placement.are_mixed:
+        raise ConfigError(
+            "cluster.mode: fleet needs all share groups in one place; say share_groups.serve: local, and nothing else "
+            "in share_groups.serve_by_group (the brokers can serve share groups as well)"
+        )
+    return placement
+
+
+def keeps_state(settings: ShareGroups, *, local: bool) -> bool:
+    """Return True if share state is kept in a topic of the cluster."""
+    return local and settings.state == "topic"
+
+
+def _has_share_state(sight: SeenCluster) -> bool:
+    """Return True if the cluster has the topic with the state of share groups served by proxies."""
+    return any(
+        topic.name == TOPIC and topic.error_code == ErrorCode.NONE
+        for metadata in sight.metadata
+        for topic in metadata.topics or ()
+    )

@@ -1,0 +1,75 @@
+"""Report of `check` about individual commits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka_share_proxy.brokers.cluster_watch import SeenCluster
+from kafka_share_proxy.commits import checks
+from kafka_share_proxy.commits.checks import CommitCheck
+from kafka_share_proxy.commits.settings import Commits
+from kafka_share_proxy.feature import state_rights
+from kafka_share_proxy.feature.state_rights import StateRights
+
+from tests.feature.test_state_rights import ALL, Client
+
+CLUSTER = SeenCluster(brokers={}, metadata=(), versions={}, silent={})
+COMPLETE = StateRights()
+"""An identity that lacks nothing."""
+
+
+def config(**commits: Any) -> Commits:
+    return Commits(**commits)
+
+
+async def remarks(client: Any) -> list[str]:
+    check = CommitCheck(config())
+    return list(check.report(await check.query(client, CLUSTER), CLUSTER).remarks)
+
+
+async def test_rights_are_those_on_the_topic_and_the_writers_of_ranges() -> None:
+    client = Client()
+    assert await remarks(client) == []
+    client.bits = ALL & ~(1 << state_rights.WRITE)
+    assert await remarks(client) == [
+        "individual commits will be off: the proxy's own identity lacks WRITE on topic __individual_commit_offsets"
+    ]
+
+
+def test_without_an_identity_it_says_what_serves_without() -> None:
+    (text,) = checks.judge(config(), None)
+    assert text.startswith("individual commits will be off")
+    assert "commits.state: memory" in text
+
+
+def test_nothing_is_missing_where_nothing_is_kept() -> None:
+    lacking = StateRights(missing=("READ",))
+    assert list(checks.judge(config(serve=False), lacking)) == []
+    assert list(checks.judge(config(state="memory"), None)) == []
+
+
+def test_how_they_are_served_is_told_in_a_line() -> None:
+    assert checks.line(config(serve=False), None) == "Individual commits: off (commits.serve)."
+    assert checks.line(config(), COMPLETE) == (
+        "Individual commits: of every group, up to 10000 ranges of a partition, kept in topic "
+        "__individual_commit_offsets."
+    )
+    told = checks.line(config(groups="etl-*", ranges_max=5, state="memory"), None)
+    assert (
+        told
+        == "Individual commits: of groups etl-*, up to 5 ranges of a partition, kept in memory, until the proxy ends."
+    )
+
+
+def test_the_line_does_not_contradict_the_remarks() -> None:
+    lacking = StateRights(missing=("READ",))
+    for found in (lacking, None):
+        assert checks.line(config(), found) == "Individual commits: will be off, for the reasons above."
+
+
+def test_topic_that_is_not_compacted_is_an_obstacle_and_no_remark() -> None:
+    found = StateRights(unsafe="the topic is not compacted", risks=("few replicas",))
+    assert list(checks.judge(config(), found)) == []
+    assert list(checks.obstacles(config(), found)) == ["individual commits would be lost: the topic is not compacted"]
+    assert checks.risks(config(), found) == ("few replicas",)
+    assert list(checks.obstacles(config(state="memory"), found)) == []

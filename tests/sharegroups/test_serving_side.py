@@ -1,0 +1,67 @@
+"""Which side serves share groups."""
+
+from __future__ import annotations
+
+import pytest
+from kafka_share_proxy.brokers.own_connection import BrokerVersions
+from kafka_share_proxy.feature.errors import ConfigError
+from kafka_share_proxy.sharegroups import serving_side
+from kafka_share_proxy.sharegroups.settings import ShareGroups
+from kafka_share_proxy.wire.definitions import registry
+
+from tests.app.serving.test_composition import A, B, sight, versions
+
+
+@pytest.mark.parametrize(
+    ("serve", "told", "local"),
+    [
+        ("auto", [versions(), versions()], False),
+        ("auto", [versions(), versions(share_fetch=1)], True),
+        ("auto", [versions(), versions(level=0)], True),
+        ("local", [versions(), versions()], True),
+        ("upstream", [versions(level=0), versions(level=0)], False),
+    ],
+)
+def test_share_groups_live_upstream_only_if_every_broker_serves_them(
+    serve: str, told: list[BrokerVersions], local: bool
+) -> None:
+    """Unless the setting says so."""
+    decided, reason = serving_side.decide(ShareGroups.model_validate({"serve": serve}), sight({1: A, 2: B}, told))
+    assert decided == local
+    assert reason
+
+
+def test_state_that_lives_here_stays_where_brokers_have_share_groups() -> None:
+    """auto looks for its topic: where it is there, groups are chosen one by one."""
+    seen = sight({1: A})
+    topic = registry.message("MetadataResponse").MetadataResponseTopic
+    for code, local in ((0, True), (3, False), (29, False)):
+        seen.metadata[0].topics = [topic(name="__proxy_share_state", error_code=code)]
+        assert serving_side.decide(ShareGroups(), seen)[0] is local
+        assert serving_side.decide(ShareGroups(serve="upstream"), seen)[0] is False
+    assert serving_side.rules(ShareGroups(), seen).are_mixed
+
+
+def test_rules_by_group_that_send_some_here_have_them_served_here() -> None:
+    """Regardless of the rule for all other groups."""
+    rule = [{"groups": "a*", "serve": "local"}]
+    for serve in ("auto", "upstream"):
+        share_groups = {"serve": serve, "serve_by_group": rule}
+        assert serving_side.decide(ShareGroups.model_validate(share_groups), sight({1: A}))[0]
+        assert serving_side.rules(ShareGroups.model_validate(share_groups), sight({1: A})).are_mixed
+    here = ShareGroups.model_validate({"serve": "local", "serve_by_group": rule})
+    assert not serving_side.rules(here, sight({1: A})).are_mixed
+
+
+def test_fleet_takes_no_choice_that_hangs_on_who_holds_a_group() -> None:
+    """A group whose owner is not to be reached must not pass for one of the brokers'."""
+    with pytest.raises(ConfigError, match=r"share_groups\.serve: local"):
+        serving_side.checked_rules(ShareGroups(), sight({1: A}), local=True, is_fleet=True)
+    assert serving_side.checked_rules(ShareGroups(serve="local"), sight({1: A}), local=True, is_fleet=True)
+    assert serving_side.checked_rules(ShareGroups(), sight({1: A}), local=True, is_fleet=False)
+    assert serving_side.checked_rules(ShareGroups(), sight({1: A}), local=False, is_fleet=True)
+
+
+def test_nobody_s_versions_are_no_reason_to_forward() -> None:
+    """A cluster without reported versions has no share groups to hide."""
+    assert serving_side.decide(ShareGroups(), sight({}))[0]

@@ -15,8 +15,8 @@ class Commits(Section):
     serve: bool = True
     """Off: metadata like `ic/1;43-45` is metadata like any other."""
     groups: str = "*"
-    """A group id, or a pattern with * and ?: of others metadata is not looked at."""
+    """A group id, or a pattern with * and ?. The metadata of other groups is not inspected."""
     ranges_max: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
-    """Ranges that one group may have of one partition; a commit that would make more is refused (12)."""
+    """Ranges that one group may have of one partition. A commit that would make more is refused (12)."""
     state: Kept = "topic"
-    """topic: ranges are kept in a compacted topic of the cluster; memory: gone when the proxy ends."""
+    """topic: ranges are kept in a compacted topic of the cluster. memory: gone when the proxy ends."""

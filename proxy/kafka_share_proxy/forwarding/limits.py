@@ -45,7 +45,7 @@ class Limits:
     connections: int = 10_000
     """Maximum number of simultaneous client connections. A further connection is closed immediately and logged."""
     connections_per_address: int | None = None
-    """Maximum number of these connections per client address; None for no such limit."""
+    """Maximum number of these connections per client address. Unset: no such limit."""
     tls_handshakes: int = 2_000
     """Maximum number of unfinished TLS handshakes of clients, at most half of `connections`. Each counts as a
     connection.

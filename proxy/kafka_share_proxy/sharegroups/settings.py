@@ -35,17 +35,19 @@ class ShareGroups(Section):
     """Where share groups live, and the bounds of those that live here."""
 
     serve: Literal["auto", "local", "upstream"] = "auto"
-    """auto: a group with state here stays here; any other is on the brokers if every one of them can serve it."""
+    """auto: a group with state here stays here, any other is on the brokers if every one of them can serve it. local:
+    here. upstream: always forwarded."""
     serve_by_group: tuple[ServeGroups, ...] = ()
-    """Of these the first that names a group says where it lives; for all others it is `serve`."""
+    """List of {groups: PATTERN, serve: auto|local|upstream}. The first that matches a group decides, else `serve`."""
     state: Kept = "topic"
-    """topic: in a compacted topic of the cluster, where it survives this proxy; memory: gone when the proxy ends."""
+    """topic: in a compacted topic of the cluster, where it survives this proxy. memory: gone when the proxy ends."""
     state_wait_s: Annotated[float, Field(ge=2, le=300, allow_inf_nan=False)] = 20.0
-    """How long a request of a tool (settings, offsets, deletion) waits for state that is being loaded."""
+    """Seconds that a request of a tool (settings, offsets, deletion) waits for state that is being loaded."""
     broker: dict[str, Any] = Field(default_factory=dict)
-    """The brokers' `group.share.*` settings, under Kafka's names."""
+    """The brokers' `group.share.*` settings, with Kafka's names, defaults and bounds."""
     renewal_limits: tuple[RenewalLimit, ...] = ()
-    """Of these the first that names a group bounds its renewals (refused with 121 then); none: unbounded, as Kafka."""
+    """List of {groups: PATTERN, renewals: N, held_s: S}. The first that matches a group bounds its renewals, which are
+    refused with 121 then. Without one they are unbounded, as in Kafka."""
 
     @cached_property
     def limits(self) -> BrokerShareLimits:

@@ -15,24 +15,24 @@ class Views(Section):
     serve: bool = True
     """Off: topics named like views are topics like any other."""
     state: Kept = "topic"
-    """topic: plans, and which base a view belongs to, are kept in a topic of the cluster; memory: with this proxy."""
+    """topic: plans, and the base of each view, are kept in a topic of the cluster. memory: gone when the proxy ends."""
     slots_max: Annotated[int, Field(ge=2, le=1024)] = 1024
-    """A view that would have more slots is refused."""
+    """Maximum number of slots of a view."""
     partitions_max: Annotated[int, Field(ge=2, le=1_000_000)] = 10_000
+    """Maximum number of partitions of a view: those of its base times its slots."""
     views_max: Annotated[int, Field(ge=1, le=100_000)] = 1_000
-    """Largest number of views. While there are that many, clients create no further ones."""
-    """A view that would have more partitions (those of its base times its slots) is refused."""
+    """Maximum number of views. While there are that many, clients create no further ones."""
     create_wait_s: Annotated[float, Field(gt=0, le=60, allow_inf_nan=False)] = 10.0
-    """How long a request that first names a view waits for the view's topic to be there."""
+    """Seconds that a request waits for the topic of a view that it is the first to name."""
     growth_interval_s: Seconds = 30.0
-    """How often the bases of views are looked at for new partitions, and for having been made anew."""
+    """Seconds between two looks at the bases of views, for new partitions and for topics that were recreated."""
     codec: Literal["none", "lz4", "zstd"] = "none"
-    """How filtered batches are compressed: not at all costs the least here, and the most on the way to the client."""
+    """Compression of filtered batches. none costs the least here, and the most on the way to the client."""
     cache_bytes: Annotated[int, Field(ge=1 << 20, le=1 << 36)] = 64 << 20
-    """Batches just read, and what was made of them, kept for the other slots of views."""
+    """Bytes of batches just read, and of what was made of them, kept for the other slots of views."""
     cache_age_s: Seconds = 10.0
-    """How long they are kept at most: deleted records may be served so long."""
+    """Seconds that they are kept at most. Deleted records may be served that long."""
     read_bytes: Annotated[int, Field(ge=1 << 16, le=1 << 26)] = 4 << 20
-    """Records that one upstream Fetch requests."""
+    """Bytes of records that one upstream Fetch requests."""
     scanned_bytes: Annotated[int, Field(ge=1 << 16, le=1 << 32)] = 32 << 20
-    """An answer is given once so much was looked through, or opened where it is compressed, matched or not."""
+    """Bytes that are searched, or opened where they are compressed, before a response is sent, matched or not."""

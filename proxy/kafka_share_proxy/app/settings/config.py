@@ -35,15 +35,17 @@ class UpstreamTls(Section):
     """TLS towards the brokers, for every upstream connection."""
 
     enabled: bool | None = None
-    """Unset: on when any other key of this section is set."""
+    """Unset: on if any other key of this section is set."""
     ca_file: str | None = None
-    """The authorities that may sign the brokers' certificates (PEM); unset: the system's list."""
+    """Authorities that may sign the brokers' certificates (PEM). Unset: the system's list."""
     cert_file: str | None = None
-    """The proxy's own certificate chain (PEM), shown to the brokers for every client."""
+    """The proxy's own certificate chain (PEM). Brokers see it for every client."""
     key_file: str | None = None
+    """Key of `cert_file` (PEM)."""
     server_name: str | None = None
-    """The name to ask for and to verify; unset: the host that is dialled."""
+    """Name to request and to verify. Unset: the host that is dialled."""
     verify: bool = True
+    """Verify the brokers' certificates."""
 
     @property
     def on(self) -> bool:
@@ -54,13 +56,16 @@ class UpstreamTls(Section):
 
 
 class UpstreamSasl(Section):
-    """The proxy's own identity, for its own requests only; clients keep theirs."""
+    """The proxy's own identity, for its own requests only. Clients keep theirs."""
 
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    """Unset: the proxy has no identity."""
     username: str | None = None
+    """Principal of the proxy at the brokers."""
     password: SecretStr | None = None
+    """Here or in `password_file`."""
     password_file: str | None = None
-    """A file with the password and nothing else (line ends after it are removed)."""
+    """File with the password and nothing else. Line ends after it are removed."""
 
     @property
     def on(self) -> bool:
@@ -78,20 +83,24 @@ class Upstream(Section):
     """The cluster that the proxy serves."""
 
     bootstrap: HostPorts = ()
+    """Needed: HOST:PORT of some brokers. All of them are tried."""
     tls: UpstreamTls = UpstreamTls()
     sasl: UpstreamSasl = UpstreamSasl()
     nodes: Nodes = Field(default_factory=dict)
-    """Brokers by id: dialled there in place of what they advertise, and known without the proxy's own identity."""
+    """Brokers by id, HOST:PORT. Dialled there instead of at what they advertise, and known without an identity."""
     metadata_interval_s: Seconds = 30.0
+    """Seconds between two queries of the cluster's brokers."""
 
 
 class ClientTls(Section):
-    """TLS towards the clients: on when cert_file and key_file are set."""
+    """TLS towards the clients: on if `cert_file` and `key_file` are set."""
 
     cert_file: str | None = None
+    """The proxy's certificate chain for clients (PEM)."""
     key_file: str | None = None
+    """Key of `cert_file` (PEM)."""
     client_ca_file: str | None = None
-    """Clients must show a certificate signed by one of these. Brokers never see it."""
+    """Clients must show a certificate signed by one of these authorities (PEM). Brokers never see it."""
 
     @property
     def on(self) -> bool:
@@ -100,26 +109,26 @@ class ClientTls(Section):
 
 
 class AuditSettings(Section):
-    """What happened, as JSON lines; off unless a file or a topic is named."""
+    """Audit events as JSON lines: off unless a file or a topic is named."""
 
     file: str | None = None
-    """Written here; FILE.1 is the one before it."""
+    """File that is written. FILE.1 is the one before it."""
     file_bytes: Annotated[int, Field(ge=4096, le=1 << 40)] = 64 << 20
     """A file of this size is followed by a new one."""
     files_kept: Annotated[int, Field(ge=1, le=1000)] = 8
     """Older files that are kept in addition to the current one."""
     topic: str | None = None
-    """A topic of the cluster that exists; written under the proxy's own identity."""
+    """Topic of the cluster that exists. It is written under the proxy's own identity."""
     proxy_id: str | None = None
-    """Names this proxy in every event, with a part that is new at each start; unset: where clients bootstrap."""
+    """Name of this proxy in every event, with a part that is new at each start. Unset: where clients bootstrap."""
     queue_events: Annotated[int, Field(ge=100, le=10_000_000)] = 100_000
-    """Events that may wait to be written; those beyond are dropped and counted."""
+    """Events that may wait to be written. Further ones are dropped, counted, and leave a gap in seq."""
     load_interval_s: Seconds = 60.0
-    """How often load, hot keys and renewed locks that are still held are told."""
+    """Seconds between two reports of load, hot keys and renewed locks that are still held."""
     key_samples_per_s: Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)] = 10.0
-    """Budget of sampled keys, 1,024 a second for each; 0: none, and the load has no key ranges."""
+    """Budget of sampled keys, 1,024 a second for each. 0: none, and the load has no key ranges."""
     key_bytes: Annotated[int, Field(ge=0, le=256)] = 64
-    """Bytes of a hot key that are written with its hash; 0: only the hash."""
+    """Bytes of a hot key that are written with its hash. 0: only the hash."""
 
     @property
     def on(self) -> bool:
@@ -136,10 +145,11 @@ class PeerTls(Section):
     cert_file: str | None = None
     """This proxy's certificate chain (PEM), for the host that others dial, or for `server_name`."""
     key_file: str | None = None
+    """Key of `cert_file` (PEM)."""
     ca_file: str | None = None
     """The only authorities that may sign the certificates of the fleet (PEM)."""
     server_name: str | None = None
-    """The name that the certificates of all proxies carry; unset: the host that is dialled."""
+    """Name in the certificates of all proxies. Unset: the host that is dialled."""
 
     @property
     def is_wanted(self) -> bool:
@@ -148,16 +158,16 @@ class PeerTls(Section):
 
 
 class PeerLinks(Section):
-    """How the proxies of a fleet reach each other, and how they know each other."""
+    """How the proxies of a fleet reach and recognise each other."""
 
     listen: HostPort | None = None
-    """The address at which the proxy accepts other proxies."""
+    """HOST:PORT at which this proxy accepts other proxies."""
     advertise: HostPort | None = None
-    """The address that other proxies dial; unset: `listen`."""
+    """HOST:PORT that other proxies dial. Unset: `listen`."""
     secret: SecretStr | None = None
     """The same at every proxy of the fleet, 16 characters or more."""
     secret_file: str | None = None
-    """A file with the secret and nothing else (line ends after it are removed)."""
+    """File with the secret and nothing else. Line ends after it are removed."""
     insecure: bool = False
     """Allow a fleet without a secret: every host that reaches the address may serve share groups."""
     tls: PeerTls = PeerTls()
@@ -174,11 +184,11 @@ class Cluster(Section):
     """How several proxies share the work."""
 
     mode: Literal["single", "fleet"] = "single"
-    """single: one proxy serves share groups; a second one finds that out and refuses them until the first is gone.
-    fleet: all proxies serve share groups, each owns a part of them."""
+    """single: one proxy serves share groups, and a second one refuses them until the first is gone. fleet: all proxies
+    serve share groups, and each owns a part of them."""
     peer: PeerLinks = PeerLinks()
     session_timeout_s: Annotated[float, Field(ge=1, le=300, allow_inf_nan=False)] = 6.0
-    """How long a proxy that vanished keeps the others waiting; brokers allow 6 s or more by default."""
+    """Seconds that a vanished proxy keeps the others waiting. Brokers allow 6 s or more by default."""
 
 
 class Config(Section):
@@ -186,36 +196,38 @@ class Config(Section):
 
     upstream: Upstream = Upstream()
     listen: HostPort | None = None
-    """The bootstrap listener."""
+    """Needed: HOST:PORT that clients bootstrap from."""
     advertise: str | None = None
-    """The host that clients receive and dial; unset: the host of `listen`."""
+    """Host that clients receive and dial. Unset: the host of `listen`."""
     first_port: int | None = Field(None, ge=1, le=PORT_MAX)
-    """The broker with node id N is served on this port + N; unset: the port of `listen` + 1."""
+    """The broker with node id N is served on this port + N. Unset: the port of `listen` + 1."""
     client_tls: ClientTls = ClientTls()
     admin: HostPort | None = None
-    """The address of /livez, /readyz, /metrics and /groups; unset: they are not served."""
+    """HOST:PORT of /livez, /readyz, /metrics and /groups. Unset: they are not served."""
     admin_hosts: tuple[str, ...] = ()
-    """Further names by which the admin listener is called; addresses, localhost, this machine's name, `advertise` and
-    the host of `admin` are always taken. Requests that call it by another name are refused."""
+    """Further names of the admin listener (Host header). Requests by another name are refused. Addresses, localhost,
+    this machine's name, `advertise` and the host of `admin` are always accepted."""
     admin_changes: Literal["local", "any", "never"] = "local"
-    """Who may release a member's locks through the admin listener: this machine, whoever reaches it, nobody."""
+    """Clients that may release locks through the admin listener: those on this machine, any, or none."""
     log_format: Literal["console", "json"] = "console"
+    """console for people, json for machines."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Lowest level that is logged."""
     unknown_apis: Literal["hide", "pass"] = "hide"
-    """APIs the proxy does not know: left out of ApiVersions and refused, or passed on as they are."""
+    """APIs newer than this proxy: left out of ApiVersions and refused, or offered and forwarded."""
     share_groups: ShareGroups = ShareGroups()
     views: Views = Views()
     commits: Commits = Commits()
     cluster: Cluster = Cluster()
     audit: AuditSettings = AuditSettings()
     limits: dict[str, Any] = Field(default_factory=dict)
-    """The proxy's own limits, as `limits.Limits` names them."""
+    """The proxy's own limits."""
     drain_s: Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)] = 30.0
-    """How long requests in flight may take after SIGTERM."""
+    """Seconds that requests in flight may take after SIGTERM."""
     vanished_broker_grace_s: Seconds = 300.0
-    """How long a broker that left the cluster keeps its listener."""
+    """Seconds that a broker keeps its listener after it has left the cluster."""
     rights_cache_s: Seconds = 15.0
-    """How long a verdict on a client's rights holds, on its own connection."""
+    """Seconds that a verdict on a client's rights holds, on its own connection."""
 
     @property
     def bound(self) -> Address:

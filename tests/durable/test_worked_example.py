@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 import trio
-from kafka_share_proxy.app.serving import state_setup
+from kafka_share_proxy.app.serving import features
 from kafka_share_proxy.durable import described_state
-from kafka_share_proxy.durable.hosted_state import HostedState
 from kafka_share_proxy.durable.ownership_rules import PARTITIONS
 from kafka_share_proxy.durable.state_home import StateHome
+from kafka_share_proxy.feature.feature import FeatureKind
 from trio.testing import MockClock
 
 from tests.durable.test_state_home import ScriptedOwner
 from tests.support import state_cluster
+from tests.support.platforms import platform
 from tests.support.state_cluster import Loop, StateCluster
 
 ROOM = Path(described_state.__file__).parent
@@ -43,15 +44,19 @@ class Proxy:
     """A proxy that hosts the example's state alone."""
 
     def __init__(self, names: dict[str, Any], cluster: StateCluster, said: list[str]) -> None:
-        setup: Any = SimpleNamespace(
+        access = cluster.access(lambda event, **_: said.append(event))
+        made = platform(
+            SimpleNamespace(notes=access.notes, own=access.own),  # type: ignore[arg-type]
             reactor=Loop(cluster.nursery),
-            notes=lambda event, **_: said.append(event),
+            client=access.client,
+            settings=access.settings,
             address="a:1",
-            access=cluster.access(lambda event, **_: said.append(event)),
         )
-        self.hosted: HostedState = names["STATES"][-1](setup)
+        kind = names["GroupNotes"]()
+        (self.hosted,) = kind.build(None, made).states
+        assert kind.states(None, made.cluster) == (self.hosted.state,)
         self.owner = ScriptedOwner()
-        self.home = StateHome([self.hosted], self.owner, setup.access, setup.reactor)
+        self.home = StateHome([self.hosted], self.owner, made.access, made.reactor)  # type: ignore[arg-type]
         self.scope = trio.CancelScope()
         self.owner.assign(range(PARTITIONS))
         cluster.nursery.start_soon(self._run)
@@ -85,9 +90,13 @@ async def test_new_state_is_stored_taken_over_and_loaded(
     assert {"group-notes-loaded", "group-notes-given-up"} <= set(said)
 
 
-def test_example_stands_beside_what_a_proxy_hosts() -> None:
-    names = example()
-    assert names["STATES"][:-1] == state_setup.STATES
+def test_example_is_a_feature_like_those_of_a_proxy() -> None:
+    """It may join the tuple: its section and its probe are its own."""
+    kind = example()["GroupNotes"]()
+    assert isinstance(kind, FeatureKind)
+    assert {kind.section, kind.probe_path}.isdisjoint(
+        name for other in features.FEATURES for name in (other.section, other.probe_path)
+    )
 
 
 def test_every_file_of_the_room_is_told() -> None:

@@ -13,6 +13,7 @@ from kafka_share_proxy.durable.memory_journal import MemoryJournal
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
 from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
+from kafka_share_proxy.forwarding.served import services as shared_services
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.promise import Promise, Task, settled
 from kafka_share_proxy.sharegroups import services, share_group_apis
@@ -150,18 +151,15 @@ class GroupWorld:
         self.services.writes._journal = RefusingJournal()
 
     def _services(self, limits: BrokerShareLimits) -> services.ShareServices:
-        return services.build(
+        base = shared_services.build(
             limits=Limits(),
-            share_limits=limits,
-            options=services.ShareOptions(),
             timers=self.timers,
             notes=lambda event, **context: self.notes.append((event, context)),
             book=AddressBook(20000, "proxy.example", lambda *_: True),
             topology=ClusterView(),
             versions=EffectiveVersions(Offer((share_group_apis.OFFER,))),
-            journal=self.journal,
-            serve_share=True,
         )
+        return services.build(base, share_limits=limits, options=services.ShareOptions(), journal=self.journal)
 
     def limit(self, **values: int) -> None:
         """Start again with these broker settings."""

@@ -11,6 +11,7 @@ from kafka_share_proxy.fleet.edge import PeerEdge
 from kafka_share_proxy.fleet.owner import PeerOwner
 from kafka_share_proxy.fleet.peer_protocol import NONCE_BYTES, PeerProtocol
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
+from kafka_share_proxy.forwarding.served import services as shared_services
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.promise import Task
 from kafka_share_proxy.sharegroups import share_group_apis
@@ -87,18 +88,15 @@ class FarWorld(World):
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)
         ours = self.services
-        self.edge = build(
+        base = shared_services.build(
             limits=ours.limits,
-            share_limits=ours.coordinator.limits,
-            options=ours.options,
             timers=self.timers,
             notes=ours.notes,
             book=AddressBook(9100, "proxy.example", lambda node_id, address: True),
             topology=ours.topology,
             versions=ours.versions,
-            journal=MemoryJournal(),
-            serve_share=True,
         )
+        self.edge = build(base, share_limits=ours.coordinator.limits, options=ours.options, journal=MemoryJournal())
         self.edge.gate.closing(self.edge.gate.all, ErrorCode.COORDINATOR_NOT_AVAILABLE, "elsewhere")
         self.generations = [1, 1]
         self.others = One()

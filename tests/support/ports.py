@@ -22,6 +22,7 @@ from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVers
 from kafka_share_proxy.forwarding.dispatch.routes import Handler
 from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
+from kafka_share_proxy.forwarding.served import services as shared_services
 from kafka_share_proxy.forwarding.served.interfaces import Call, ExpectedResponse
 from kafka_share_proxy.forwarding.served.upstream_requests import framed
 from kafka_share_proxy.loop.promise import Promise, Task, call_soon, on_behalf_of
@@ -647,19 +648,22 @@ class World:
         self.notes: list[tuple[str, dict[str, Any]]] = []
         versions = EffectiveVersions(Offer((share_group_apis.OFFER,)))
         versions.learn(1, {1: (4, fetch_version), 2: (1, 9), 3: (0, 12), 15: (0, 5), 69: (0, 0)})
-        self.services: ShareServices = build(
+        self.own = Own(self.cluster)
+        base = shared_services.build(
             limits=limits or Limits(),
-            share_limits=share_limits or BrokerShareLimits(),
-            options=options or ShareOptions(),
             timers=self.timers,
             notes=lambda event, /, **context: self.notes.append((event, context)),
             book=AddressBook(9100, "proxy.example", lambda node_id, address: True),
             topology=ClusterView(),
             versions=versions,
-            journal=self.journal,
-            serve_share=True,
+            own=self.own,
         )
-        self.own = self.services.own = Own(self.cluster)
+        self.services: ShareServices = build(
+            base,
+            share_limits=share_limits or BrokerShareLimits(),
+            options=options or ShareOptions(),
+            journal=self.journal,
+        )
         self.is_restless = False
         """Requests let others run at every step."""
         self._correlation_ids = itertools.count(1)

@@ -20,16 +20,17 @@ if __name__ == "__main__":
 
 import trio
 import yaml
-from kafka_share_proxy.app.serving import server, state_setup
-from kafka_share_proxy.app.serving.state_setup import StateSetup
+from kafka_share_proxy.app.serving import features, server
 from kafka_share_proxy.app.settings.config import Config
+from kafka_share_proxy.brokers.cluster_watch import SeenCluster
 from kafka_share_proxy.brokers.own_client import OwnClient
 from kafka_share_proxy.brokers.own_connection import OwnSettings
+from kafka_share_proxy.durable.described_state import DescribedState
 from kafka_share_proxy.durable.gate import StateGate
 from kafka_share_proxy.durable.hosted_state import BrokerAccess, HostedState
 from kafka_share_proxy.durable.interfaces import JournalRefused
-from kafka_share_proxy.durable.journal import TopicJournal
 from kafka_share_proxy.durable.tail import Tail
+from kafka_share_proxy.feature.feature import Feature, FeatureKind, Platform, Probe
 from kafka_share_proxy.wire.values import Address
 
 from tests.support.small_state import WIDE_STATE, HeldTexts, Texts, wide_partition_of
@@ -55,13 +56,12 @@ class Follower:
 class ToldState(HostedState):
     """The test state, and the socket of its control port."""
 
-    def __init__(self, port: int, setup: StateSetup) -> None:
-        journal = TopicJournal(WIDE_STATE, setup.reactor, setup.notes, setup.address)
+    def __init__(self, port: int, platform: Platform) -> None:
         self.texts = HeldTexts()
         gate = StateGate(WIDE_STATE.partitions, wide_partition_of)
-        super().__init__(journal, self.texts, gate, setup.access)
+        super().__init__(platform.journal(WIDE_STATE), self.texts, gate, platform.access)
         self._port = port
-        self._follower = Follower(setup.access)
+        self._follower = Follower(platform.access)
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
@@ -85,6 +85,21 @@ class ToldState(HostedState):
             return {"refused": refusal.code.name}
         self.texts.values[key] = text
         return {"stored": key}
+
+
+class ToldFeature(FeatureKind):
+    """The test state as a feature of a proxy."""
+
+    section = probe_path = "told"
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    def states(self, settings: Any, cluster: SeenCluster) -> tuple[DescribedState[Any], ...]:
+        return (WIDE_STATE,)
+
+    def build(self, settings: Any, platform: Platform) -> Feature:
+        return Feature(probe=Probe(path="told"), states=(ToldState(self._port, platform),))
 
 
 async def serve(port: int, response: Any) -> None:
@@ -121,7 +136,7 @@ def main(port: str, what: str, *arguments: str) -> int:
         return 0
     _, file = arguments
     config = Config(**yaml.safe_load(Path(file).read_text()))
-    return server.run(config, (*state_setup.STATES, partial(ToldState, int(port))))
+    return server.run(config, (*features.FEATURES, ToldFeature(int(port))))
 
 
 if __name__ == "__main__":

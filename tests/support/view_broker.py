@@ -8,15 +8,13 @@ from typing import Any
 
 from kafka_share_proxy.brokers.cluster_view import ClusterView
 from kafka_share_proxy.brokers.connection_slots import SlotValues
-from kafka_share_proxy.durable.memory_journal import MemoryJournal
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
 from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
+from kafka_share_proxy.forwarding.served import services
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.forwarding.served.upstream_requests import framed
 from kafka_share_proxy.loop.promise import Promise, Task, settled
-from kafka_share_proxy.sharegroups import services
-from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
 from kafka_share_proxy.views import view_apis
 from kafka_share_proxy.views.creation import ViewCreation
 from kafka_share_proxy.views.model.catalog import ViewCatalog
@@ -306,15 +304,11 @@ class World:
         self.keeper = ViewCreation(self.catalog, options, self.store, self.timers, self._note)
         self.services = services.build(
             limits=Limits(),
-            share_limits=BrokerShareLimits(),
-            options=services.ShareOptions(),
             timers=self.timers,
             notes=self._note,
             book=AddressBook(20000, "proxy.example", lambda *_: True),
             topology=ClusterView(),
             versions=EffectiveVersions(Offer()),
-            journal=MemoryJournal(),
-            serve_share=False,
         )
         self.views = ViewServices(services=self.services, catalog=self.catalog, options=options, keeper=self.keeper)
         self.served = view_apis.served(self.views)

@@ -130,19 +130,26 @@ class _Partition:
 class KeySampling:
     """Sampler of the keys of records that are read."""
 
-    def __init__(self, timers: Timers, looks_per_s: float, seen: Seen, draw: Callable[[], float] | None = None) -> None:
+    def __init__(
+        self,
+        timers: Timers,
+        looks_per_s: float,
+        seen: Seen,
+        draw: Callable[[], float] | None = None,
+        workers: Workers | None = None,
+    ) -> None:
         """
         Args:
             timers: clock of the loop.
             looks_per_s: the budget, in KEYS_PER_LOOK keys per second; 0 for no sampling.
             seen: called with each look.
             draw: uniform random numbers of [0, 1); None for `evenly_spread`.
+            workers: threads that open compressed batches. None: batches that take long are skipped.
         """
         self._timers = timers
         self._seen = seen
         self._draw = draw or evenly_spread()
-        self.workers: Workers | None = None
-        """Without workers, batches that take long are skipped."""
+        self.workers = workers
         self._keys_per_s = looks_per_s * KEYS_PER_LOOK
         self._budget = self._budget_max = self._keys_per_s * BURST_S
         """Number of keys that may be sampled now."""

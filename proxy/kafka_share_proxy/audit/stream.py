@@ -16,7 +16,7 @@ from kafka_share_proxy.audit.events import NOWHERE, Place
 from kafka_share_proxy.audit.fetches import REPORT_EVERY_S, Fetches
 from kafka_share_proxy.audit.loads import Loads
 from kafka_share_proxy.audit.sampling import KeySampling
-from kafka_share_proxy.loop.interfaces import Timers
+from kafka_share_proxy.loop.interfaces import Timers, Workers
 from kafka_share_proxy.wire.key_text import SHOWN_BYTES
 
 SCOPE_EVERY_S = 3600.0
@@ -34,6 +34,7 @@ class Audit:
         load_interval_s: float = 60.0,
         key_bytes: int = SHOWN_BYTES,
         draw: Callable[[], float] | None = None,
+        workers: Workers | None = None,
     ) -> None:
         """
         Args:
@@ -43,6 +44,7 @@ class Audit:
             load_interval_s: interval of `load` events in seconds.
             key_bytes: maximum number of bytes of a hot key that are shown; 0 for only its hash.
             draw: uniform random numbers of [0, 1), for samples.
+            workers: threads that open compressed batches (see KeySampling).
         """
         self._timers = timers
         self._load_interval_s = load_interval_s
@@ -55,7 +57,7 @@ class Audit:
         now = timers.now()
         self.loads = Loads(now, key_bytes, draw)
         """Load by partition."""
-        self.keys = KeySampling(timers, looks_per_s, self.loads.add_sample, draw)
+        self.keys = KeySampling(timers, looks_per_s, self.loads.add_sample, draw, workers)
         """Sampling of keys. It is called where records are read, with their bytes."""
         self.fetches = Fetches(self._fetched)
         """Records that readers receive."""

@@ -14,7 +14,7 @@ from kafka_share_proxy.brokers.own_client import OwnClient
 from kafka_share_proxy.commits.settings import Commits
 from kafka_share_proxy.commits.state_records import INDIVIDUAL_COMMITS
 from kafka_share_proxy.feature import state_rights
-from kafka_share_proxy.feature.checks import Report
+from kafka_share_proxy.feature.checks import CheckReport
 from kafka_share_proxy.feature.state_rights import StateRights
 
 
@@ -29,9 +29,9 @@ class CommitCheck:
     async def query(self, own: OwnClient, cluster: SeenCluster) -> StateRights:  # noqa: ARG002 - as checks are called
         return await state_rights.send_request(own, INDIVIDUAL_COMMITS)
 
-    def report(self, found: StateRights | None, cluster: SeenCluster) -> Report:  # noqa: ARG002 - as checks are called
+    def report(self, found: StateRights | None, cluster: SeenCluster) -> CheckReport:  # noqa: ARG002 - as checks are called
         settings = self._settings
-        return Report(
+        return CheckReport(
             line=line(settings, found),
             obstacles=tuple(obstacles(settings, found)),
             risks=risks(settings, found),

@@ -38,6 +38,14 @@ class CommitOptions:
     topic_age_s: float = 5.0
     """Maximum age of topic metadata in seconds. A topic recreated under the same name is noticed within this time."""
 
+    def has_ranges(self, group_id: str, metadata: str | None) -> bool:
+        """Return True if a commit with this metadata is an individual commit (commits/README.md rule 1)."""
+        return commit_text_version(metadata) is not None and self.serves(group_id)
+
+    def serves(self, group_id: str) -> bool:
+        """Return True if texts of this group are parsed."""
+        return self.groups == EVERY_GROUP or fnmatchcase(group_id, self.groups)
+
 
 def commit_gate() -> StateGate:
     """Return a new gate for requests of groups that commit individually."""
@@ -106,9 +114,9 @@ class CommitServices:
         return self.followed.off or self.gate.denied
 
     def has_ranges(self, group_id: str, metadata: str | None) -> bool:
-        """Return True if a commit with this metadata is an individual commit (commits/README.md rule 1)."""
-        return commit_text_version(metadata) is not None and self.serves(group_id)
+        """See CommitOptions.has_ranges."""
+        return self.options.has_ranges(group_id, metadata)
 
     def serves(self, group_id: str) -> bool:
-        """Return True if texts of this group are parsed."""
-        return self.options.groups == EVERY_GROUP or fnmatchcase(group_id, self.options.groups)
+        """See CommitOptions.serves."""
+        return self.options.serves(group_id)

@@ -92,8 +92,12 @@ class Tail:
         *,
         unwanted: bytes = b"",
         wall_s: Callable[[], float] = time.time,
+        is_owned: Callable[[int], bool] = lambda _partition: False,
     ) -> None:
-        """`unwanted`: prefix of keys that the follower ignores. Batches with only such keys are not decoded."""
+        """`unwanted`: prefix of keys that the follower ignores. Batches with only such keys are not decoded.
+
+        `is_owned` returns True if this proxy itself owns a partition now.
+        """
         self.unreadable: dict[int, str] = {}
         """Partitions that are no longer read, with the reason: a newer proxy has written something that is unknown
         here.
@@ -102,8 +106,7 @@ class Tail:
         """Seconds from the owner's append of the newest record to here."""
         self.on_read: Callable[[], None] = lambda: None
         """Called after each look and each response: partitions may be loaded now, or no longer loaded."""
-        self.is_owned: Callable[[int], bool] = lambda _partition: False
-        """Return True if this proxy itself owns a partition now."""
+        self.is_owned = is_owned
         self.on_trouble: Callable[[ProxyError], None] = lambda _error: None
         """Called each time the lookup of the topic fails."""
         self._state = state

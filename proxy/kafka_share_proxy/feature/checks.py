@@ -10,7 +10,7 @@ from kafka_share_proxy.brokers.own_client import OwnClient
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class CheckReport:
     """Sentences of `check` about one feature."""
 
     line: str
@@ -33,5 +33,5 @@ class FeatureCheck(Protocol):
     async def query(self, own: OwnClient, cluster: SeenCluster) -> Any:
         """Query the cluster, without changes. Raises ProxyError without a response of any server."""
 
-    def report(self, found: Any, cluster: SeenCluster) -> Report:
+    def report(self, found: Any, cluster: SeenCluster) -> CheckReport:
         """Return the sentences. `found` is the result of `query`, None if there was no identity to query with."""

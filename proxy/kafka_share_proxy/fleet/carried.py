@@ -107,10 +107,15 @@ class NoGroups:
 class CarriedFeatures:
     """All features whose requests the links of this proxy carry."""
 
-    def __init__(self, features: Iterable[CarriedRequests], held: HoldsGroups | None = None) -> None:
+    def __init__(self, features: Iterable[CarriedRequests] = (), held: HoldsGroups | None = None) -> None:
         """`held`: the groups that other proxies are notified of. None: there are none."""
         self.held: HoldsGroups = held or NoGroups()
         self._features = {each.feature: each for each in features}
+
+    def add(self, feature: CarriedRequests, held: HoldsGroups | None = None) -> None:
+        """Carry the requests of another feature. To be called before the first link is made."""
+        self._features[feature.feature] = feature
+        self.held = held or self.held
 
     def handler(self, feature: str, key: int) -> FramedHandler | None:
         """Return the handler of an API for a feature, or None."""

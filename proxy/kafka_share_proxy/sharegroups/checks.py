@@ -9,7 +9,7 @@ from kafka_share_proxy.brokers.cluster_watch import SeenCluster
 from kafka_share_proxy.brokers.own_client import OwnClient
 from kafka_share_proxy.brokers.own_connection import connection
 from kafka_share_proxy.feature import state_rights
-from kafka_share_proxy.feature.checks import Report
+from kafka_share_proxy.feature.checks import CheckReport
 from kafka_share_proxy.feature.state_rights import StateRights
 from kafka_share_proxy.sharegroups import serving_side
 from kafka_share_proxy.sharegroups.settings import ShareGroups
@@ -51,13 +51,13 @@ class ShareGroupCheck:
             rights=await _rights(own),
         )
 
-    def report(self, found: ShareFindings | None, cluster: SeenCluster) -> Report:
+    def report(self, found: ShareFindings | None, cluster: SeenCluster) -> CheckReport:
         local, reason = serving_side.decide(self._settings, cluster)
         is_kept = serving_side.keeps_state(self._settings, local=local)
         rights = None if found is None else found.rights
         missing = tuple(state_rights.judge(rights, SHARE_STATE)) if is_kept else ()
         remarks = tuple(_remarks(self._settings, found or ShareFindings(), cluster, local))
-        return Report(
+        return CheckReport(
             line=self._line(cluster, local, reason, is_off=bool(missing)),
             obstacles=missing if rights is not None else (),
             remarks=remarks if rights is not None else (*remarks, *missing),

@@ -7,6 +7,9 @@ from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE
 
 EVENTS: EventLevels = {
     **SHARE_STATE.levels,
+    "share-groups-served": INFO,
+    "share-groups-belong-here": INFO,
+    "share-groups-need-restart": WARNING,
     "commit-refused": WARNING,
     "share-fetch-at-bootstrap": WARNING,
     "share-group-deleted": INFO,

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
+from kafka_share_proxy.audit.stream import Audit
 from kafka_share_proxy.brokers.cluster_view import ClusterView
 from kafka_share_proxy.brokers.topic_leaders import TopicQueryOptions
 from kafka_share_proxy.durable.gate import StateGate
 from kafka_share_proxy.durable.interfaces import Journal
 from kafka_share_proxy.fleet.group_owners import Fleet
-from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions
-from kafka_share_proxy.forwarding.limits import Limits
-from kafka_share_proxy.forwarding.memory_budget import ResponseBudget
-from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.forwarding.served.services import Services
-from kafka_share_proxy.loop.interfaces import Notes, Timers
+from kafka_share_proxy.loop.interfaces import Timers
 from kafka_share_proxy.loop.promise import PROCESS, CallbackOwner
-from kafka_share_proxy.loop.slices import Slices
 from kafka_share_proxy.reading.chunk_cache import CacheLimits, ChunkCache, ReadKey
 from kafka_share_proxy.sharegroups.audit_events import ShareAudit
 from kafka_share_proxy.sharegroups.counters import ShareFigures
@@ -37,6 +33,11 @@ from kafka_share_proxy.wire.definitions.messages import Message
 
 FEATURE = "share groups"
 """Name of this feature on the links of a fleet."""
+
+
+def no_ranges(_group_id: str, _metadata: str | None) -> bool:
+    """Return False: individual commits are switched off."""
+    return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,15 +82,12 @@ class ShareServices(Services):
     """Share group metrics, as a broker counts them."""
     gate: StateGate = field(default_factory=share_gate)
     """Gate at which requests wait while share groups may not be served."""
-    serve_share: bool
-    """True if share groups are served here, else keys 76-79 are forwarded. Decided at start (sharegroups/README.md
-    rule 1)."""
     options: ShareOptions = field(default_factory=ShareOptions)
     audit: ShareAudit | None = None
     """Audit of deliveries; None if audit is off, which is the default."""
     fleet: Fleet | None = None
     """Other proxies that own groups; None if this one owns all or none."""
-    has_ranges: Callable[[str, str | None], bool] = lambda _group_id, _metadata: False
+    has_ranges: Callable[[str, str | None], bool] = no_ranges
     """Returns True if a commit of a group with this metadata lists ranges of finished offsets (individual commits)."""
 
     @property
@@ -112,28 +110,29 @@ ShareHandler = Callable[[Call[Any], ShareServices], Coroutine[Any, Any, Response
 
 
 def build(
+    base: Services,
     *,
-    limits: Limits,
     share_limits: BrokerShareLimits,
     options: ShareOptions,
-    timers: Timers,
-    notes: Notes,
-    book: AddressBook,
-    topology: ClusterView,
-    versions: EffectiveVersions,
     journal: Journal[StateKey],
-    serve_share: bool,
+    coordinator: ShareCoordinator | None = None,
+    gate: StateGate | None = None,
     state_owner: CallbackOwner = PROCESS,
+    audit: Audit | None = None,
+    fleet: Fleet | None = None,
+    has_ranges: Callable[[str, str | None], bool] = no_ranges,
 ) -> ShareServices:
-    """Build the share group services from the given parts. `state_owner`: see ShareWrites."""
-    coordinator = ShareCoordinator(share_limits)
+    """Build the share group services from those of every feature. `state_owner`: see ShareWrites."""
+    limits, timers, notes = base.limits, base.timers, base.notes
+    coordinator = coordinator or ShareCoordinator(share_limits)
     cache_limits = CacheLimits(limits.share_cache_bytes, options.cache_age_s, CHUNKS_PER_PARTITION)
     cache = ChunkCache[ShareChunk](cache_limits)
 
-    reads = ShareReads(cache, _heads(coordinator, cache, topology, timers))
+    reads = ShareReads(cache, _heads(coordinator, cache, base.topology, timers))
     figures = ShareFigures(limits.metrics_groups)
-    writes = ShareWrites(journal, coordinator, notes, timers.now, reads.wake, state_owner)
-    writes.took = figures.state_write_s.observe
+    share_audit = None if audit is None else ShareAudit(audit, timers, coordinator)
+    took = figures.state_write_s.observe
+    writes = ShareWrites(journal, coordinator, notes, timers.now, reads.wake, state_owner, audit=share_audit, took=took)
 
     def due(now: float) -> float:
         expired = coordinator.expire(now)
@@ -143,24 +142,21 @@ def build(
             reads.wake(key)
         return min(coordinator.next_deadline(), cache.drop_aged(now), coordinator.rest_some(now))
 
+    shared = {each.name: getattr(base, each.name) for each in fields(Services) if each.name != "options"}
     return ShareServices(
-        limits=limits,
-        timers=timers,
-        notes=notes,
-        book=book,
-        topology=topology,
-        versions=versions,
+        **shared,
         coordinator=coordinator,
         journal=journal,
         writes=writes,
         changes=ShareChanges(coordinator, writes),
         reads=reads,
-        responses=ResponseBudget(limits.local_answers_total_bytes),
         clock=ShareClock(timers, due),
-        slices=Slices(timers),
         figures=figures,
-        serve_share=serve_share,
+        gate=gate or share_gate(),
         options=options,
+        audit=share_audit,
+        fleet=fleet,
+        has_ranges=has_ranges,
     )
 
 

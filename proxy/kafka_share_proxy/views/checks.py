@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from kafka_share_proxy.brokers.cluster_watch import SeenCluster
 from kafka_share_proxy.brokers.own_client import OwnClient
 from kafka_share_proxy.brokers.queries import about_topics
-from kafka_share_proxy.feature.checks import Report
+from kafka_share_proxy.feature.checks import CheckReport
 from kafka_share_proxy.feature.state_rights import CREATE, DESCRIBE, NO_BITS, READ, WRITE, dangers_of
 from kafka_share_proxy.views.kernel import slicing
 from kafka_share_proxy.views.settings import Views
@@ -77,9 +77,9 @@ class ViewCheck:
     async def query(self, own: OwnClient, cluster: SeenCluster) -> ViewRights:  # noqa: ARG002 - as checks are called
         return await send_request(own)
 
-    def report(self, found: ViewRights | None, cluster: SeenCluster) -> Report:  # noqa: ARG002 - as checks are called
+    def report(self, found: ViewRights | None, cluster: SeenCluster) -> CheckReport:  # noqa: ARG002 - as checks are called
         settings = self._settings
-        return Report(
+        return CheckReport(
             line=line(settings, found),
             obstacles=tuple(obstacles(settings, found)),
             risks=risks(settings, found),

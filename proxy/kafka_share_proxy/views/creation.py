@@ -104,10 +104,16 @@ class ViewCreation:
     """Preparation of views; see services.ViewKeeper. One per process."""
 
     def __init__(
-        self, catalog: ViewCatalog, options: ViewOptions, store: ViewStore, timers: Timers, notes: Notes
+        self,
+        catalog: ViewCatalog,
+        options: ViewOptions,
+        store: ViewStore,
+        timers: Timers,
+        notes: Notes,
+        own: Connection | None = None,
     ) -> None:
-        self.own: Connection | None = None
-        """Connection to any broker under the proxy's own identity. None if it has no identity for that."""
+        """`own`: connection to any broker under the proxy's own identity. None if it has no identity for that."""
+        self.own = own
         self.catalog = catalog
         self.options = options
         self.store = store

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Protocol, TypeVar
 
 from kafka_share_proxy.brokers.interfaces import Connection
@@ -12,6 +12,7 @@ from kafka_share_proxy.forwarding.served.services import Services
 from kafka_share_proxy.loop.interfaces import Workers
 from kafka_share_proxy.loop.promise import Promise, settled
 from kafka_share_proxy.loop.slices import AT_ONCE, Work
+from kafka_share_proxy.views.audit_events import ViewAudit
 from kafka_share_proxy.views.creation import Missing, SeenView
 from kafka_share_proxy.views.fetch.key_filter import Filters
 from kafka_share_proxy.views.fetch.shared_reads import ViewReads
@@ -81,13 +82,15 @@ class ViewServices:
     """Worker threads that split batches if that takes long."""
     filters: Filters = field(default_factory=Filters)
     """Cache of parsed KeyFilters."""
+    audit: InitVar[ViewAudit | None] = None
+    """Receiver of what is read and which reader gets it. None if audit is off, which is the default."""
     reads: ViewReads = field(init=False)
     """Cached chunks and reads in flight."""
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, audit: ViewAudit | None) -> None:
         """Create the cache that the options describe."""
         options = self.options
-        self.reads = ViewReads(ViewCache(options.cache_bytes, options.cache_age_s), options.codec)
+        self.reads = ViewReads(ViewCache(options.cache_bytes, options.cache_age_s), options.codec, audit=audit)
 
     async def ensure(
         self, connection: Connection, topics: Iterable[str], work: Work = AT_ONCE

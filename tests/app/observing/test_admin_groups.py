@@ -126,10 +126,10 @@ async def test_who_may_change_something(world, changes, peer, from_page, status)
     assert (held == []) == (status == HTTPStatus.OK)
 
 
-async def test_before_the_cluster_answered_and_where_brokers_serve(world):
+async def test_before_the_cluster_answered_and_where_brokers_serve():
     assert (await GroupPages(lambda: None, "local").response(asked("/groups")))[0] == HTTPStatus.SERVICE_UNAVAILABLE
-    world.services.serve_share = False
-    assert (await responded(world, asked("/groups")))[0] == HTTPStatus.NOT_FOUND
+    elsewhere = GroupPages(lambda: None, "local", lambda: True)
+    assert (await elsewhere.response(asked("/groups")))[0] == HTTPStatus.NOT_FOUND
 
 
 async def test_over_http(world, monkeypatch: pytest.MonkeyPatch):

@@ -7,24 +7,37 @@ from typing import Any
 
 import pytest
 from kafka_share_proxy.app.observing.readiness import Readiness
+from kafka_share_proxy.feature.feature import Probe
 
 OK = {"reachable": True, "refused": False, "trouble": "", "silent": {}}
 HOME = {"why_not": "", "off": "", "state": lambda: {"state_partitions": 50}}
-VIEWS = {"missing": "", "state": lambda: {"plans": 0}}
+PATHS = ("share-groups", "commits", "views")
 READY, OTHER = 0, 1
 
 
-def committing(why_not: str = "", *, is_stored: bool = True) -> Any:
-    return SimpleNamespace(why_not=why_not, is_stored=is_stored, state=lambda: {"groups": 1})
+def committing(why_not: str = "", *, is_stored: bool = True) -> Probe:
+    topic = "commits" if is_stored else ""
+    return Probe(path="commits", topic=topic, why_not=lambda: why_not, details=lambda: {"commits": {"groups": 1}})
 
 
-def parts(home: Any = None, views: Any = VIEWS, gone: dict[int, str] | None = None, commits: Any = None) -> Any:
-    made = {"where": "proxy", "state": lambda: {"brokers": {"1": "h:2"}}, "gone": lambda: gone or {}}
+def viewing(lacks: str = "") -> Probe:
+    return Probe(path="views", lacks=lambda: lacks, details=lambda: {"views": {"plans": 0}})
+
+
+NO_COMMITS = Probe(path="commits", off="individual commits are switched off (commits.serve)")
+NO_VIEWS = Probe(path="views", off="views are switched off (views.serve)")
+VIEWS = viewing()
+
+
+def parts(
+    home: Any = None, views: Probe = VIEWS, gone: dict[int, str] | None = None, commits: Probe = NO_COMMITS
+) -> Any:
+    shares = Probe(path="share-groups", topic="shares", is_first=True, details=lambda: {"share_groups": "proxy"})
     return SimpleNamespace(
-        **made,
+        state=lambda: {"brokers": {"1": "h:2"}},
+        gone=lambda: gone or {},
         home=None if home is None else _home(**(HOME | home)),
-        views=None if views is None else SimpleNamespace(**views),
-        commits=commits,
+        features=[SimpleNamespace(probe=probe) for probe in (shares, commits, views)],
     )
 
 
@@ -34,19 +47,19 @@ def _home(why_not: str, off: str, **home: Any) -> SimpleNamespace:
 
 
 def readiness(made: Any, *, stopping: bool = False, **watch: Any) -> Readiness:
-    return Readiness(SimpleNamespace(**(OK | watch)), lambda: made, lambda: stopping)  # type: ignore[arg-type]  # as much of a watch as is looked at
+    return Readiness(SimpleNamespace(**(OK | watch)), lambda: made, lambda: stopping, PATHS)  # type: ignore[arg-type]  # as much of a watch as is looked at
 
 
 def ready(of: Readiness) -> tuple[bool, bool, bool]:
     """Forwarding, share groups, views."""
-    return of.forwarding()[0], of.share_groups()[0], of.views()[0]
+    return of.forwarding()[0], of.feature("share-groups")[0], of.feature("views")[0]
 
 
 def test_a_standby_forwards_and_does_not_serve_share_groups() -> None:
     """A load balancer that goes by /readyz keeps it for everything else."""
     standby = readiness(parts({"why_not": "another proxy (h:1) serves share groups"}))
     assert ready(standby) == (True, False, True)
-    assert standby.share_groups()[1]["reasons"] == ["another proxy (h:1) serves share groups"]
+    assert standby.feature("share-groups")[1]["reasons"] == ["another proxy (h:1) serves share groups"]
     body = standby.forwarding()[1]
     assert (body["reasons"], body["share_groups_ready"], body["views_ready"]) == ([], False, True)
 
@@ -56,7 +69,7 @@ def test_a_standby_forwards_and_does_not_serve_share_groups() -> None:
     [
         (parts({}), {}, (True, True, True)),
         (parts(), {}, (True, True, True)),
-        (parts(views=None), {}, (True, True, False)),
+        (parts(views=NO_VIEWS), {}, (True, True, False)),
         (None, {}, (False, False, False)),
         (parts({}), {"reachable": False, "trouble": "a:1: Connection refused"}, (False, False, False)),
         (parts({}), {"refused": True, "trouble": "wrong password"}, (False, False, False)),
@@ -85,10 +98,9 @@ def test_a_dead_broker_is_named_and_does_not_take_the_proxy_out() -> None:
 
 def test_what_somebody_has_to_give_is_missing_not_a_reason() -> None:
     """Plans are not known without rights; views are served."""
-    views = {"missing": "plans are not known", "state": dict}
-    responded, body = readiness(parts(views=views)).views()
+    responded, body = readiness(parts(views=viewing("plans are not known"))).feature("views")
     assert (responded, body["missing"], body["reasons"]) == (True, ["plans are not known"], [])
-    assert readiness(parts({"off": "no identity"})).share_groups()[1]["missing"] == ["no identity"]
+    assert readiness(parts({"off": "no identity"})).feature("share-groups")[1]["missing"] == ["no identity"]
 
 
 @pytest.mark.parametrize(
@@ -105,7 +117,7 @@ def test_what_somebody_has_to_give_is_missing_not_a_reason() -> None:
 )
 def test_individual_commits_are_ready_by_themselves(made: Any, expected: bool, said: list[str]) -> None:
     """Loaded, in memory; on standby; marks not read; no identity; switched off; no cluster yet."""
-    responded, body = readiness(made).commits()
+    responded, body = readiness(made).feature("commits")
     assert (responded, body["reasons"]) == (expected, said)
     if made is not None:
         told = readiness(made).forwarding()[1]

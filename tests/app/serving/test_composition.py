@@ -1,4 +1,4 @@
-"""The parts put together: where share groups live, listeners that follow the cluster, what keeps a connection alive."""
+"""The parts put together: where share groups live, routes, what keeps a connection alive."""
 
 from __future__ import annotations
 
@@ -6,36 +6,29 @@ import errno
 from dataclasses import dataclass, field
 from typing import Any
 
-import pytest
 import trio
-from kafka_share_proxy.app.serving import composition
-from kafka_share_proxy.app.serving.composition import (
-    ServingParts,
-    keep_alive_query,
-    own_settings,
-    share_options,
-)
+from kafka_share_proxy.app.serving import composition, features
+from kafka_share_proxy.app.serving.broker_listeners import BrokerListeners
+from kafka_share_proxy.app.serving.composition import ServingParts, keep_alive_query, own_settings
 from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.brokers.cluster_view import ClusterView
 from kafka_share_proxy.brokers.cluster_watch import SeenCluster
 from kafka_share_proxy.brokers.connection_slots import SlotValues
-from kafka_share_proxy.brokers.own_connection import BrokerVersions
+from kafka_share_proxy.brokers.own_connection import BrokerVersions, OwnSettings
 from kafka_share_proxy.brokers.rights import Right, rights_of
-from kafka_share_proxy.durable.memory_journal import MemoryJournal
-from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
+from kafka_share_proxy.feature.feature import Platform
+from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions
 from kafka_share_proxy.forwarding.dispatch.routes import Kind, header
 from kafka_share_proxy.forwarding.limits import Limits
-from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
+from kafka_share_proxy.forwarding.served import services as shared_services
 from kafka_share_proxy.forwarding.walk.pump import new_pump
 from kafka_share_proxy.loop.reactor import Reactor
-from kafka_share_proxy.sharegroups import services as apis_services
-from kafka_share_proxy.sharegroups import share_group_apis
-from kafka_share_proxy.sharegroups.model.renewal import RenewalBound
-from kafka_share_proxy.sharegroups.services import ShareOptions
+from kafka_share_proxy.sharegroups.settings import ShareGroups
 from kafka_share_proxy.views.model.catalog import Binding
+from kafka_share_proxy.views.services import Inline
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
-from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address
+from kafka_share_proxy.wire.values import Address
 
 A, B = Address("a", 1), Address("b", 2)
 
@@ -88,23 +81,32 @@ def config(**settings: Any) -> Config:
 
 def parts(settings: Config, local: bool = True) -> ServingParts:
     """Everything but sockets."""
-    holder: list[ServingParts] = []
-    book = AddressBook(settings.first_broker_port, settings.advertised_host, lambda *new: holder[0].bind(*new))
-    notes = Said()
-    services = apis_services.build(
+    settings = settings.model_copy(update={"share_groups": _placed(settings, local)})
+    notes, timers = Said(), Timers()
+    listeners = BrokerListeners(settings, notes, timers.now)
+    seen = sight({})
+    services = shared_services.build(
         limits=Limits(),
-        share_limits=settings.share_groups.limits,
-        options=ShareOptions(),
-        timers=Timers(),
+        timers=timers,
         notes=notes,
-        book=book,
+        book=listeners.book,
         topology=ClusterView(),
-        versions=EffectiveVersions(Offer((share_group_apis.OFFER,) if local else ())),
-        journal=MemoryJournal(),
-        serve_share=local,
+        versions=EffectiveVersions(features.offer(settings, seen)),
     )
-    holder.append(ServingParts(settings, notes, services, Plane(), "because"))
-    return holder[0]
+    platform = Platform(
+        services=services, settings=OwnSettings(), client=OwnClientOfNobody, workers=Inline(), cluster=seen
+    )
+    built = tuple(each.build(getattr(settings, each.section), platform) for each in features.FEATURES[:1])
+    return ServingParts(settings, services, listeners, Plane(), built)  # type: ignore[arg-type]
+
+
+def _placed(settings: Config, local: bool) -> ShareGroups:
+    serve = settings.share_groups.serve if local else "upstream"
+    return settings.share_groups.model_copy(update={"serve": serve})
+
+
+def OwnClientOfNobody() -> Any:
+    raise AssertionError("no request is to be sent here")
 
 
 def versions(share_fetch: int = 2, level: int = 1) -> BrokerVersions:
@@ -126,90 +128,14 @@ def sight(brokers: dict[int, Address], told: list[BrokerVersions] | None = None,
     )
 
 
-def test_opening_binds_brokers_before_the_bootstrap_listener() -> None:
-    """A client that bootstraps gets only ports that are open."""
-    made = parts(config())
-    made.open(sight({0: A, 3: B}))
-    assert list(made.plane.listening) == [0, 3, UNKNOWN_NODE]
-    assert {node: port for node, (port, _) in made.plane.listening.items()} == {0: 9093, 3: 9096, UNKNOWN_NODE: 9092}
-    assert made.plane.listening[3][1]() == [B]
-    assert made.plane.listening[UNKNOWN_NODE][1]() == [A]
-    assert made.state()["brokers"] == {"0": "h:9093", "3": "h:9096"}
-
-
-def test_a_port_that_cannot_be_had_at_start_is_an_error() -> None:
-    """Taken, or above the last port."""
-    made = parts(config())
-    made.plane.taken.add(9096)
-    with pytest.raises(OSError, match=r"broker 3 has no listener: Address already in use"):
-        made.open(sight({0: A, 3: B}))
-    with pytest.raises(OSError, match="65535"):
-        parts(config()).open(sight({60_000: A}))
-
-
-def test_later_a_broker_without_port_is_left_out_and_tried_again() -> None:
-    """The other brokers are served; the error is logged once, not at every check."""
-    made = parts(config())
-    made.open(sight({0: A}))
-    made.plane.taken.add(9094)
-    for _ in range(3):
-        made.seen(sight({0: A, 1: B}))
-    assert made.notes.events.count("broker-not-bound") == 1
-    assert made.state()["left_out"] == {"1": "Address already in use"}
-    made.plane.taken.clear()
-    made.seen(sight({0: A, 1: B}))
-    assert (sorted(made.plane.listening), made.state()["left_out"]) == ([UNKNOWN_NODE, 0, 1], {})
-
-
-def test_a_broker_that_moves_keeps_its_listener() -> None:
-    """New connections go to the new address."""
-    made = parts(config())
-    made.open(sight({0: A}))
-    made.seen(sight({0: B}))
-    assert made.plane.listening[0][1]() == [B]
-    assert made.notes.events.count("broker-listening") == 1
-
-
-def test_a_vanished_broker_keeps_its_listener_for_the_grace_time() -> None:
-    """A broker that restarts in time is not noticed by clients; one that returns later gets its port again."""
-    made = parts(config(vanished_broker_grace_s=60))
-    made.open(sight({0: A, 1: B}))
-    timers = made.services.timers
-    made.seen(sight({0: A}))
-    timers.time = 59
-    made.seen(sight({0: A}))
-    assert 1 in made.plane.listening
-    made.seen(sight({0: A, 1: B}))
-    timers.time = 100
-    made.seen(sight({0: A}))
-    assert 1 in made.plane.listening
-    timers.time = 160
-    made.seen(sight({0: A}))
-    assert 1 not in made.plane.listening
-    assert made.notes.events.count("broker-vanished") == 2
-    made.seen(sight({0: A, 1: B}))
-    assert made.plane.listening[1][0] == 9094
-
-
-def test_a_look_without_identity_lets_no_broker_go() -> None:
-    """Brokers that clients' own responses named are not known to the proxy otherwise."""
-    made = parts(config(vanished_broker_grace_s=1))
-    made.open(sight({0: A}))
-    made.services.timers.time = 100
-    for _ in range(2):
-        made.seen(SeenCluster(brokers={}, metadata=(), versions={}, silent={}))
-        made.services.timers.time += 100
-    assert 0 in made.plane.listening
-
-
 def test_a_cluster_that_learns_share_groups_is_told_once_and_changes_nothing() -> None:
     """State in use must not disappear: a restart decides again."""
     made = parts(config(), local=True)
     made.open(sight({0: A}, [versions(level=0)]))
     for _ in range(2):
         made.seen(sight({0: A}))
-    assert made.notes.events.count("share-groups-need-restart") == 1
-    assert made.services.serve_share
+    assert made.services.notes.events.count("share-groups-need-restart") == 1
+    assert made.state()["share_groups"] == "proxy"
     assert "share-groups-need-restart" not in _after_a_silent_broker()
 
 
@@ -217,14 +143,14 @@ def _after_a_silent_broker() -> list[str]:
     made = parts(config(), local=True)
     made.open(sight({0: A}, [versions(level=0)]))
     made.seen(sight({0: A}, silent=True))
-    return made.notes.events
+    return made.services.notes.events
 
 
 def test_the_planned_routes_are_those_of_a_running_proxy() -> None:
     """Share requests are served here, or forwarded, as decided."""
-    assert composition.planned_routes(config(), local=True)[header(78, 2)].kind is Kind.LOCAL
+    assert composition.planned_routes(config(), sight({1: A}, [versions(level=0)]))[header(78, 2)].kind is Kind.LOCAL
     upstream = config(views={"serve": False})  # with views, requests that name one are looked for
-    assert composition.planned_routes(upstream, local=False)[header(78, 2)].kind is Kind.RESPONSE
+    assert composition.planned_routes(upstream, sight({1: A}))[header(78, 2)].kind is Kind.RESPONSE
 
 
 def test_produce_is_looked_into_from_the_moment_a_view_is_known() -> None:
@@ -240,9 +166,8 @@ def test_produce_is_looked_into_from_the_moment_a_view_is_known() -> None:
             made = composition.compose(
                 settings, reactor, Said(), nursery, sight({0: A}), client_tls=None, upstream_tls=None
             )
-            assert made.views is not None
             looked.append(made.plane.routes[header(0, 9)].serve_here is not None)
-            made.views.services.catalog.bind("__view.r2.t", Binding(b"v" * 16, b"b" * 16))
+            made.features[2].services.catalog.bind("__view.r2.t", Binding(b"v" * 16, b"b" * 16))
             looked.append(made.plane.routes[header(0, 9)].serve_here is not None)
             made.plane.close()
             nursery.cancel_scope.cancel()
@@ -278,12 +203,3 @@ def test_the_proxy_s_own_connections_follow_the_settings() -> None:
     assert (made.server_name, made.dial_timeout_s) == ("n", 3)
     assert (made.identity.username, made.identity.password()) == ("u", "p")
     assert own_settings(config(), None).identity is None
-
-
-def test_renewal_limits_reach_the_share_requests() -> None:
-    """The first that names a group holds; without any renewals are unbounded."""
-    written = {"renewal_limits": [{"groups": "jobs-*", "renewals": 3}, {"held_s": 600}]}
-    options = share_options(Config.model_validate({"share_groups": written}))
-    assert options.renewal_bound("jobs-1") == RenewalBound(groups="jobs-*", renewals=3)
-    assert options.renewal_bound("other") == RenewalBound(held_s=600)
-    assert share_options(Config()).renewal_bound("any") is None

@@ -11,4 +11,4 @@ def test_every_event_of_every_room_has_its_level() -> None:
     """Each event has a deliberate level."""
     noted = events_of_all()
     assert len(noted) > 15
-    assert noted - set(features.EVENT_LEVELS) == set()
+    assert noted - set(features.event_levels()) == set()

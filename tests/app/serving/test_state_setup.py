@@ -1,88 +1,98 @@
-"""Which states a proxy hosts, by its settings, and what they are given."""
+"""What owns the stored states: the group of proxies, and the links to other proxies."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from kafka_share_proxy.app.serving import state_setup
-from kafka_share_proxy.app.serving.state_setup import StateSetup
-from kafka_share_proxy.brokers.own_connection import OwnSettings
-from kafka_share_proxy.durable.hosted_state import HostedState
-from kafka_share_proxy.durable.journal import TopicJournal
+from kafka_share_proxy.app.serving import features, state_setup
+from kafka_share_proxy.app.serving.composition import compose
 from kafka_share_proxy.feature.errors import ConfigError
+from kafka_share_proxy.feature.feature import Feature, FeatureKind, Platform, Probe
+from kafka_share_proxy.fleet.carried import CarriedFeatures
 from kafka_share_proxy.forwarding.walk.pump import new_pump
 from kafka_share_proxy.loop import boot_clock
 from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE, TOPIC
-from kafka_share_proxy.wire.errors import ErrorCode
 
-from tests.app.serving.test_composition import Said, config, parts
+from tests.app.serving.test_composition import A, Said, config, sight
+from tests.support.platforms import platform
+from tests.support.ports import World
 from tests.support.small_state import TEST_STATE, HeldTexts, text_gate
 
 FLEET = {"cluster": {"mode": "fleet", "peer": {"listen": "h:9500", "secret": "sixteen bytes ok"}}}
+IN_MEMORY = {"share_groups": {"serve": "local", "state": "memory"}, "commits": {"serve": False}}
+STORED = {"share_groups": {"serve": "local"}, "commits": {"serve": False}}
 
 
-@pytest.fixture
-def reactor() -> Any:
-    made = Reactor(new_pump)
-    yield made
-    made.shut()
+class Texts(FeatureKind):
+    """A feature that stores texts and does nothing else."""
+
+    section = probe_path = "texts"
+
+    def states(self, settings: Any, cluster: Any) -> Any:
+        return (TEST_STATE,)
+
+    def build(self, settings: Any, platform: Platform) -> Feature:
+        return Feature(probe=Probe(path="texts"), states=(platform.host(TEST_STATE, HeldTexts(), text_gate()),))
 
 
-def setup(reactor: Reactor, *, topic: bool = True, **settings: Any) -> StateSetup:
-    loaded, notes = config(**settings), Said()
-    services = parts(loaded).services
-    if topic:
-        services.journal = TopicJournal(SHARE_STATE, reactor, notes, "h:9092")
-    return StateSetup(
-        config=loaded, services=services, reactor=reactor, notes=notes, settings=OwnSettings(), address="h:9092"
-    )
+def composed(kinds: features.Kinds = features.FEATURES, **settings: Any) -> Any:
+    reactor = Reactor(new_pump)
+    made: list[Any] = []
+
+    async def main() -> None:
+        import trio
+
+        async with trio.open_nursery() as nursery:
+            seen = sight({0: A})
+            made.append(
+                compose(
+                    config(**settings), reactor, Said(), nursery, seen, client_tls=None, upstream_tls=None, kinds=kinds
+                )
+            )
+            made[0].plane.close()
+            nursery.cancel_scope.cancel()
+
+    reactor.run(main)
+    reactor.shut()
+    return made[0]
 
 
-def texts(made: StateSetup) -> HostedState:
-    """Return texts about a state in addition to that of share groups."""
-    journal = TopicJournal(TEST_STATE, made.reactor, made.notes, made.address)
-    return HostedState(journal, HeldTexts(), text_gate(), made.access)
+def test_features_in_memory_need_no_home() -> None:
+    assert composed(**IN_MEMORY).home is None
 
 
-def test_share_groups_in_memory_need_no_home(reactor: Reactor) -> None:
-    made = setup(reactor, topic=False)
-    assert state_setup.home(made) is None
-    assert made.services.gate.is_open
-
-
-def test_share_state_waits_until_it_is_loaded(reactor: Reactor) -> None:
-    made = setup(reactor)
-    home = state_setup.home(made)
+def test_every_stored_state_has_a_home() -> None:
+    home = composed(**STORED).home
     assert home is not None
     assert home.hosted(TOPIC) is home.states[0]
-    assert made.services.gate.refusal == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    assert (home.links, made.services.fleet) == (None, None)
+    assert home.links is None
 
 
-def test_another_state_lives_beside_it_or_alone(reactor: Reactor) -> None:
+def test_another_state_lives_next_to_share_state_or_alone() -> None:
     """Also if share groups are in memory: these are served immediately."""
-    states = (*state_setup.STATES, texts)
-    both = state_setup.home(setup(reactor), states)
-    assert both is not None
-    assert [hosted.state.topic for hosted in both.states] == [TOPIC, TEST_STATE.topic]
-    made = setup(reactor, topic=False)
-    alone = state_setup.home(made, states)
-    assert alone is not None
-    assert [hosted.state.topic for hosted in alone.states] == [TEST_STATE.topic]
-    assert made.services.gate.is_open
-    assert not alone.states[0].gate.is_open
+    kinds: Any = (*features.FEATURES, Texts())
+    both = composed(kinds, **STORED)
+    assert [hosted.state for hosted in both.home.states] == [SHARE_STATE, TEST_STATE]
+    alone = composed(kinds, **IN_MEMORY)
+    assert [hosted.state for hosted in alone.home.states] == [TEST_STATE]
+    assert alone.features[0].services.gate.is_open
+    assert not alone.home.states[0].gate.is_open
 
 
-def test_fleet_has_one_set_of_links(reactor: Reactor) -> None:
-    made = setup(reactor, **FLEET)
-    home = state_setup.home(made, (*state_setup.STATES, texts))
-    assert home is not None
-    assert home.links is made.services.fleet is not None
+def test_fleet_has_one_set_of_links() -> None:
+    made = composed(**STORED | FLEET)
+    assert made.home.links is made.features[0].services.fleet is not None
 
 
-def test_fleet_needs_a_clock_that_counts_sleep(reactor: Reactor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_carry_nothing_without_a_fleet() -> None:
+    made = platform(World().services, client=dict)
+    owner: Any = object()
+    assert state_setup.links(config(), made, owner, owner, CarriedFeatures()) is None
+
+
+def test_fleet_needs_a_clock_that_counts_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(boot_clock, "COUNTS_SUSPENSION", False)
     with pytest.raises(ConfigError, match="CLOCK_BOOTTIME"):
-        state_setup.home(setup(reactor, **FLEET))
+        state_setup.membership(config(**FLEET), platform(World().services), [SHARE_STATE])

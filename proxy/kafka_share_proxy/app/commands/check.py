@@ -22,11 +22,7 @@ from kafka_share_proxy.app.commands import check_listeners
 from kafka_share_proxy.app.commands.check_listeners import Listening
 from kafka_share_proxy.app.commands.terminal import cell, printable
 from kafka_share_proxy.app.serving import features, open_files
-from kafka_share_proxy.app.serving.composition import (
-    offer,
-    own_settings,
-    planned_routes,
-)
+from kafka_share_proxy.app.serving.composition import own_settings, planned_routes
 from kafka_share_proxy.app.serving.open_files import Room
 from kafka_share_proxy.app.settings import tls_contexts
 from kafka_share_proxy.app.settings.config import Config
@@ -38,7 +34,6 @@ from kafka_share_proxy.forwarding.dispatch import offered_versions as effective_
 from kafka_share_proxy.forwarding.dispatch.offered_versions import Range
 from kafka_share_proxy.forwarding.dispatch.routes import Kind, Route, header
 from kafka_share_proxy.sharegroups import serving_side, share_group_apis
-from kafka_share_proxy.sharegroups.state.state_records import TOPIC
 from kafka_share_proxy.wire.definitions import messages, registry
 from kafka_share_proxy.wire.errors import ProxyError, RemoteProtocolError, UpstreamLost
 from kafka_share_proxy.wire.values import Address
@@ -148,7 +143,7 @@ async def _trouble_with(own: OwnClient, address: Address, found: Found) -> str:
 
 async def _request_brokers(config: Config, own: OwnClient, found: Found) -> None:
     try:
-        found.metadata, _ = await own.metadata([TOPIC])
+        found.metadata, _ = await own.metadata(features.decisive_topics())
     except ProxyError as error:
         found.identity_trouble, found.brokers = str(error), config.upstream.nodes
         return
@@ -181,7 +176,7 @@ def judge(config: Config, found: Found) -> Verdict:
     """Return obstacles, warnings and remarks as sentences."""
     local, _ = serving_side.decide(config.share_groups, found.cluster)
     reports = [each.report(found.of_features.get(each.name), found.cluster) for each in features.checks(config)]
-    offered = offer(config, local)
+    offered = features.offer(config, found.cluster)
     common = effective_versions.common(told.ranges for told in found.versions.values())
     obstacles, remarks = list[str](), list[str]()
     _judge_room(config, found, obstacles, remarks)
@@ -286,7 +281,7 @@ def show(config: Config, found: Found, verdict: Verdict, console: Console, *, ap
         room = found.room
         console.print(f"Client connections: up to {room.connections} (limit of open files: {room.files}).")
     if apis:
-        console.print(_apis(config, verdict))
+        console.print(_apis(config, found, verdict))
     else:
         console.print("The versions of every API: --apis.")
 
@@ -338,11 +333,11 @@ def _brokers(config: Config, found: Found) -> Table:
     return table
 
 
-def _apis(config: Config, verdict: Verdict) -> Table:
+def _apis(config: Config, found: Found, verdict: Verdict) -> Table:
     table = Table(title="API versions", caption="both: the proxy for share groups, the brokers for everything else")
     for column in ("key", "API", "brokers", "clients see", "answered by"):
         table.add_column(column)
-    routes = planned_routes(config, verdict.serve_share)
+    routes = planned_routes(config, found.cluster)
     for key in sorted({*verdict.common, *verdict.offered}):
         name = registry.API_KEYS.get(key, "(not known here)")
         offered = verdict.offered.get(key)

@@ -16,7 +16,6 @@ from rich.table import Table
 from kafka_share_proxy.app.commands import terminal, view_groups
 from kafka_share_proxy.app.commands.terminal import cell, printable
 from kafka_share_proxy.app.commands.view_migration import CannotMigrate, Migration, Sliced
-from kafka_share_proxy.app.serving import view_setup
 from kafka_share_proxy.app.serving.composition import own_settings
 from kafka_share_proxy.app.settings import tls_contexts
 from kafka_share_proxy.app.settings.config import Config
@@ -26,6 +25,7 @@ from kafka_share_proxy.brokers.queries import TopicEntry, about_all_topics
 from kafka_share_proxy.loop.trio_timers import TrioTimers
 from kafka_share_proxy.views import broker_requests, state_records
 from kafka_share_proxy.views.creation import Missing, SeenView, ViewCreation
+from kafka_share_proxy.views.feature import options as view_options
 from kafka_share_proxy.views.model.base_comparison import Step, cut_of, judge
 from kafka_share_proxy.views.model.catalog import ViewCatalog
 from kafka_share_proxy.views.model.names import BadViewName, ViewName, is_view, parse
@@ -62,7 +62,7 @@ class Desk:
         self.port = OwnPort(self._client())
         self.store = ViewState(self.catalog, self._client, LOOK_S, self._note)
         self.keeper = ViewCreation(
-            self.catalog, view_setup.options(config), self.store, TrioTimers(nursery), self._note
+            self.catalog, view_options(config.views), self.store, TrioTimers(nursery), self._note
         )
         nursery.start_soon(self.port.run)
         nursery.start_soon(self.store.run)

@@ -45,9 +45,16 @@ class AdminRequest:
 class GroupPages:
     """Handler of the paths that begin with /groups."""
 
-    def __init__(self, services: Callable[[], ShareServices | None], changes: Changes) -> None:
-        """Serve these services. `services` returns None until the cluster has responded."""
+    def __init__(
+        self, services: Callable[[], ShareServices | None], changes: Changes, is_decided: Callable[[], bool] = bool
+    ) -> None:
+        """Serve these services.
+
+        `services` returns None until the cluster has responded, which `is_decided` reports, and if the brokers serve
+        share groups.
+        """
         self._services = services
+        self._is_decided = is_decided
         self._changes = changes
 
     async def response(self, asked: AdminRequest) -> Body | None:
@@ -56,10 +63,10 @@ class GroupPages:
         if not parts or parts[0] != "groups":
             return None
         services = self._services()
+        if services is None and self._is_decided():
+            return _refused(HTTPStatus.NOT_FOUND, "share groups are served by the brokers, not here")
         if services is None:
             return _refused(HTTPStatus.SERVICE_UNAVAILABLE, "the cluster has not answered yet")
-        if not services.serve_share:
-            return _refused(HTTPStatus.NOT_FOUND, "share groups are served by the brokers, not here")
         match parts[1:]:
             case [] | [""]:
                 listed = await _in_steps(group_report.groups(services))

@@ -6,11 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from kafka_share_proxy.app.observing.observe import LogNotes
-from kafka_share_proxy.commits import metrics as commit_metrics
 from kafka_share_proxy.feature.metrics import Distribution, Metrics
-from kafka_share_proxy.sharegroups import metrics as share_group_metrics
-from kafka_share_proxy.views import metrics as view_metrics
-from kafka_share_proxy.views.stored_state import ViewState
 from kafka_share_proxy.wire.definitions import registry
 
 if TYPE_CHECKING:
@@ -69,17 +65,13 @@ def of_parts(metrics: Metrics, parts: ServingParts) -> None:
     _of_plane(metrics, parts)
     _of_served(metrics, parts.served_times)
     _of_brokers(metrics, parts)
-    if parts.services.serve_share:
-        if parts.audit is not None:
-            _of_audit(metrics, parts.audit)
-        share_group_metrics.add(metrics, parts.services)
+    if parts.audit is not None:
+        _of_audit(metrics, parts.audit)
     if parts.home is not None:
         _of_state(metrics, parts.home)
     _of_state_topics(metrics, parts)
-    if parts.views is not None:
-        view_metrics.add(metrics, parts.views.services)
-    if parts.commits is not None:
-        commit_metrics.add(metrics, parts.commits.services, parts.commits.tail)
+    for feature in parts.features:
+        feature.add_metrics(metrics)
 
 
 def _of_plane(metrics: Metrics, parts: ServingParts) -> None:
@@ -134,8 +126,7 @@ def _of_state(metrics: Metrics, home: StateHome) -> None:
 def _of_state_topics(metrics: Metrics, parts: ServingParts) -> None:
     """Add metrics of topic settings that put records in internal topics at risk."""
     guards = [] if parts.home is None else [hosted.guard for hosted in parts.home.states]
-    if parts.views is not None and isinstance(parts.views.store, ViewState):
-        guards.append(parts.views.store.guard)
+    guards += [guard for feature in parts.features for guard in feature.guards]
     if not guards:
         return
     unsafe = "1 while brokers delete confirmed records of an internal topic, by its settings."

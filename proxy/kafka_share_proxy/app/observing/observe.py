@@ -45,10 +45,6 @@ BROKER_BACK = "broker-back"
 """The broker is in Metadata again, within the grace time."""
 LINES_LEFT_OUT = "lines-left-out"
 """Number of lines that the limiter omitted, logged after its window."""
-SHARE_GROUPS_SERVED = "share-groups-served"
-SHARE_GROUPS_PLACED = "share-groups-belong-here"
-"""The state is loaded next (share-state-loaded), or another proxy serves them (share-groups-standby)."""
-SHARE_GROUPS_NEED_RESTART = "share-groups-need-restart"
 SHARE_GROUPS_UNDECIDED = "share-groups-undecided"
 ADMIN_LISTENING = "admin-listening"
 ADMIN_BAD_REQUEST = "admin-bad-request"
@@ -73,9 +69,6 @@ EVENT_LEVELS: EventLevels = {
     "broker-not-answering": WARNING,
     "broker-answers": INFO,
     LINES_LEFT_OUT: WARNING,
-    SHARE_GROUPS_SERVED: INFO,
-    SHARE_GROUPS_PLACED: INFO,
-    SHARE_GROUPS_NEED_RESTART: WARNING,
     SHARE_GROUPS_UNDECIDED: WARNING,
     "share-groups-decided": INFO,
     ADMIN_LISTENING: INFO,

@@ -7,15 +7,17 @@ proxy would reach it either. It is listed in the details.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from kafka_share_proxy.app.serving.composition import ServingParts
+from kafka_share_proxy.app.serving.features import FEATURES
 from kafka_share_proxy.brokers.cluster_watch import ClusterWatch
-from kafka_share_proxy.commits.state_records import INDIVIDUAL_COMMITS
-from kafka_share_proxy.sharegroups.state.state_records import TOPIC
+from kafka_share_proxy.feature.feature import Probe
 
 Body = dict[str, Any]
+PATHS = tuple(kind.probe_path for kind in FEATURES)
 ProbeResult = tuple[bool, Mapping[str, object]]
 """True if ready, and the details."""
 
@@ -24,21 +26,22 @@ class Readiness:
     """Readiness probes. `reasons` pass by themselves or when the cluster recovers; `missing` needs an operator."""
 
     def __init__(
-        self, watch: ClusterWatch, parts: Callable[[], ServingParts | None], stopping: Callable[[], bool]
+        self,
+        watch: ClusterWatch,
+        parts: Callable[[], ServingParts | None],
+        stopping: Callable[[], bool],
+        paths: Iterable[str] = PATHS,
     ) -> None:
-        """Set up the probes. `parts` returns None until the cluster has responded."""
+        """Set up the probes. `parts` returns None until the cluster has responded. `paths`: of the features' probes."""
+        self._paths = tuple(paths)
         self._watch = watch
         self._parts = parts
         self._stopping = stopping
 
     def probes(self) -> Mapping[bytes, Callable[[], ProbeResult]]:
         """Return the probe for each path."""
-        return {
-            b"/readyz": self.forwarding,
-            b"/readyz/share-groups": self.share_groups,
-            b"/readyz/commits": self.commits,
-            b"/readyz/views": self.views,
-        }
+        of_features = {f"/readyz/{path}".encode(): partial(self.feature, path) for path in self._paths}
+        return {b"/readyz": self.forwarding} | of_features
 
     def forwarding(self) -> ProbeResult:
         """Report ready if clients are admitted and the last query reached the cluster."""
@@ -47,48 +50,34 @@ class Readiness:
         also: Body = {}
         if parts is not None:
             also = parts.state() | {"unreachable": self._unreachable(parts)}
-            also["share_groups_ready"], also["views_ready"] = self.share_groups()[0], self.views()[0]
-            also["commits_ready"] = self.commits()[0]
-            missing += _missing_of_home(parts) + _missing_of_views(parts)
+            for feature in parts.features:
+                also[f"{feature.probe.path.replace('-', '_')}_ready"] = self._of(parts, feature.probe)[0]
+            missing += _missing_of_home(parts)
+            missing += [lacks for feature in parts.features if (lacks := feature.probe.lacks())]
         return not reasons, _body(not reasons, reasons, missing) | also
 
-    def share_groups(self) -> ProbeResult:
-        """Report ready if share groups are served: their state is loaded here, or the brokers serve them."""
-        parts, reasons = self._parts(), self._reasons()
-        missing: list[str] = []
-        also: Body = {}
+    def feature(self, path: str) -> ProbeResult:
+        """Report ready if a feature is served: what it needs is loaded here, or the brokers serve it."""
+        parts = self._parts()
         if parts is not None:
-            also = {"share_groups": parts.where} | ({} if parts.home is None else parts.home.state())
-            if parts.home is not None:
-                reasons += filter(None, [parts.home.why_not(TOPIC)])
-                missing += filter(None, [parts.home.missing(TOPIC)])
-        ready = not reasons and not missing
-        return ready, _body(ready, reasons, missing) | also
+            for feature in parts.features:
+                if feature.probe.path == path:
+                    return self._of(parts, feature.probe)
+        return False, _body(False, self._reasons(), [])
 
-    def commits(self) -> ProbeResult:
-        """Report ready if individual commits are served: ranges are loaded, and the groups with ranges are known."""
-        parts, reasons = self._parts(), self._reasons()
-        if parts is None:
-            return False, _body(False, reasons, [])
-        if parts.commits is None:
-            return False, _body(False, [*reasons, "individual commits are switched off (commits.serve)"], [])
-        missing: list[str] = []
-        if parts.commits.is_stored and parts.home is not None:
-            reasons += filter(None, [parts.home.why_not(INDIVIDUAL_COMMITS.topic), parts.commits.why_not])
-            missing += filter(None, [parts.home.missing(INDIVIDUAL_COMMITS.topic)])
-        ready = not reasons and not missing
-        return ready, _body(ready, reasons, missing) | {"commits": parts.commits.state()}
-
-    def views(self) -> ProbeResult:
-        """Report ready if views are served. Without rights of the proxy's own identity, plans are unknown
-        (`missing`).
-        """
-        parts, reasons = self._parts(), self._reasons()
-        if parts is None:
-            return False, _body(False, reasons, [])
-        if parts.views is None:
-            return False, _body(False, [*reasons, "views are switched off (views.serve)"], [])
-        return not reasons, _body(not reasons, reasons, _missing_of_views(parts)) | {"views": parts.views.state()}
+    def _of(self, parts: ServingParts, probe: Probe) -> ProbeResult:
+        reasons, home = self._reasons(), parts.home
+        if probe.off:
+            return False, _body(False, [*reasons, probe.off], [])
+        needed = ""
+        if probe.topic and home is not None:
+            reasons += filter(None, [home.why_not(probe.topic)])
+            needed = home.missing(probe.topic)
+        reasons += filter(None, [probe.why_not()])
+        ready = not reasons and not needed
+        missing = [text for text in (needed, probe.lacks()) if text]
+        also = home.state() if probe.is_first and home is not None else {}
+        return ready, _body(ready, reasons, missing) | probe.details() | also
 
     def _reasons(self) -> list[str]:
         watch, reasons = self._watch, []
@@ -113,10 +102,6 @@ class Readiness:
 
 def _missing_of_home(parts: ServingParts) -> list[str]:
     return [parts.home.off] if parts.home is not None and parts.home.off else []
-
-
-def _missing_of_views(parts: ServingParts) -> list[str]:
-    return [parts.views.missing] if parts.views is not None and parts.views.missing else []
 
 
 def _body(ready: bool, reasons: list[str], missing: list[str]) -> Body:

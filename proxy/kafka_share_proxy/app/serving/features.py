@@ -1,27 +1,79 @@
-"""The features of this proxy."""
+"""The features of this proxy. Everything that `app/` does for a feature, it does for each of this tuple."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from typing import Any
+
 from kafka_share_proxy.app.observing import observe
 from kafka_share_proxy.app.settings.config import Config
-from kafka_share_proxy.commits import log_events as commit_events
-from kafka_share_proxy.commits.checks import CommitCheck
+from kafka_share_proxy.brokers.cluster_watch import SeenCluster
+from kafka_share_proxy.commits.feature import INDIVIDUAL
+from kafka_share_proxy.durable.described_state import DescribedState
 from kafka_share_proxy.feature.checks import FeatureCheck
+from kafka_share_proxy.feature.feature import Feature, FeatureKind, Platform, SharedRules, Stage
+from kafka_share_proxy.forwarding.dispatch.chain import in_order
+from kafka_share_proxy.forwarding.dispatch.declared_api import Served
+from kafka_share_proxy.forwarding.dispatch.offered_versions import Offer
 from kafka_share_proxy.loop.log_levels import EventLevels
-from kafka_share_proxy.sharegroups import log_events as share_group_events
-from kafka_share_proxy.sharegroups.checks import ShareGroupCheck
-from kafka_share_proxy.views import log_events as view_events
-from kafka_share_proxy.views.checks import ViewCheck
+from kafka_share_proxy.sharegroups.feature import SHARE_GROUPS
+from kafka_share_proxy.views.feature import VIEWS
 
-EVENT_LEVELS: EventLevels = {
-    **observe.EVENT_LEVELS,
-    **share_group_events.EVENTS,
-    **commit_events.EVENTS,
-    **view_events.EVENTS,
-}
-"""Level of each event of the platform and of every feature."""
+Kinds = tuple[FeatureKind, ...]
+
+FEATURES: Kinds = (SHARE_GROUPS, INDIVIDUAL, VIEWS)
+"""In the order in which people are told of them."""
 
 
-def checks(config: Config) -> tuple[FeatureCheck, ...]:
+def event_levels(kinds: Kinds = FEATURES) -> EventLevels:
+    """Return the level of each event of the platform and of every feature."""
+    levels = dict(observe.EVENT_LEVELS)
+    for kind in kinds:
+        levels |= kind.events
+    return levels
+
+
+def decisive_topics(kinds: Kinds = FEATURES) -> list[str]:
+    """Return the topics whose existence must be known before the proxy is built."""
+    return [topic for kind in kinds for topic in kind.decisive_topics]
+
+
+def checks(config: Config, kinds: Kinds = FEATURES) -> tuple[FeatureCheck, ...]:
     """Return the parts of `check` about each feature, in the order in which they are reported."""
-    return ShareGroupCheck(config.share_groups), CommitCheck(config.commits), ViewCheck(config.views)
+    found = (kind.check(_settings(config, kind)) for kind in kinds)
+    return tuple(check for check in found if check is not None)
+
+
+def offer(config: Config, cluster: SeenCluster, kinds: Kinds = FEATURES) -> Offer:
+    """Return the APIs offered to clients."""
+    offered = [each for kind in kinds for each in kind.offers(_settings(config, kind), cluster)]
+    return Offer(tuple(offered), pass_unknown=config.unknown_apis == "pass")
+
+
+def stored_states(config: Config, cluster: SeenCluster, kinds: Kinds = FEATURES) -> Iterator[DescribedState[Any]]:
+    """Yield the states that are stored in topics of the cluster."""
+    for kind in kinds:
+        yield from kind.states(_settings(config, kind), cluster)
+
+
+def shared_rules(config: Config, kinds: Kinds = FEATURES) -> SharedRules:
+    """Return the rules that features declare for each other."""
+    rules = SharedRules()
+    for kind in kinds:
+        rules = kind.rules(_settings(config, kind), rules)
+    return rules
+
+
+def build(config: Config, platform: Platform, kinds: Kinds = FEATURES) -> tuple[Feature, ...]:
+    """Build every feature. Raises ConfigError."""
+    return tuple(kind.build(_settings(config, kind), platform) for kind in kinds)
+
+
+def handlers(features: Iterable[Feature]) -> dict[int, Served]:
+    """Return API key -> handler of all features, in the order of their stages."""
+    built = tuple(features)
+    return in_order(feature.apis[stage] for stage in Stage for feature in built if stage in feature.apis)
+
+
+def _settings(config: Config, kind: FeatureKind) -> Any:
+    return getattr(config, kind.section, None)

@@ -9,7 +9,7 @@ immediately.
 from __future__ import annotations
 
 import signal
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -19,10 +19,9 @@ from kafka_share_proxy.app.commands import check_listeners
 from kafka_share_proxy.app.observing import admin_listener, metrics, observe
 from kafka_share_proxy.app.observing.admin_groups import GroupPages
 from kafka_share_proxy.app.observing.readiness import Readiness
-from kafka_share_proxy.app.serving import features, garbage_collection, huge_pages, open_files, state_setup
+from kafka_share_proxy.app.serving import features, garbage_collection, huge_pages, open_files
 from kafka_share_proxy.app.serving.composition import ServingParts, compose, own_settings
 from kafka_share_proxy.app.serving.garbage_collection import Garbage
-from kafka_share_proxy.app.serving.state_setup import HostState
 from kafka_share_proxy.app.settings import tls_contexts
 from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.brokers.cluster_watch import ClusterWatch
@@ -32,7 +31,6 @@ from kafka_share_proxy.feature.metrics import Metrics
 from kafka_share_proxy.forwarding.walk.pump import new_pump
 from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.sharegroups.services import ShareServices
-from kafka_share_proxy.sharegroups.state.state_records import TOPIC
 
 T = TypeVar("T")
 
@@ -47,20 +45,19 @@ ENDED, CUT_SHORT = 0, 1
 """Exit statuses: after an orderly end, and after a second signal."""
 
 
-def run(config: Config, states: Sequence[HostState] = state_setup.STATES) -> int:
-    """Serve until SIGTERM or SIGINT. Return the exit status. `states`: states that may be kept in topics of the
-    cluster.
+def run(config: Config, kinds: features.Kinds = features.FEATURES) -> int:
+    """Serve until SIGTERM or SIGINT. Return the exit status. `kinds`: the features to serve.
 
     Raises:
         ConfigError: a setting is invalid in this environment. OSError: a port cannot be bound.
     """
     garbage_collection.share_one_arena()
     lines, level = observe.log_lines(config.log_format), observe.LEVELS[config.log_level]
-    notes = observe.LogNotes(lines, level, levels=features.EVENT_LEVELS)
+    notes = observe.LogNotes(lines, level, levels=features.event_levels(kinds))
     config = _with_room(config, notes)
     reactor = Reactor(new_pump, notes)
     try:
-        return reactor.run(Server(config, reactor, notes, states).main)
+        return reactor.run(Server(config, reactor, notes, kinds).main)
     except BaseExceptionGroup as group:
         raise _innermost(group) from None
     finally:
@@ -92,10 +89,10 @@ class Server:
         config: Config,
         reactor: Reactor,
         notes: observe.LogNotes,
-        states: Sequence[HostState] = state_setup.STATES,
+        kinds: features.Kinds = features.FEATURES,
     ) -> None:
         self._config = config
-        self._states = states
+        self._kinds = kinds
         self._reactor = reactor
         self._notes = notes
         self._metrics = Metrics()
@@ -149,7 +146,7 @@ class Server:
             sight,
             client_tls=self._client_tls,
             upstream_tls=self._upstream_tls,
-            states=self._states,
+            kinds=self._kinds,
         )
         metrics.of_parts(self._metrics, parts)
         parts.open(sight)
@@ -163,10 +160,8 @@ class Server:
             nursery.start_soon(parts.home.run)
         if parts.audit is not None:
             nursery.start_soon(parts.audit.run)
-        if parts.views is not None:
-            nursery.start_soon(parts.views.run)
-        if parts.commits is not None:
-            nursery.start_soon(parts.commits.run)
+        for task in (task for feature in parts.features for task in feature.tasks):
+            nursery.start_soon(task)
         await trio.lowlevel.checkpoint()  # no client was waiting during the loop iteration that did all this
         self._reactor.turns.begin()
         await self._stop.wait()
@@ -198,8 +193,10 @@ class Server:
         address = self._config.admin
         if address is None:
             return
-        groups = GroupPages(self._services, self._config.admin_changes)
-        readiness = Readiness(self._watch, lambda: self._parts, self._stop.is_set)
+        groups = GroupPages(self._share_services, self._config.admin_changes, lambda: self._parts is not None)
+        readiness = Readiness(
+            self._watch, lambda: self._parts, self._stop.is_set, [kind.probe_path for kind in self._kinds]
+        )
         probes = admin_listener.Probes(
             alive=self._alive,
             ready=readiness.probes(),
@@ -217,16 +214,17 @@ class Server:
     def _is_idle(self) -> bool:
         return self._parts is None or self._parts.plane.is_idle
 
-    def _services(self) -> ShareServices | None:
-        return None if self._parts is None else self._parts.services
+    def _share_services(self) -> ShareServices | None:
+        built = () if self._parts is None else (feature.services for feature in self._parts.features)
+        return next((services for services in built if isinstance(services, ShareServices)), None)
 
     def _alive(self) -> Mapping[str, object]:
         return {"alive": True}
 
     def _topics(self) -> list[str]:
         """Return the topics whose leaders this proxy depends on."""
-        if self._parts is None:  # undecided who serves share groups: does the topic of their state exist?
-            return [TOPIC]
+        if self._parts is None:  # undecided: do the topics exist that decide?
+            return features.decisive_topics(self._kinds)
         return [topic.name for topic in self._parts.services.topology.topics()]
 
 

@@ -56,7 +56,7 @@ class UpstreamTls(Section):
 
 
 class UpstreamSasl(Section):
-    """The proxy's own identity, for its own requests only. Clients keep theirs."""
+    """The proxy's own identity, for its own requests only; clients keep theirs."""
 
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
     """Unset: the proxy has no identity."""
@@ -93,7 +93,7 @@ class Upstream(Section):
 
 
 class ClientTls(Section):
-    """TLS towards the clients: on if `cert_file` and `key_file` are set."""
+    """TLS towards the clients: on when cert_file and key_file are set."""
 
     cert_file: str | None = None
     """The proxy's certificate chain for clients (PEM)."""
@@ -109,7 +109,7 @@ class ClientTls(Section):
 
 
 class AuditSettings(Section):
-    """Audit events as JSON lines: off unless a file or a topic is named."""
+    """What happened, as JSON lines; off unless a file or a topic is named."""
 
     file: str | None = None
     """File that is written. FILE.1 is the one before it."""
@@ -158,7 +158,7 @@ class PeerTls(Section):
 
 
 class PeerLinks(Section):
-    """How the proxies of a fleet reach and recognise each other."""
+    """How the proxies of a fleet reach each other, and how they know each other."""
 
     listen: HostPort | None = None
     """HOST:PORT at which this proxy accepts other proxies."""

@@ -33,7 +33,7 @@ HEAD = """\
 
 def render() -> str:
     """Return the whole file."""
-    return f"{HEAD}\n" + "\n".join(_section(Config(), 0)) + "\n"
+    return f"{HEAD}\n" + "\n".join(_section(Config.model_validate({}), 0)) + "\n"
 
 
 def help_texts(model: type[object]) -> dict[str, str]:

@@ -37,3 +37,29 @@ class Services:
     own: OwnQueries | None = None
     """Requests under the proxy's own identity. None if it sends none."""
     options: TopicQueryOptions = field(default_factory=TopicQueryOptions)
+
+
+def build(
+    *,
+    limits: Limits,
+    timers: Timers,
+    notes: Notes,
+    book: AddressBook,
+    topology: ClusterView,
+    versions: EffectiveVersions,
+    own: OwnQueries | None = None,
+    options: TopicQueryOptions | None = None,
+) -> Services:
+    """Build the objects that are shared by the handlers of every feature."""
+    return Services(
+        limits=limits,
+        timers=timers,
+        notes=notes,
+        book=book,
+        topology=topology,
+        versions=versions,
+        responses=ResponseBudget(limits.local_answers_total_bytes),
+        slices=Slices(timers),
+        own=own,
+        options=options or TopicQueryOptions(),
+    )

@@ -110,8 +110,15 @@ class ShareWrites:
         now: Callable[[], float],
         settled_at: Callable[[ShareKey], None],
         owner: CallbackOwner = PROCESS,
+        *,
+        audit: ShareAudit | None = None,
+        took: Callable[[float], None] = lambda _seconds: None,
     ) -> None:
-        """`owner` is notified if a stored change cannot be applied; by default `PROCESS`."""
+        """`owner` is notified if a stored change cannot be applied; by default `PROCESS`.
+
+        `audit` receives the outcome of deliveries. None: audit is off. `took` is called with the duration of each
+        change's append, in seconds.
+        """
         self._journal = journal
         self._owner = owner
         self._coordinator = coordinator
@@ -119,10 +126,8 @@ class ShareWrites:
         self._now = now
         self._settled_at = settled_at
         """Called for each share partition whose change was applied or reverted, since records may be available."""
-        self.audit: ShareAudit | None = None
-        """Receives the outcome of deliveries; None if audit is off."""
-        self.took: Callable[[float], None] = lambda _seconds: None
-        """Called with the duration of each change's append, in seconds."""
+        self.audit = audit
+        self.took = took
         self._lanes: dict[int, _Lane] = {}
         self._changes_waiting = 0
 

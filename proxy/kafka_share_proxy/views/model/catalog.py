@@ -61,7 +61,8 @@ class Binding:
 class ViewCatalog:
     """The views and plans known to this process."""
 
-    def __init__(self, plain_max: int = PLAIN_MAX) -> None:
+    def __init__(self, plain_max: int = PLAIN_MAX, on_plan: Callable[[Plan], object] | None = None) -> None:
+        """`on_plan` is called with each plan that becomes known."""
         self._views: dict[bytes, View] = {}
         self._by_name: dict[str, View] = {}
         self._bindings: dict[str, Binding] = {}
@@ -71,8 +72,7 @@ class ViewCatalog:
         self._on_first: Callable[[], object] | None = None
         self._is_shown = False
         """True once a view without a topic was shown to a client."""
-        self.on_plan: Callable[[Plan], object] | None = None
-        """Called with each plan that becomes known."""
+        self.on_plan = on_plan
 
     def on_first(self, call: Callable[[], object]) -> None:
         """Register a callback for the moment when the first view becomes known, also after the catalog was empty

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kafka_share_proxy.app.serving import commit_setup
-from kafka_share_proxy.app.serving.commit_setup import CommitRuntime
-from kafka_share_proxy.app.settings.config import Config
-from kafka_share_proxy.durable.hosted_state import BrokerAccess
+from kafka_share_proxy.commits import feature as commit_feature
+from kafka_share_proxy.commits.feature import INDIVIDUAL
+from kafka_share_proxy.commits.settings import Commits
+from kafka_share_proxy.commits.state_records import INDIVIDUAL_COMMITS
 from kafka_share_proxy.durable.journal import TopicJournal
 from kafka_share_proxy.durable.memory_journal import MemoryJournal
+from kafka_share_proxy.feature.feature import Feature, SharedRules
 from kafka_share_proxy.forwarding.dispatch import route_table
 from kafka_share_proxy.forwarding.dispatch.early_matches import ByKnownGroup
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
@@ -19,59 +19,70 @@ from kafka_share_proxy.forwarding.dispatch.routes import Kind, Routes, header
 from kafka_share_proxy.sharegroups import share_group_apis
 from kafka_share_proxy.wire.errors import ErrorCode
 
-from tests.app.serving.test_composition import config
+from tests.support.built import in_stages
+from tests.support.platforms import NO_CLUSTER, platform
 from tests.support.ports import World
 
-NOTES: Any = lambda _event, /, **_context: None  # noqa: E731
-ACCESS = BrokerAccess(client=lambda: SimpleNamespace(), settings=SimpleNamespace(), own=None, notes=NOTES)  # type: ignore[arg-type,return-value]
 
-
-def running(settings: Config) -> CommitRuntime | None:
-    reactor: Any = SimpleNamespace()
-    return commit_setup.runtime(commit_setup.set_up(settings, World().services, NOTES, "p:1", reactor), ACCESS)
+def built(settings: Commits, **parts: Any) -> Feature:
+    return INDIVIDUAL.build(settings, platform(World().services, **parts))
 
 
 async def test_ranges_are_kept_in_their_topic_unless_told_otherwise() -> None:
     """And the topic is followed."""
-    stored, in_memory = running(config()), running(config(commits={"state": "memory"}))
-    assert stored is not None
-    assert in_memory is not None
+    stored, in_memory = built(Commits()), built(Commits(state="memory"))
     assert isinstance(stored.services.journal, TopicJournal)
+    assert [hosted.state for hosted in stored.states] == [INDIVIDUAL_COMMITS]
     assert isinstance(in_memory.services.journal, MemoryJournal)
-    assert (stored.is_stored, in_memory.is_stored) == (True, False)
-    assert stored.state() == {"state": "in topic __individual_commit_offsets", "groups": 0}
-    assert in_memory.state() == {"state": "in memory", "groups": 0}
+    assert in_memory.states == ()
+    place = "in topic __individual_commit_offsets"
+    assert stored.probe.details() == {"commits": {"state": place, "groups": 0}}
+    assert in_memory.probe.details() == {"commits": {"state": "in memory", "groups": 0}}
     stored.services.followed.uncertain[3] = False
-    assert "not known of 1 partitions" in stored.why_not
-    assert in_memory.why_not == ""
+    assert "not known of 1 partitions" in stored.probe.why_not()
+    assert in_memory.probe.why_not() == ""
+
+
+def test_stored_state_is_declared_where_there_is_one() -> None:
+    for settings, states in ((Commits(), 1), (Commits(state="memory"), 0), (Commits(serve=False), 0)):
+        assert len(INDIVIDUAL.states(settings, NO_CLUSTER)) == states
 
 
 async def test_tail_knows_what_this_proxy_owns() -> None:
-    made = running(config())
-    assert made is not None
-    assert made.tail is not None
-    made.services.gate.open([3])
-    assert made.tail.is_owned(3)
-    made.services.gate.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, "moved", [3])
-    assert not made.tail.is_owned(3)
+    made = platform(World().services)
+    services = commit_feature.new_services(Commits(), made)
+    tail = commit_feature.new_tail(services, made)
+    assert tail is not None
+    services.gate.open([3])
+    assert tail.is_owned(3)
+    services.gate.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, "moved", [3])
+    assert not tail.is_owned(3)
 
 
 def test_switched_off_there_is_nothing() -> None:
-    assert running(config(commits={"serve": False})) is None
-    assert commit_setup.with_commits(None, {}) == {}
+    made = built(Commits(serve=False))
+    assert (made.apis, made.states, made.tasks, made.carried) == ({}, (), (), None)
+    assert "commits.serve" in made.probe.off
 
 
 def test_settings_are_those_of_the_handlers() -> None:
-    options = commit_setup.options(config(commits={"groups": "etl-*", "ranges_max": 7}))
+    options = commit_feature.options(Commits(groups="etl-*", ranges_max=7))
     assert (options.groups, options.ranges_max) == ("etl-*", 7)
 
 
+def test_ranges_are_recognised_by_the_rule_that_others_apply() -> None:
+    rules = INDIVIDUAL.rules(Commits(groups="etl-*"), SharedRules())
+    assert rules.has_ranges("etl-1", "ic/1;43-45")
+    assert not rules.has_ranges("other", "ic/1;43-45")
+    assert not INDIVIDUAL.rules(Commits(serve=False), SharedRules()).has_ranges("etl-1", "ic/1;43-45")
+
+
 def routes_of(world: World, *, with_share_groups: bool) -> tuple[Routes, Any]:
-    commits = commit_setup.set_up(config(), world.services, NOTES, "", None)
+    made = INDIVIDUAL.build(Commits(), platform(world.services, reactor=None))
     served = share_group_apis.served(world.services) if with_share_groups else {}
     versions = world.services.versions if with_share_groups else EffectiveVersions(Offer())
-    everything = commit_setup.with_commits(commits, served)
-    return route_table.build(world.services.book, versions, world.services.limits, everything), commits
+    handlers = in_stages(made, groups=served)
+    return route_table.build(world.services.book, versions, world.services.limits, handlers), made.services
 
 
 @pytest.mark.parametrize("with_share_groups", [False, True])

@@ -1,0 +1,138 @@
+"""Listeners for clients: one to bootstrap from, and one for each broker, which follow the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from kafka_share_proxy.app.observing import observe
+from kafka_share_proxy.app.settings.config import Config
+from kafka_share_proxy.brokers.cluster_watch import SeenCluster
+from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
+from kafka_share_proxy.loop.interfaces import Notes
+from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address
+
+
+class OpensListeners(Protocol):
+    """Opens and closes listeners (`data_plane.Plane`)."""
+
+    def listen(self, node_id: int, host: str, port: int, targets: Callable[[], list[Address]]) -> int:
+        """Open a listener. Raises OSError."""
+
+    def close_listener(self, node_id: int) -> None:
+        """Close the listener of a broker."""
+
+
+class BrokerListeners:
+    """Listeners of this proxy, and the addresses that clients receive. None is open before `open`."""
+
+    def __init__(self, config: Config, notes: Notes, now: Callable[[], float]) -> None:
+        self.book = AddressBook(
+            config.first_broker_port, config.advertised_host, self._bind, pinned=config.upstream.nodes
+        )
+        """Addresses by broker. A new broker gets its listener before its address is sent to a client."""
+        self._config = config
+        self._notes = notes
+        self._now = now
+        self._plane: OpensListeners | None = None
+        self._listening: set[int] = set()
+        """Brokers that have a listener here."""
+        self._refused: dict[int, str] = {}
+        """Brokers whose listener could not be bound, with the reason."""
+        self._gone_since: dict[int, float] = {}
+        """Brokers missing from Metadata, with the time since which they are."""
+
+    def open(self, plane: OpensListeners, cluster: SeenCluster) -> None:
+        """Open the listeners for clients.
+
+        Raises:
+            OSError: the bootstrap port, or that of a known broker, cannot be bound.
+        """
+        self._plane = plane
+        self.follow(cluster)
+        if self._refused:
+            reasons = (
+                f"broker {node_id} has no listener: {reason}" for node_id, reason in sorted(self._refused.items())
+            )
+            raise OSError("; ".join(reasons))
+        bootstrap = list(self._config.upstream.bootstrap)
+        plane.listen(UNKNOWN_NODE, self._config.bound.host, self._config.bound.port, lambda: bootstrap)
+
+    def follow(self, cluster: SeenCluster) -> list[int]:
+        """Apply a new view of the cluster. New brokers get a listener, those missing for the grace time lose theirs.
+
+        Returns the brokers that lost theirs.
+        """
+        self.book.retry_unbound()
+        for node_id, address in cluster.brokers.items():
+            if self.book.advertise(node_id, address) is None:
+                self._no_port(node_id)
+        return self._let_go(cluster.brokers, self._now()) if cluster.metadata else []
+
+    def state(self) -> dict[str, object]:
+        """Return the details for /readyz."""
+        brokers = {str(node_id): str(self.book.ours_of(node_id)) for node_id in sorted(self.book.nodes)}
+        left_out = {str(node_id): self._refused.get(node_id, "") for node_id in sorted(self.book.unbound)}
+        return {"brokers": brokers, "left_out": left_out}
+
+    def gone(self) -> dict[int, str]:
+        """Return the brokers that clients still know but Metadata no longer lists: node id -> since when."""
+        now = self._now()
+        return {
+            node_id: f"the cluster has not named it for {now - since:.0f} s"
+            for node_id, since in sorted(self._gone_since.items())
+        }
+
+    def _bind(self, node_id: int, upstream: Address) -> bool:
+        """Open the listener of a broker, before its address is sent to clients (AddressBook's `on_new`)."""
+        if node_id in self._listening:
+            return True  # only its upstream address has changed
+        ours = self.book.address_for(node_id)
+        if ours is None or self._plane is None:
+            return False
+
+        def targets() -> list[Address]:
+            address = self.book.upstream_of(node_id)
+            return [] if address is None else [address]
+
+        try:
+            self._plane.listen(node_id, self._config.bound.host, ours.port, targets)
+        except OSError as error:
+            return self._not_bound(node_id, error.strerror or str(error))
+        self._listening.add(node_id)
+        self._refused.pop(node_id, None)
+        self._notes(observe.BROKER_LISTENING, node_id=node_id, address=str(ours), upstream=str(upstream))
+        return True
+
+    def _no_port(self, node_id: int) -> None:
+        if self.book.address_for(node_id) is None:
+            port = self._config.first_broker_port + node_id
+            self._not_bound(node_id, f"its port would be {port}, and ports end at 65535; set a lower first_port")
+
+    def _not_bound(self, node_id: int, reason: str) -> bool:
+        if self._refused.get(node_id) != reason:
+            self._refused[node_id] = reason
+            self._notes(observe.BROKER_NOT_BOUND, node_id=node_id, reason=reason)
+        return False
+
+    def _let_go(self, brokers: Mapping[int, Address], now: float) -> list[int]:
+        grace_s = self._config.vanished_broker_grace_s
+        for node_id in tuple(self.book.nodes):
+            if node_id in brokers:
+                if self._gone_since.pop(node_id, None) is not None:
+                    self._notes(observe.BROKER_BACK, node_id=node_id)
+            elif node_id not in self._gone_since:
+                self._gone_since[node_id] = now
+                self._notes(observe.BROKER_VANISHED, node_id=node_id, grace_s=grace_s)
+        over = [node_id for node_id, since in self._gone_since.items() if now - since >= grace_s]
+        for node_id in over:
+            del self._gone_since[node_id]
+            self._forget(node_id)
+        return over
+
+    def _forget(self, node_id: int) -> None:
+        self._listening.discard(node_id)
+        if self._plane is not None:
+            self._plane.close_listener(node_id)
+        self.book.forget(node_id)
+        self._notes(observe.BROKER_FORGOTTEN, node_id=node_id)

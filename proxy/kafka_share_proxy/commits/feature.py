@@ -1,0 +1,161 @@
+"""Individual commits as a feature: their services, state, metrics, tasks and probe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from kafka_share_proxy.brokers.cluster_watch import SeenCluster
+from kafka_share_proxy.commits import commit_apis, log_events, metrics
+from kafka_share_proxy.commits.audit_events import CommitAudit
+from kafka_share_proxy.commits.carried_requests import CarriedCommits
+from kafka_share_proxy.commits.checks import CommitCheck
+from kafka_share_proxy.commits.followed_groups import FollowedGroups
+from kafka_share_proxy.commits.garbage_collection import GroupsThatAreGone
+from kafka_share_proxy.commits.services import CommitOptions, CommitServices
+from kafka_share_proxy.commits.settings import Commits
+from kafka_share_proxy.commits.state_records import INDIVIDUAL_COMMITS, RANGE_PREFIX, CommitKey
+from kafka_share_proxy.durable.described_state import DescribedState
+from kafka_share_proxy.durable.hosted_state import HostedState
+from kafka_share_proxy.durable.journal import TopicJournal
+from kafka_share_proxy.durable.memory_journal import MemoryJournal
+from kafka_share_proxy.durable.tail import Tail
+from kafka_share_proxy.feature.feature import (
+    NONE,
+    PART,
+    Coverage,
+    Feature,
+    FeatureKind,
+    Platform,
+    Probe,
+    SharedRules,
+    Stage,
+)
+from kafka_share_proxy.loop.promise import PROCESS
+
+PROBE = "commits"
+PLAIN = Coverage("plain_commits", NONE, "OffsetCommit of groups that do not commit individually passes through unread")
+
+
+class IndividualCommitFeature(FeatureKind):
+    """Declaration of the feature."""
+
+    section = "commits"
+    events = log_events.EVENTS
+    probe_path = PROBE
+
+    def states(self, settings: Commits, cluster: SeenCluster) -> Sequence[DescribedState[Any]]:  # noqa: ARG002
+        return (INDIVIDUAL_COMMITS,) if settings.serve and settings.state == "topic" else ()
+
+    def rules(self, settings: Commits, others: SharedRules) -> SharedRules:
+        return replace(others, has_ranges=options(settings).has_ranges) if settings.serve else others
+
+    def check(self, settings: Commits) -> CommitCheck:
+        return CommitCheck(settings)
+
+    def build(self, settings: Commits, platform: Platform) -> Feature:
+        if not settings.serve:
+            off = Coverage("commits", NONE, "commits.serve is off: metadata of commits is not looked at")
+            reason = "individual commits are switched off (commits.serve)"
+            return Feature(probe=Probe(path=PROBE, off=reason), coverage=(off, PLAIN))
+        services = new_services(settings, platform)
+        states: tuple[HostedState, ...] = ()
+        if isinstance(services.journal, TopicJournal):
+            states = (HostedState(services.journal, services.held, services.gate, platform.access),)
+        tail = new_tail(services, platform)
+        runtime = CommitRuntime(services, tail)
+        seen = Coverage("commits", PART, "commits within transactions are not told, nor what tools and brokers delete")
+        return Feature(
+            apis={
+                Stage.BEFORE_GROUPS: commit_apis.deletions(services),
+                Stage.AFTER_GROUPS: commit_apis.commits(services),
+            },
+            states=states,
+            carried=CarriedCommits(services, commit_apis.of_owner(services)),
+            add_metrics=partial(metrics.add, services=services, tail=tail),
+            tasks=(runtime.run,),
+            probe=runtime.probe(),
+            coverage=(seen, PLAIN),
+            services=services,
+        )
+
+
+INDIVIDUAL = IndividualCommitFeature()
+
+
+@dataclass(slots=True)
+class CommitRuntime:
+    """Background work for individual commits."""
+
+    services: CommitServices
+    tail: Tail | None
+    """Reader of the topic of ranges; None if ranges are in memory."""
+
+    @property
+    def why_not(self) -> str:
+        """Return the reason why requests must wait here, regardless of the owner of the ranges; empty if there
+        is none.
+        """
+        if self.tail is None or not self.services.followed.uncertain:
+            return ""
+        return f"which groups commit individually is not known of {len(self.services.followed.uncertain)} partitions"
+
+    def state(self) -> dict[str, object]:
+        """Return the details for /readyz."""
+        followed = self.services.followed
+        where = f"in topic {INDIVIDUAL_COMMITS.topic}" if self.tail is not None else "in memory"
+        return {"state": where, "groups": len(self.services.held.groups.keys() | followed.groups.keys())}
+
+    def probe(self) -> Probe:
+        """Return the probe of individual commits."""
+        return Probe(
+            path=PROBE,
+            topic=INDIVIDUAL_COMMITS.topic if self.tail is not None else "",
+            why_not=lambda: self.why_not,
+            details=lambda: {"commits": self.state()},
+        )
+
+    async def run(self) -> None:
+        """Follow which groups commit individually, and watch for deleted groups, until cancelled."""
+        GroupsThatAreGone(self.services).start()
+        if self.tail is not None:
+            await self.services.followed.run(self.tail)
+
+
+def new_services(settings: Commits, platform: Platform) -> CommitServices:
+    """Create the services of the handlers. Parts that are only displayed keep ranges in memory."""
+    journal: TopicJournal[CommitKey] | None = None
+    if platform.reactor is not None and settings.state == "topic":
+        journal = platform.journal(INDIVIDUAL_COMMITS)
+    common: dict[str, Any] = {
+        "services": platform.services,
+        "options": options(settings),
+        "fleet": platform.fleet,
+        "base_of": platform.rules.base_of,
+    }
+    if journal is None:
+        audit = None if platform.audit is None else CommitAudit(platform.audit, PROCESS)
+        return CommitServices(journal=MemoryJournal[CommitKey](), audit=audit, **common)
+    audit = None if platform.audit is None else CommitAudit(platform.audit, journal)
+    followed = FollowedGroups(platform.notes)
+    return CommitServices(journal=journal, state_owner=journal, audit=audit, followed=followed, **common)
+
+
+def new_tail(services: CommitServices, platform: Platform) -> Tail | None:
+    """Create the reader of the topic of ranges; None if ranges are in memory."""
+    if not isinstance(services.journal, TopicJournal):
+        return None
+    return Tail(
+        INDIVIDUAL_COMMITS,
+        services.followed,
+        platform.access,
+        unwanted=RANGE_PREFIX,
+        is_owned=lambda partition: services.gate.lets_in((partition,)),
+    )
+
+
+def options(settings: Commits) -> CommitOptions:
+    """Return the options of individual commits from the settings."""
+    return CommitOptions(groups=settings.groups, ranges_max=settings.ranges_max)

@@ -1,0 +1,209 @@
+"""Port between `app/` and the features: what a feature declares, what it is built from, and what it then offers.
+
+How it works: `app/` knows a tuple of declarations (`FeatureKind`). It reads from them what must be known before the
+proxy is built (log events, offered APIs, stored states, checks). Then it builds each feature from the `Platform`, and
+combines the results: handlers by `Stage`, states, requests of other proxies, metrics, tasks, probes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+from kafka_share_proxy.audit.stream import Audit
+from kafka_share_proxy.brokers.cluster_watch import SeenCluster
+from kafka_share_proxy.brokers.own_client import OwnClient
+from kafka_share_proxy.brokers.own_connection import OwnSettings
+from kafka_share_proxy.durable.described_state import DescribedState, HeldState
+from kafka_share_proxy.durable.gate import StateGate
+from kafka_share_proxy.durable.hosted_state import BrokerAccess, HostedState
+from kafka_share_proxy.durable.journal import TopicJournal
+from kafka_share_proxy.durable.topic_guard import TopicGuard
+from kafka_share_proxy.feature.checks import FeatureCheck
+from kafka_share_proxy.feature.metrics import Metrics
+from kafka_share_proxy.fleet.carried import CarriedRequests, HoldsGroups
+from kafka_share_proxy.fleet.group_owners import Fleet
+from kafka_share_proxy.forwarding.dispatch.declared_api import Served
+from kafka_share_proxy.forwarding.dispatch.offered_versions import FeatureOffer
+from kafka_share_proxy.forwarding.dispatch.routes import Routes
+from kafka_share_proxy.forwarding.served.services import Services
+from kafka_share_proxy.loop.interfaces import Notes, Workers
+from kafka_share_proxy.loop.log_levels import EventLevels
+from kafka_share_proxy.loop.reactor import Reactor
+
+K = TypeVar("K")
+
+
+class Stage(IntEnum):
+    """Position of a handler among those of all features for the same API. Lower stages run first."""
+
+    NAMES = 0
+    """Topic names of a request may stand for other topics."""
+    BEFORE_GROUPS = 1
+    GROUPS = 2
+    """Groups of a request may be served here."""
+    AFTER_GROUPS = 3
+    """The request is about groups of the brokers."""
+
+
+class Coverage(NamedTuple):
+    """Coverage of one subject by the audit events of this proxy."""
+
+    subject: str
+    sees: str
+    """ALL, PART or NONE."""
+    reason: str
+
+
+ALL, PART, NONE = "all", "part", "none"
+"""Share of a subject's events that this proxy sees."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedRules:
+    """Rules that one feature declares and others apply."""
+
+    has_ranges: Callable[[str, str | None], bool] = lambda _group_id, _metadata: False
+    """Returns True if a commit of a group with this metadata lists ranges of finished offsets."""
+    base_of: Callable[[str], str] = str
+    """Returns the topic that stores the records of a topic."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Platform:
+    """What a feature is built from. Complete before the first feature is built."""
+
+    services: Services
+    """Dependencies of the handlers of every feature."""
+    settings: OwnSettings
+    """Settings of the proxy's own connections."""
+    client: Callable[[], OwnClient]
+    """Create another client under the proxy's own identity, for one task."""
+    workers: Workers
+    """Threads for computations that would block the loop."""
+    cluster: SeenCluster
+    """First view of the cluster."""
+    reactor: Reactor | None = None
+    """None: the parts are only displayed, and no state is stored."""
+    address: str = ""
+    """Bootstrap address of this proxy, which identifies it among others."""
+    is_fleet: bool = False
+    """True if several proxies share the work."""
+    fleet: Fleet | None = None
+    """Other proxies that own groups; None if this one owns all or none."""
+    audit: Audit | None = None
+    """Receiver of audit events; None if audit is off."""
+    rules: SharedRules = field(default_factory=SharedRules)
+
+    @property
+    def notes(self) -> Notes:
+        """Receiver of log events."""
+        return self.services.notes
+
+    @property
+    def access(self) -> BrokerAccess:
+        """Access to brokers, for the topics of states."""
+        return BrokerAccess(client=self.client, settings=self.settings, own=self.services.own, notes=self.notes)
+
+    def host(self, state: DescribedState[Any], held: HeldState, gate: StateGate) -> HostedState:
+        """Create a state of this proxy, with its journal."""
+        return HostedState(self.journal(state), held, gate, self.access)
+
+    def journal(self, state: DescribedState[K]) -> TopicJournal[K]:
+        """Create the journal of a state in its topic."""
+        if self.reactor is None:
+            raise ValueError(f"{state.name} cannot be stored by parts that are only displayed")
+        return TopicJournal(state, self.reactor, self.notes, self.address)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """Readiness of a feature: the path /readyz/PATH and its part of /readyz."""
+
+    path: str
+    """Path of the probe, and with "_" the prefix of `*_ready` in /readyz."""
+    off: str = ""
+    """Reason why the feature is switched off. Empty if it is not."""
+    topic: str = ""
+    """Topic of the state that must be served. Empty if there is none."""
+    why_not: Callable[[], str] = str
+    """Return the reason why requests must wait here, besides the state. Empty if there is none."""
+    lacks: Callable[[], str] = str
+    """Return the limitation caused by missing rights. Empty if there is none."""
+    is_first: bool = False
+    """True if the probe also shows the states of all features."""
+    details: Callable[[], dict[str, object]] = dict
+    """Return the details for the probe."""
+    also: Callable[[], dict[str, object]] = dict
+    """Return further details for /readyz."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feature:
+    """A feature that was built. `app/` combines several of them."""
+
+    probe: Probe
+    apis: Mapping[Stage, Mapping[int, Served]] = field(default_factory=dict)
+    """API key -> handler with its selection of requests, by stage."""
+    states: tuple[HostedState, ...] = ()
+    """States in topics of the cluster."""
+    carried: CarriedRequests | None = None
+    """Requests that other proxies may send to this one."""
+    groups: HoldsGroups | None = None
+    """Groups that every other proxy must know."""
+    guards: tuple[TopicGuard, ...] = ()
+    """Guards of internal topics other than those of `states`."""
+    add_metrics: Callable[[Metrics], None] = lambda _metrics: None
+    tasks: tuple[Callable[[], Awaitable[None]], ...] = ()
+    """Background work until the proxy ends."""
+    coverage: tuple[Coverage, ...] = ()
+    """Which audit events this proxy sees."""
+    on_open: Callable[[], None] = lambda: None
+    """Called when the listeners open."""
+    on_cluster: Callable[[SeenCluster], None] = lambda _cluster: None
+    """Called with each new view of the cluster."""
+    narrow: Callable[[Routes], Callable[[], Routes]] | None = None
+    """Return the function that returns the routes needed now. None: all of them."""
+    on_routes: Callable[[Callable[[], object]], None] = lambda _refresh: None
+    """Register a callback for the moment when `narrow` returns other routes."""
+    services: Any = None
+    """Dependencies of the feature's handlers, for tests and the admin listener."""
+
+
+class FeatureKind(ABC):
+    """Declaration of a feature, constant and without state. `settings` is its section of the settings.
+
+    A feature overrides what it has. By default it offers, stores, checks and declares nothing.
+    """
+
+    section: ClassVar[str]
+    """Name of the section of its settings."""
+    probe_path: ClassVar[str]
+    """See Probe.path."""
+    events: ClassVar[EventLevels] = {}
+    """Level of each of its log events, except those of its states."""
+    decisive_topics: ClassVar[Sequence[str]] = ()
+    """Topics whose existence must be known before the feature is built."""
+
+    def offers(self, settings: Any, cluster: SeenCluster) -> Sequence[FeatureOffer]:  # noqa: ARG002 - for overriding
+        """Return the APIs that are offered to clients."""
+        return ()
+
+    def states(self, settings: Any, cluster: SeenCluster) -> Sequence[DescribedState[Any]]:  # noqa: ARG002 - for overriding
+        """Return the states that are stored in topics of the cluster."""
+        return ()
+
+    def rules(self, settings: Any, others: SharedRules) -> SharedRules:  # noqa: ARG002 - for overriding
+        """Return `others` with the rules that this feature declares."""
+        return others
+
+    def check(self, settings: Any) -> FeatureCheck | None:  # noqa: ARG002 - for overriding
+        """Return its part of `check`; None if there is nothing to report."""
+        return None
+
+    @abstractmethod
+    def build(self, settings: Any, platform: Platform) -> Feature:
+        """Build the feature. Raises ConfigError."""

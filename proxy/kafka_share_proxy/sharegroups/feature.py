@@ -1,0 +1,175 @@
+"""Share groups as a feature: which side serves them, their services, state, metrics and probe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from kafka_share_proxy.brokers.cluster_watch import SeenCluster
+from kafka_share_proxy.durable.described_state import DescribedState
+from kafka_share_proxy.durable.hosted_state import HostedState
+from kafka_share_proxy.durable.journal import TopicJournal
+from kafka_share_proxy.durable.memory_journal import MemoryJournal
+from kafka_share_proxy.feature.feature import (
+    ALL,
+    PART,
+    Coverage,
+    Feature,
+    FeatureKind,
+    Platform,
+    Probe,
+    Stage,
+)
+from kafka_share_proxy.forwarding.dispatch.offered_versions import FeatureOffer
+from kafka_share_proxy.loop.interfaces import Notes
+from kafka_share_proxy.loop.promise import PROCESS
+from kafka_share_proxy.sharegroups import log_events, metrics, serving_side, share_group_apis
+from kafka_share_proxy.sharegroups import services as share_services
+from kafka_share_proxy.sharegroups.carried_requests import CarriedShareRequests
+from kafka_share_proxy.sharegroups.checks import ShareGroupCheck
+from kafka_share_proxy.sharegroups.model.renewal import RenewalBound
+from kafka_share_proxy.sharegroups.services import ShareOptions, ShareServices
+from kafka_share_proxy.sharegroups.settings import ShareGroups
+from kafka_share_proxy.sharegroups.state.deleted_topics import DeletedTopics
+from kafka_share_proxy.sharegroups.state.held_state import HeldShareState
+from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE, TOPIC, StateKey
+
+PROBE = "share-groups"
+BY_GROUP = "proxy or brokers, by group"
+FORWARDED = (
+    "what passes through here is seen, deliveries and acknowledgements; what the brokers do by themselves is not: "
+    "locks that run out, sessions that end, the start offset"
+)
+
+
+class ShareGroupFeature(FeatureKind):
+    """Declaration of the feature."""
+
+    section = "share_groups"
+    events = log_events.EVENTS
+    probe_path = PROBE
+    decisive_topics = (TOPIC,)
+
+    def offers(self, settings: ShareGroups, cluster: SeenCluster) -> Sequence[FeatureOffer]:
+        return (share_group_apis.OFFER,) if serving_side.decide(settings, cluster)[0] else ()
+
+    def states(self, settings: ShareGroups, cluster: SeenCluster) -> Sequence[DescribedState[Any]]:
+        local, _ = serving_side.decide(settings, cluster)
+        return (SHARE_STATE,) if serving_side.keeps_state(settings, local=local) else ()
+
+    def check(self, settings: ShareGroups) -> ShareGroupCheck:
+        return ShareGroupCheck(settings)
+
+    def build(self, settings: ShareGroups, platform: Platform) -> Feature:
+        local, reason = serving_side.decide(settings, platform.cluster)
+        if not local:
+            side = ServingSide(settings, platform.notes, "brokers", reason)
+            coverage = Coverage("share_groups", PART, f"the brokers serve share groups: {FORWARDED}")
+            return Feature(probe=side.probe(), coverage=(coverage,), on_open=side.open, on_cluster=side.seen)
+        rules = serving_side.checked_rules(settings, platform.cluster, local=True, is_fleet=platform.is_fleet)
+        is_kept = platform.reactor is not None and serving_side.keeps_state(settings, local=True)
+        services = new_services(settings, platform, is_kept=is_kept)
+        states: tuple[HostedState, ...] = ()
+        if isinstance(services.journal, TopicJournal):
+            held = HeldShareState(services.coordinator)
+            states = (HostedState(services.journal, held, services.gate, platform.access),)
+        if platform.reactor is not None:
+            DeletedTopics(services).start()
+        where = BY_GROUP if rules.are_mixed else "proxy"
+        side = ServingSide(settings, platform.notes, where, reason, is_kept=is_kept)
+        carried = CarriedShareRequests(services, share_group_apis.of_owner(services))
+        return Feature(
+            apis={Stage.GROUPS: share_group_apis.served(services, rules)},
+            states=states,
+            carried=carried if is_kept else None,
+            groups=carried,
+            add_metrics=partial(metrics.add, services=services),
+            probe=side.probe(),
+            coverage=(_coverage(mixed=rules.are_mixed, is_fleet=platform.is_fleet),),
+            on_open=side.open,
+            on_cluster=side.seen,
+            services=services,
+        )
+
+
+SHARE_GROUPS = ShareGroupFeature()
+
+
+class ServingSide:
+    """The side that serves share groups, as it was decided at start."""
+
+    def __init__(self, settings: ShareGroups, notes: Notes, where: str, reason: str, *, is_kept: bool = False) -> None:
+        """`where`: the brokers, the proxy, or both by group. `is_kept`: share state is stored in its topic."""
+        self.where = where
+        self._settings = settings
+        self._notes = notes
+        self._reason = reason
+        self._is_kept = is_kept
+        self._is_restart_reported = False
+
+    def open(self) -> None:
+        """Log the side. A stored state is loaded next, or another proxy serves it."""
+        placed = "share-groups-belong-here" if self._is_kept else "share-groups-served"
+        self._notes(placed, by=self.where, reason=self._reason)
+
+    def seen(self, cluster: SeenCluster) -> None:
+        """Log if share groups should move. They stay until a restart, because state must not vanish while it is in
+        use.
+        """
+        if self._settings.serve != "auto" or cluster.silent or not cluster.versions:
+            return
+        local, reason = serving_side.decide(self._settings, cluster)
+        if self.where == BY_GROUP:
+            local = not serving_side.rules(self._settings, cluster).native
+            differs = local
+        else:
+            differs = local != (self.where == "proxy")
+        if differs and not self._is_restart_reported:
+            self._notes("share-groups-need-restart", would_be="proxy" if local else "brokers", reason=reason)
+        self._is_restart_reported = differs
+
+    def probe(self) -> Probe:
+        """Return the probe of share groups."""
+        state = f"in topic {TOPIC}" if self._is_kept else "in memory"
+        return Probe(
+            path=PROBE,
+            topic=TOPIC,
+            is_first=True,
+            details=lambda: {"share_groups": self.where},
+            also=lambda: {"state": state},
+        )
+
+
+def new_services(settings: ShareGroups, platform: Platform, *, is_kept: bool) -> ShareServices:
+    """Create the services of the handlers."""
+    journal: TopicJournal[StateKey] | MemoryJournal[StateKey] = MemoryJournal()
+    if is_kept:
+        journal = platform.journal(SHARE_STATE)
+    return share_services.build(
+        platform.services,
+        share_limits=settings.limits,
+        options=options(settings, platform.services.options.rights_cache_s),
+        journal=journal,
+        state_owner=journal if isinstance(journal, TopicJournal) else PROCESS,
+        audit=platform.audit,
+        fleet=platform.fleet,
+        has_ranges=platform.rules.has_ranges,
+    )
+
+
+def options(settings: ShareGroups, rights_cache_s: float) -> ShareOptions:
+    """Return the options of share groups from the settings."""
+    bounds = tuple(
+        RenewalBound(groups=limit.groups, renewals=limit.renewals, held_s=limit.held_s)
+        for limit in settings.renewal_limits
+    )
+    return ShareOptions(rights_cache_s=rights_cache_s, renewal_bounds=bounds, state_wait_s=settings.state_wait_s)
+
+
+def _coverage(*, mixed: bool, is_fleet: bool) -> Coverage:
+    if mixed:
+        return Coverage("share_groups", PART, f"the brokers serve some of the share groups: of these {FORWARDED}")
+    if is_fleet:
+        return Coverage("share_groups", ALL, "of the groups that this proxy owns; the others' proxies tell of theirs")
+    return Coverage("share_groups", ALL, "every delivery")

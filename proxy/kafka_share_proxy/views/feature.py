@@ -1,0 +1,160 @@
+"""Views as a feature: their services, stored facts, metrics, tasks and probe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from kafka_share_proxy.brokers.own_client_connection import OwnPort
+from kafka_share_proxy.feature.feature import (
+    ALL,
+    NONE,
+    Coverage,
+    Feature,
+    FeatureKind,
+    Platform,
+    Probe,
+    SharedRules,
+    Stage,
+)
+from kafka_share_proxy.forwarding.dispatch.routes import Routes
+from kafka_share_proxy.views import log_events, metrics, view_apis
+from kafka_share_proxy.views.audit_events import ViewAudit
+from kafka_share_proxy.views.base_watch import ViewWatch
+from kafka_share_proxy.views.checks import ViewCheck
+from kafka_share_proxy.views.creation import ViewCreation
+from kafka_share_proxy.views.model import names
+from kafka_share_proxy.views.model.catalog import ViewCatalog
+from kafka_share_proxy.views.model.names import BadViewName
+from kafka_share_proxy.views.options import ViewOptions
+from kafka_share_proxy.views.services import ViewServices
+from kafka_share_proxy.views.settings import Views
+from kafka_share_proxy.views.state_records import TOPIC
+from kafka_share_proxy.views.store import MemoryViewStore, ViewStore
+from kafka_share_proxy.views.stored_state import ViewState
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.records import compression
+
+PROBE = "views"
+
+
+class ViewFeature(FeatureKind):
+    """Declaration of the feature."""
+
+    section = "views"
+    events = log_events.EVENTS
+    probe_path = PROBE
+
+    def rules(self, settings: Views, others: SharedRules) -> SharedRules:
+        return replace(others, base_of=base_of) if settings.serve else others
+
+    def check(self, settings: Views) -> ViewCheck:
+        return ViewCheck(settings)
+
+    def build(self, settings: Views, platform: Platform) -> Feature:
+        if not settings.serve:
+            off = Coverage("views", NONE, "views.serve is off: views are topics like any other")
+            return Feature(probe=Probe(path=PROBE, off="views are switched off (views.serve)"), coverage=(off,))
+        runtime = new_runtime(settings, platform)
+        views = runtime.services
+        seen = Coverage("views", ALL, "every answer to a reader of a view or with a KeyFilter, summed up by the second")
+        return Feature(
+            apis={Stage.NAMES: view_apis.served(views)},
+            guards=(runtime.store.guard,) if isinstance(runtime.store, ViewState) else (),
+            add_metrics=partial(metrics.add, views=views),
+            tasks=runtime.tasks,
+            probe=runtime.probe(),
+            coverage=(seen,),
+            narrow=partial(routes, views.catalog),
+            on_routes=views.catalog.on_first,
+            services=views,
+        )
+
+
+VIEWS = ViewFeature()
+
+
+@dataclass(slots=True)
+class ViewRuntime:
+    """Background work for views while the proxy runs."""
+
+    services: ViewServices
+    store: ViewStore
+    watch: ViewWatch
+
+    @property
+    def tasks(self) -> tuple[Callable[[], Any], ...]:
+        """Tasks that follow the stored facts and the bases until cancelled."""
+        return (self.watch.run, self.store.run) if isinstance(self.store, ViewState) else (self.watch.run,)
+
+    @property
+    def missing(self) -> str:
+        """Limitation caused by missing rights; empty if there is none."""
+        return self.store.off if isinstance(self.store, ViewState) else ""
+
+    def state(self) -> dict[str, object]:
+        """Return the details for /readyz."""
+        kept = self.store.off or f"in topic {TOPIC}"
+        told: dict[str, object] = {"ready": len(self.services.catalog), "plans": len(self.services.catalog.plans)}
+        if isinstance(self.store, ViewState) and self.store.guard.risks:
+            told["risks"] = list(self.store.guard.risks.values())
+        return told | {"kept": kept}
+
+    def probe(self) -> Probe:
+        """Return the probe of views. Without rights of the proxy's own identity, plans are unknown."""
+        return Probe(path=PROBE, lacks=lambda: self.missing, details=lambda: {"views": self.state()})
+
+
+def new_runtime(settings: Views, platform: Platform) -> ViewRuntime:
+    """Create the services of the handlers and the background work."""
+    audit = None if platform.audit is None else ViewAudit(platform.audit)
+    catalog = ViewCatalog(on_plan=None if audit is None else audit.plan_loaded)
+    interval_s, notes = settings.growth_interval_s, platform.notes
+    store: ViewStore = MemoryViewStore(catalog)
+    if settings.state == "topic":
+        store = ViewState(catalog, platform.client, interval_s, notes)
+    own = OwnPort(platform.client())
+    keeper = ViewCreation(catalog, options(settings), store, platform.services.timers, notes, own)
+    views = ViewServices(
+        services=platform.services,
+        catalog=catalog,
+        options=options(settings),
+        keeper=keeper,
+        workers=platform.workers,
+        audit=audit,
+    )
+    return ViewRuntime(views, store, ViewWatch(keeper, own, interval_s, notes))
+
+
+def options(settings: Views) -> ViewOptions:
+    """Return the options of views from the settings."""
+    return ViewOptions(
+        slots_max=settings.slots_max,
+        partitions_max=settings.partitions_max,
+        views_max=settings.views_max,
+        create_wait_s=settings.create_wait_s,
+        codec=compression.NAMES.index(settings.codec),
+        cache_bytes=settings.cache_bytes,
+        cache_age_s=settings.cache_age_s,
+        read_bytes=settings.read_bytes,
+        scanned_bytes=settings.scanned_bytes,
+    )
+
+
+def routes(catalog: ViewCatalog, built: Routes) -> Callable[[], Routes]:
+    """Return the function that returns the current routes. While no view is known, Produce is not inspected."""
+    quiet = Routes(built.fallback)
+    for route in built.values():
+        quiet.add(replace(route, handler=None, serve_here=None, wants=None) if route.key == ApiKey.PRODUCE else route)
+    return lambda: quiet if catalog.is_empty else built
+
+
+def base_of(topic: str) -> str:
+    """Return the base of a view, or the topic itself if it is not a view."""
+    try:
+        view = names.parse(topic)
+    except BadViewName:
+        return topic
+    return topic if view is None else view.base

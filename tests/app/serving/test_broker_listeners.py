@@ -1,0 +1,85 @@
+"""Listeners that follow the cluster."""
+
+from __future__ import annotations
+
+import pytest
+from kafka_share_proxy.brokers.cluster_watch import SeenCluster
+from kafka_share_proxy.wire.values import UNKNOWN_NODE
+
+from tests.app.serving.test_composition import A, B, config, parts, sight
+
+
+def test_opening_binds_brokers_before_the_bootstrap_listener() -> None:
+    """A client that bootstraps gets only ports that are open."""
+    made = parts(config())
+    made.open(sight({0: A, 3: B}))
+    assert list(made.plane.listening) == [0, 3, UNKNOWN_NODE]
+    assert {node: port for node, (port, _) in made.plane.listening.items()} == {0: 9093, 3: 9096, UNKNOWN_NODE: 9092}
+    assert made.plane.listening[3][1]() == [B]
+    assert made.plane.listening[UNKNOWN_NODE][1]() == [A]
+    assert made.state()["brokers"] == {"0": "h:9093", "3": "h:9096"}
+
+
+def test_a_port_that_cannot_be_had_at_start_is_an_error() -> None:
+    """Taken, or above the last port."""
+    made = parts(config())
+    made.plane.taken.add(9096)
+    with pytest.raises(OSError, match=r"broker 3 has no listener: Address already in use"):
+        made.open(sight({0: A, 3: B}))
+    with pytest.raises(OSError, match="65535"):
+        parts(config()).open(sight({60_000: A}))
+
+
+def test_later_a_broker_without_port_is_left_out_and_tried_again() -> None:
+    """The other brokers are served; the error is logged once, not at every check."""
+    made = parts(config())
+    made.open(sight({0: A}))
+    made.plane.taken.add(9094)
+    for _ in range(3):
+        made.seen(sight({0: A, 1: B}))
+    assert made.services.notes.events.count("broker-not-bound") == 1
+    assert made.state()["left_out"] == {"1": "Address already in use"}
+    made.plane.taken.clear()
+    made.seen(sight({0: A, 1: B}))
+    assert (sorted(made.plane.listening), made.state()["left_out"]) == ([UNKNOWN_NODE, 0, 1], {})
+
+
+def test_a_broker_that_moves_keeps_its_listener() -> None:
+    """New connections go to the new address."""
+    made = parts(config())
+    made.open(sight({0: A}))
+    made.seen(sight({0: B}))
+    assert made.plane.listening[0][1]() == [B]
+    assert made.services.notes.events.count("broker-listening") == 1
+
+
+def test_a_vanished_broker_keeps_its_listener_for_the_grace_time() -> None:
+    """A broker that restarts in time is not noticed by clients; one that returns later gets its port again."""
+    made = parts(config(vanished_broker_grace_s=60))
+    made.open(sight({0: A, 1: B}))
+    timers = made.services.timers
+    made.seen(sight({0: A}))
+    timers.time = 59
+    made.seen(sight({0: A}))
+    assert 1 in made.plane.listening
+    made.seen(sight({0: A, 1: B}))
+    timers.time = 100
+    made.seen(sight({0: A}))
+    assert 1 in made.plane.listening
+    timers.time = 160
+    made.seen(sight({0: A}))
+    assert 1 not in made.plane.listening
+    assert made.services.notes.events.count("broker-vanished") == 2
+    made.seen(sight({0: A, 1: B}))
+    assert made.plane.listening[1][0] == 9094
+
+
+def test_a_look_without_identity_lets_no_broker_go() -> None:
+    """Brokers that clients' own responses named are not known to the proxy otherwise."""
+    made = parts(config(vanished_broker_grace_s=1))
+    made.open(sight({0: A}))
+    made.services.timers.time = 100
+    for _ in range(2):
+        made.seen(SeenCluster(brokers={}, metadata=(), versions={}, silent={}))
+        made.services.timers.time += 100
+    assert 0 in made.plane.listening

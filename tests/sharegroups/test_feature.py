@@ -1,0 +1,88 @@
+"""Share groups, put together: who serves them, where their state is, what is told of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kafka_share_proxy.audit.stream import Audit
+from kafka_share_proxy.durable.journal import TopicJournal
+from kafka_share_proxy.durable.memory_journal import MemoryJournal
+from kafka_share_proxy.feature.feature import Feature, Stage
+from kafka_share_proxy.sharegroups.feature import SHARE_GROUPS, options
+from kafka_share_proxy.sharegroups.model.renewal import RenewalBound
+from kafka_share_proxy.sharegroups.settings import ShareGroups
+from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE
+from kafka_share_proxy.wire.errors import ErrorCode
+
+from tests.app.serving.test_composition import A, sight
+from tests.support.platforms import platform
+from tests.support.ports import World
+
+LOCAL = ShareGroups(serve="local")
+
+
+def built(settings: ShareGroups = LOCAL, **parts: Any) -> Feature:
+    return SHARE_GROUPS.build(settings, platform(World().services, cluster=sight({1: A}), **parts))
+
+
+def test_state_in_a_topic_waits_until_it_is_loaded() -> None:
+    made = built()
+    (hosted,) = made.states
+    assert hosted.state is SHARE_STATE
+    assert isinstance(made.services.journal, TopicJournal)
+    assert made.services.gate.refusal == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert made.carried is made.groups is not None
+    assert SHARE_GROUPS.states(LOCAL, sight({1: A})) == (SHARE_STATE,)
+    assert made.probe.also() == {"state": "in topic __proxy_share_state"}
+
+
+def test_state_in_memory_is_served_immediately() -> None:
+    settings = ShareGroups(serve="local", state="memory")
+    made = built(settings)
+    assert isinstance(made.services.journal, MemoryJournal)
+    assert (made.states, made.services.gate.is_open) == ((), True)
+    assert SHARE_GROUPS.states(settings, sight({1: A})) == ()
+    assert made.probe.also() == {"state": "in memory"}
+
+
+def test_share_groups_of_the_brokers_have_no_handlers_and_no_services() -> None:
+    made = built(ShareGroups(serve="upstream"))
+    assert (made.apis, made.states, made.services) == ({}, (), None)
+    assert made.probe.details() == {"share_groups": "brokers"}
+    assert SHARE_GROUPS.offers(ShareGroups(serve="upstream"), sight({1: A})) == ()
+
+
+def test_audit_receives_deliveries_where_it_is_on() -> None:
+    world = World()
+    audit = Audit(world.timers, 100)
+    made = SHARE_GROUPS.build(LOCAL, platform(world.services, cluster=sight({1: A}), audit=audit))
+    assert made.services.audit is made.services.writes.audit is not None
+    assert built().services.audit is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_fleet", "sees"),
+    [
+        (LOCAL, False, "all"),
+        (LOCAL, True, "all"),
+        (ShareGroups.model_validate({"serve_by_group": [{"groups": "a", "serve": "local"}]}), False, "part"),
+        (ShareGroups(serve="upstream"), False, "part"),
+    ],
+)
+def test_what_audit_sees_follows_from_who_serves(settings: ShareGroups, is_fleet: bool, sees: str) -> None:
+    (coverage,) = built(settings, is_fleet=is_fleet).coverage
+    assert (coverage.subject, coverage.sees) == ("share_groups", sees)
+
+
+def test_handlers_run_in_the_stage_of_groups() -> None:
+    assert list(built().apis) == [Stage.GROUPS]
+
+
+def test_renewal_limits_reach_the_share_requests() -> None:
+    """The first that names a group holds; without any renewals are unbounded."""
+    written = {"renewal_limits": [{"groups": "jobs-*", "renewals": 3}, {"held_s": 600}]}
+    made = options(ShareGroups.model_validate(written), 15.0)
+    assert made.renewal_bound("jobs-1") == RenewalBound(groups="jobs-*", renewals=3)
+    assert made.renewal_bound("other") == RenewalBound(held_s=600)
+    assert options(ShareGroups(), 15.0).renewal_bound("any") is None

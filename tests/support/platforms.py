@@ -1,0 +1,28 @@
+"""What a feature is built from, with as little as a test needs."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from kafka_share_proxy.brokers.cluster_watch import SeenCluster
+from kafka_share_proxy.brokers.own_connection import OwnSettings
+from kafka_share_proxy.feature.feature import Platform
+from kafka_share_proxy.forwarding.served.services import Services
+from kafka_share_proxy.views.services import Inline
+
+NO_CLUSTER = SeenCluster(brokers={}, metadata=(), versions={}, silent={})
+
+
+def platform(services: Services, **parts: Any) -> Platform:
+    """Return a platform whose features can be stored, without connections."""
+    given: dict[str, Any] = {
+        "services": services,
+        "settings": OwnSettings(),
+        "client": SimpleNamespace,
+        "workers": Inline(),
+        "cluster": NO_CLUSTER,
+        "reactor": SimpleNamespace(),
+        "address": "p:1",
+    }
+    return Platform(**given | parts)

@@ -1,0 +1,95 @@
+"""Views, put together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kafka_share_proxy.audit.stream import Audit
+from kafka_share_proxy.feature.feature import Feature, SharedRules, Stage
+from kafka_share_proxy.forwarding.dispatch import route_table
+from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
+from kafka_share_proxy.forwarding.dispatch.routes import Kind, header
+from kafka_share_proxy.forwarding.limits import Limits
+from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
+from kafka_share_proxy.views import feature as view_feature
+from kafka_share_proxy.views.feature import VIEWS
+from kafka_share_proxy.views.model.catalog import Binding
+from kafka_share_proxy.views.model.plans import Plan
+from kafka_share_proxy.views.settings import Views
+from kafka_share_proxy.views.stored_state import ViewState
+
+from tests.support import audit_lines
+from tests.support.platforms import platform
+from tests.support.view_broker import World
+
+
+def built(settings: Views, **parts: Any) -> Feature:
+    return VIEWS.build(settings, platform(World().services, **parts))
+
+
+def test_views_are_kept_in_the_cluster_unless_told_otherwise() -> None:
+    """And say so where probes look."""
+    running = view_feature.new_runtime(Views(), platform(World().services))
+    assert isinstance(running.store, ViewState)
+    assert running.state() == {"ready": 0, "plans": 0, "kept": "in topic __proxy_views"}
+    running.store.off = "no rights"
+    assert running.probe().lacks() == "no rights"
+    in_memory = built(Views(state="memory"))
+    assert in_memory.probe.lacks() == ""
+    assert "memory" in str(in_memory.probe.details()["views"])
+    assert (len(in_memory.tasks), len(built(Views()).tasks)) == (1, 2)
+
+
+def test_switched_off_there_is_nothing() -> None:
+    """No handler, no store, no watch."""
+    made = built(Views(serve=False))
+    assert (made.apis, made.tasks, made.guards) == ({}, (), ())
+    assert "views.serve" in made.probe.off
+
+
+def test_produce_is_only_looked_into_while_a_view_is_known() -> None:
+    """It is the hottest path of all; everything else is the same."""
+    made = built(Views())
+    catalog, book = made.services.catalog, AddressBook(20000, "h", lambda *_: True)
+    all_routes = route_table.build(book, EffectiveVersions(Offer()), Limits(), made.apis[Stage.NAMES])
+    assert made.narrow is not None
+    routes = made.narrow(all_routes)
+    produce = header(0, 9)
+    assert routes()[produce].kind is Kind.PRODUCE
+    assert routes()[produce].serve_here is None
+    assert {name: route for name, route in routes().items() if route.key} == {
+        name: route for name, route in all_routes.items() if route.key
+    }
+    catalog.bind("v", Binding(b"v" * 16, b"b" * 16))
+    assert routes() is all_routes
+    assert routes()[produce].serve_here is not None
+    catalog.bind("v", None)
+    assert routes() is not all_routes
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"), [("slots_max", 16), ("partitions_max", 99), ("views_max", 7), ("create_wait_s", 2.5)]
+)
+def test_settings_reach_their_parts(setting: str, value: float) -> None:
+    """They have the same name."""
+    made = built(Views.model_validate({setting: value}))
+    assert getattr(made.services.options, setting) == value
+
+
+def test_plans_that_become_known_are_told_where_audit_is_on() -> None:
+    world = World()
+    audit = Audit(world.timers, 100)
+    made = VIEWS.build(Views(), platform(world.services, audit=audit))
+    made.services.catalog.add_plan(Plan("b", (0, 5)))
+    found = audit_lines.waiting(audit.log)
+    assert [event["plan_id"] for event in found if event["kind"] == "plan_loaded"] == ["b"]
+    assert made.services.reads.audit is not None
+
+
+@pytest.mark.parametrize(
+    ("topic", "base"), [("__view.s4.orders", "orders"), ("orders", "orders"), ("__view.x.orders", "__view.x.orders")]
+)
+def test_base_of_a_view_is_in_its_name(topic: str, base: str) -> None:
+    assert VIEWS.rules(Views(), SharedRules()).base_of(topic) == base
+    assert VIEWS.rules(Views(serve=False), SharedRules()).base_of(topic) == topic

@@ -50,7 +50,7 @@ def test_stored_state_is_declared_where_there_is_one() -> None:
 
 async def test_tail_knows_what_this_proxy_owns() -> None:
     made = platform(World().services)
-    services = commit_feature.new_services(Commits(), made)
+    services, _ = commit_feature.new_services(Commits(), made)
     tail = commit_feature.new_tail(services, made)
     assert tail is not None
     services.gate.open([3])

@@ -13,7 +13,6 @@ from kafka_share_proxy.brokers.own_client import AuthenticationNeeded
 from kafka_share_proxy.brokers.own_connection import AuthenticationFailed
 from kafka_share_proxy.durable import state_producer
 from kafka_share_proxy.durable.hosted_state import HostedState
-from kafka_share_proxy.durable.journal import TopicJournal
 from kafka_share_proxy.durable.ownership import lacks_identity
 from kafka_share_proxy.durable.state_producer import BATCH_BYTES_MAX
 from kafka_share_proxy.wire.errors import UpstreamLost
@@ -24,8 +23,8 @@ from tests.support.state_cluster import Loop, StateCluster
 
 def hosted_in(cluster: StateCluster, nursery: trio.Nursery) -> HostedState:
     notes: Any = lambda _event, **_context: None  # noqa: E731
-    journal: Any = TopicJournal(TEST_STATE, Loop(nursery), notes, "a:1")  # type: ignore[arg-type]
-    return HostedState(journal, HeldTexts(), text_gate(), cluster.access(notes))
+    loop: Any = Loop(nursery)
+    return HostedState(TEST_STATE, HeldTexts(), text_gate(), cluster.access(notes), loop, "a:1")
 
 
 async def test_topic_is_made_before_anything_is_owned(nursery: trio.Nursery) -> None:

@@ -10,7 +10,7 @@ import pytest
 from kafka_share_proxy.brokers.replaced import SILENT_S
 from kafka_share_proxy.durable.coming_appends import LATE_S, SHARE_MAX_S
 from kafka_share_proxy.durable.interfaces import JournalRefused
-from kafka_share_proxy.durable.journal import CHECK_MAX_S, TopicJournal
+from kafka_share_proxy.durable.journal import CHECK_MAX_S, JournalEvents, TopicJournal
 from kafka_share_proxy.durable.state_producer import TakenOver
 from kafka_share_proxy.loop.promise import Callback, CallbackOwner, on_behalf_of
 from kafka_share_proxy.sharegroups.state import state_records
@@ -111,13 +111,20 @@ class World:
         self.lost: list[tuple[int, ErrorCode]] = []
         self.views = 0
         self.offset = -5
-        self.journal = TopicJournal(SHARE_STATE, self.loop, lambda event, **_: self.notes.append(event), "proxy:1")  # type: ignore[arg-type]
+        self.checking: list[int] = []
+        self.went_back: list[int] = []
+        events = JournalEvents(
+            need_view=self._need_view,
+            taken_over=self.taken.__setitem__,
+            lost=lambda partition, code: self.lost.append((partition, code)),
+            checking=self.checking.append,
+            went_back=self.went_back.append,
+        )
+        loop: Any = self.loop
+        self.journal = TopicJournal(SHARE_STATE, loop, lambda event, **_: self.notes.append(event), "proxy:1", events)
         self.journal.links = self.links  # type: ignore[assignment]
         self.journal.leaders = dict.fromkeys(range(50), LEADER)
         self.journal.coordinators = dict.fromkeys(range(50), COORDINATOR)
-        self.journal.need_view = self._need_view
-        self.journal.on_taken_over = self.taken.__setitem__
-        self.journal.on_lost = lambda partition, code: self.lost.append((partition, code))
 
     def _need_view(self) -> None:
         self.views += 1
@@ -497,13 +504,11 @@ def test_answers_of_an_earlier_ownership_change_nothing(world):
 
 def test_new_producer_id_waits_to_be_checked():
     world = World()
-    checking: list[int] = []
-    world.journal.on_checking = checking.append
     world.journal.take_over([PARTITION])
     world.loop.turn()
     world.identify(epoch=0)
     world.loop.turn()
-    assert checking == [PARTITION]
+    assert world.checking == [PARTITION]
     assert (LEADER, "Append") not in world.links.channels
     world.journal.proceed(PARTITION)
     world.loop.turn()
@@ -558,12 +563,10 @@ def test_what_cannot_be_applied_ends_ownership_and_not_the_channel(world):
 
 def test_append_to_another_log_is_told_and_nobody_hears_that_it_is_stored(world: World) -> None:
     """The topic was deleted and created again since: what is appended there does not count at a replay."""
-    told: list[int] = []
-    world.journal.on_went_back = told.append
     promise = world.put()
     world.loop.turn()
     world.produced(offset=0)
-    assert told == [PARTITION]
+    assert world.went_back == [PARTITION]
     assert not promise.done
     world.journal.stop([PARTITION], ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the topic is another")
     with pytest.raises(JournalRefused):

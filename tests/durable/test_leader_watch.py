@@ -18,10 +18,15 @@ class Watched:
     def __init__(self, nursery: trio.Nursery) -> None:
         self.cluster, self.notes = StateCluster(nursery), list[str]()
         self.seen, self.missing, self.trouble = list[TopicLeaders](), list[int](), list[str]()
-        self.watch = LeaderWatch(TEST_STATE.topic, 8, OwnSettings(), lambda event, **_: self.notes.append(event))
-        self.watch.on_seen = self.seen.append
-        self.watch.on_missing = lambda: self.missing.append(1)
-        self.watch.on_trouble = lambda error: self.trouble.append(str(error))
+        self.watch = LeaderWatch(
+            TEST_STATE.topic,
+            8,
+            OwnSettings(),
+            lambda event, **_: self.notes.append(event),
+            on_seen=self.seen.append,
+            on_missing=lambda: self.missing.append(1),
+            on_trouble=lambda error: self.trouble.append(str(error)),
+        )
         nursery.start_soon(self.watch.run, StateTopic(Client(self.cluster), TEST_STATE))  # type: ignore[arg-type]
 
 

@@ -17,7 +17,6 @@ from kafka_share_proxy.brokers.own_connection import OwnSettings
 from kafka_share_proxy.brokers.replaced import SILENT_S
 from kafka_share_proxy.durable.hosted_state import BrokerAccess, HostedState
 from kafka_share_proxy.durable.interfaces import JournalRefused
-from kafka_share_proxy.durable.journal import TopicJournal
 from kafka_share_proxy.durable.ownership_group import Membership
 from kafka_share_proxy.durable.state_home import DRAIN_S, StateHome
 from kafka_share_proxy.durable.state_partitions import state_partition
@@ -83,21 +82,12 @@ class Proxy:
     def __init__(self, cluster: StateCluster, name: str, *, fleet: bool) -> None:
         self.notes: list[str] = []
         notes = self._note
-        access, loop = cluster.access(notes), Loop(cluster.nursery)
+        access = cluster.access(notes)
+        loop: Any = Loop(cluster.nursery)
         self.owner = ScriptedOwner()
         self.coordinator, self.texts = ShareCoordinator(BrokerShareLimits()), HeldTexts()
-        self.share = HostedState(
-            TopicJournal(SHARE_STATE, loop, notes, name),  # type: ignore[arg-type]
-            HeldShareState(self.coordinator),
-            share_gate(),
-            access,
-        )
-        self.test = HostedState(
-            TopicJournal(TEST_STATE, loop, notes, name),  # type: ignore[arg-type]
-            self.texts,
-            text_gate(),
-            access,
-        )
+        self.share = HostedState(SHARE_STATE, HeldShareState(self.coordinator), share_gate(), access, loop, name)
+        self.test = HostedState(TEST_STATE, self.texts, text_gate(), access, loop, name)
         links: Any = SimpleNamespace(run=trio.sleep_forever, check_soon=lambda: None, missing=[], linked=[])
         self.home = StateHome(
             [self.share, self.test],
@@ -514,7 +504,7 @@ def test_without_an_identity_states_are_off_and_the_proxy_is_ready() -> None:
             client = lambda: OwnClient([address], OwnSettings())  # noqa: E731
             access = BrokerAccess(client=client, settings=OwnSettings(), own=None, notes=notes)
             held = HeldShareState(ShareCoordinator(BrokerShareLimits()))
-            share = HostedState(TopicJournal(SHARE_STATE, reactor, notes, "proxy:1"), held, share_gate(), access)
+            share = HostedState(SHARE_STATE, held, share_gate(), access, reactor, "proxy:1")
             home = StateHome([share], Membership(client(), notes, "proxy:1", 6.0), access, reactor)
             assert home.why_not(SHARE_STATE.topic) == "share state is not loaded yet"
             nursery.start_soon(home.run)

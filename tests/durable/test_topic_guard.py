@@ -8,7 +8,6 @@ import pytest
 import trio
 from kafka_share_proxy.brokers.topic_settings import TopicSettings
 from kafka_share_proxy.durable.hosted_state import HostedState
-from kafka_share_proxy.durable.journal import TopicJournal
 from kafka_share_proxy.durable.topic_guard import LOOK_S, RISK_REMIND_S, TopicGuard
 from kafka_share_proxy.wire.errors import ErrorCode
 from trio.testing import MockClock
@@ -26,10 +25,11 @@ class World:
         self.nursery = nursery
         self.cluster = cluster or StateCluster(nursery)
         self.notes: list[tuple[str, dict[str, Any]]] = []
-        self.journal: Any = TopicJournal(TEST_STATE, Loop(nursery), self._note, "a:1")  # type: ignore[arg-type]
-        self.journal.links = Channels(self.cluster, nursery)
         self.held = HeldTexts()
-        self.hosted = HostedState(self.journal, self.held, text_gate(), self.cluster.access(self._note))
+        loop: Any = Loop(nursery)
+        self.hosted = HostedState(TEST_STATE, self.held, text_gate(), self.cluster.access(self._note), loop, "a:1")
+        self.journal: Any = self.hosted.journal
+        self.journal.links = Channels(self.cluster, nursery)
         nursery.start_soon(self.hosted.run)
 
     def _note(self, event: str, /, **context: Any) -> None:

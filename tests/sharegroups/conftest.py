@@ -17,6 +17,7 @@ from kafka_share_proxy.forwarding.served import services as shared_services
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.promise import Promise, Task, settled
 from kafka_share_proxy.sharegroups import services, share_group_apis
+from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator
 from kafka_share_proxy.sharegroups.model.group import Heartbeat, TopicInfo
 from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
 from kafka_share_proxy.wire.codec import frames
@@ -159,7 +160,9 @@ class GroupWorld:
             topology=ClusterView(),
             versions=EffectiveVersions(Offer((share_group_apis.OFFER,))),
         )
-        return services.build(base, share_limits=limits, options=services.ShareOptions(), journal=self.journal)
+        return services.build(
+            base, coordinator=ShareCoordinator(limits), options=services.ShareOptions(), journal=self.journal
+        )
 
     def limit(self, **values: int) -> None:
         """Start again with these broker settings."""

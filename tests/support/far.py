@@ -16,6 +16,7 @@ from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.promise import Task
 from kafka_share_proxy.sharegroups import share_group_apis
 from kafka_share_proxy.sharegroups.carried_requests import CarriedShareRequests, ShareEdge
+from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator
 from kafka_share_proxy.sharegroups.services import FEATURE, build
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -96,7 +97,9 @@ class FarWorld(World):
             topology=ours.topology,
             versions=ours.versions,
         )
-        self.edge = build(base, share_limits=ours.coordinator.limits, options=ours.options, journal=MemoryJournal())
+        self.edge = build(
+            base, coordinator=ShareCoordinator(ours.coordinator.limits), options=ours.options, journal=MemoryJournal()
+        )
         self.edge.gate.closing(self.edge.gate.all, ErrorCode.COORDINATOR_NOT_AVAILABLE, "elsewhere")
         self.generations = [1, 1]
         self.others = One()

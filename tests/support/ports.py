@@ -35,6 +35,7 @@ from kafka_share_proxy.sharegroups.apis import k79_share_acknowledge as k79
 from kafka_share_proxy.sharegroups.apis import k90_describe_share_group_offsets as k90
 from kafka_share_proxy.sharegroups.apis import k91_alter_share_group_offsets as k91
 from kafka_share_proxy.sharegroups.apis import k92_delete_share_group_offsets as k92
+from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator
 from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
 from kafka_share_proxy.sharegroups.services import ShareOptions, ShareServices, build
 from kafka_share_proxy.wire.codec import frames, headers
@@ -660,7 +661,7 @@ class World:
         )
         self.services: ShareServices = build(
             base,
-            share_limits=share_limits or BrokerShareLimits(),
+            coordinator=ShareCoordinator(share_limits or BrokerShareLimits()),
             options=options or ShareOptions(),
             journal=self.journal,
         )

@@ -59,7 +59,8 @@ class ToldState(HostedState):
     def __init__(self, port: int, platform: Platform) -> None:
         self.texts = HeldTexts()
         gate = StateGate(WIDE_STATE.partitions, wide_partition_of)
-        super().__init__(platform.journal(WIDE_STATE), self.texts, gate, platform.access)
+        assert platform.reactor is not None
+        super().__init__(WIDE_STATE, self.texts, gate, platform.access, platform.reactor, platform.address)
         self._port = port
         self._follower = Follower(platform.access)
 

@@ -14,7 +14,8 @@ from kafka_share_proxy.commits.carried_requests import CarriedCommits
 from kafka_share_proxy.commits.checks import CommitCheck
 from kafka_share_proxy.commits.followed_groups import FollowedGroups
 from kafka_share_proxy.commits.garbage_collection import GroupsThatAreGone
-from kafka_share_proxy.commits.services import CommitOptions, CommitServices
+from kafka_share_proxy.commits.held_state import HeldCommits
+from kafka_share_proxy.commits.services import CommitOptions, CommitServices, commit_gate
 from kafka_share_proxy.commits.settings import Commits
 from kafka_share_proxy.commits.state_records import INDIVIDUAL_COMMITS, RANGE_PREFIX, CommitKey
 from kafka_share_proxy.durable.described_state import DescribedState
@@ -60,10 +61,7 @@ class IndividualCommitFeature(FeatureKind):
             off = Coverage("commits", NONE, "commits.serve is off: metadata of commits is not looked at")
             reason = "individual commits are switched off (commits.serve)"
             return Feature(probe=Probe(path=PROBE, off=reason), coverage=(off, PLAIN))
-        services = new_services(settings, platform)
-        states: tuple[HostedState, ...] = ()
-        if isinstance(services.journal, TopicJournal):
-            states = (HostedState(services.journal, services.held, services.gate, platform.access),)
+        services, states = new_services(settings, platform)
         tail = new_tail(services, platform)
         runtime = CommitRuntime(services, tail)
         seen = Coverage("commits", PART, "commits within transactions are not told, nor what tools and brokers delete")
@@ -124,23 +122,31 @@ class CommitRuntime:
             await self.services.followed.run(self.tail)
 
 
-def new_services(settings: Commits, platform: Platform) -> CommitServices:
-    """Create the services of the handlers. Parts that are only displayed keep ranges in memory."""
-    journal: TopicJournal[CommitKey] | None = None
+def new_services(settings: Commits, platform: Platform) -> tuple[CommitServices, tuple[HostedState, ...]]:
+    """Create the services of the handlers, and the state that they change if it is kept in its topic.
+
+    Parts that are only displayed keep ranges in memory.
+    """
+    held, gate = HeldCommits(), commit_gate()
+    states: tuple[HostedState, ...] = ()
+    journal: TopicJournal[CommitKey] | MemoryJournal[CommitKey] = MemoryJournal()
     if platform.reactor is not None and settings.state == "topic":
-        journal = platform.journal(INDIVIDUAL_COMMITS)
-    common: dict[str, Any] = {
-        "services": platform.services,
-        "options": options(settings),
-        "fleet": platform.fleet,
-        "base_of": platform.rules.base_of,
-    }
-    if journal is None:
-        audit = None if platform.audit is None else CommitAudit(platform.audit, PROCESS)
-        return CommitServices(journal=MemoryJournal[CommitKey](), audit=audit, **common)
-    audit = None if platform.audit is None else CommitAudit(platform.audit, journal)
-    followed = FollowedGroups(platform.notes)
-    return CommitServices(journal=journal, state_owner=journal, audit=audit, followed=followed, **common)
+        states = (platform.host(INDIVIDUAL_COMMITS, held, gate),)
+        journal = states[0].journal
+    state_owner = journal if isinstance(journal, TopicJournal) else PROCESS
+    services = CommitServices(
+        services=platform.services,
+        journal=journal,
+        state_owner=state_owner,
+        options=options(settings),
+        held=held,
+        gate=gate,
+        fleet=platform.fleet,
+        followed=FollowedGroups(platform.notes),
+        audit=None if platform.audit is None else CommitAudit(platform.audit, state_owner),
+        base_of=platform.rules.base_of,
+    )
+    return services, states
 
 
 def new_tail(services: CommitServices, platform: Platform) -> Tail | None:

@@ -27,9 +27,9 @@ from kafka_share_proxy.brokers.own_connection import AuthenticationFailed, OwnSe
 from kafka_share_proxy.brokers.replaced import SILENT_S, unless_replaced
 from kafka_share_proxy.brokers.topic_settings import TopicSettings
 from kafka_share_proxy.durable import producer_expiration, replay, restored_state
-from kafka_share_proxy.durable.described_state import HeldState
+from kafka_share_proxy.durable.described_state import DescribedState, HeldState
 from kafka_share_proxy.durable.gate import StateGate
-from kafka_share_proxy.durable.journal import TopicJournal
+from kafka_share_proxy.durable.journal import JournalEvents, TopicJournal
 from kafka_share_proxy.durable.leader_watch import PATIENCE_S, LeaderWatch
 from kafka_share_proxy.durable.ownership import Takeover, refusal_of
 from kafka_share_proxy.durable.partition_log import Replay
@@ -38,6 +38,7 @@ from kafka_share_proxy.durable.state_topic import StateTopic
 from kafka_share_proxy.durable.topic_guard import TopicGuard
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.lasting_trouble import LastingTrouble
+from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost
 
 T = TypeVar("T")
@@ -68,9 +69,17 @@ class BrokerAccess:
 class HostedState:
     """Partitions of one state on this proxy. `served` are the loaded ones."""
 
-    def __init__(self, journal: TopicJournal[Any], held: HeldState, gate: StateGate, access: BrokerAccess) -> None:
-        self.state = state = journal.state
-        self.journal = journal
+    def __init__(
+        self,
+        state: DescribedState[Any],
+        held: HeldState,
+        gate: StateGate,
+        access: BrokerAccess,
+        reactor: Reactor,
+        owner: str,
+    ) -> None:
+        """`held`: its records in memory. `gate`: where requests wait for it. `owner`: name of this proxy in the log."""
+        self.state = state
         self.held = held
         self.gate = gate
         self.off = ""
@@ -91,11 +100,6 @@ class HostedState:
         self._filling = trio.Lock()
         """Held while a partition is loaded or forgotten, so that a load cannot bring back what is given up meanwhile.
         """
-        self._leaders = LeaderWatch(state.topic, state.partitions, access.settings, access.notes, look_s=LOOK_S)
-        self._leaders.on_seen = self._seen
-        self._leaders.on_trouble = self._no_leaders
-        self._leaders.on_looked = journal.check_soon
-        self._leaders.on_missing = partial(self._miss, "the topic was deleted")
         self._wanted: set[int] = set()
         self._topic_id = b""
         """Id of the topic that was taken over. Empty before the first takeover."""
@@ -105,17 +109,43 @@ class HostedState:
         self._restores = False
         off, on = state.served_event("off"), state.served_event("on")
         self._complaint = LastingTrouble(access.notes, off, on, patience_s=PATIENCE_S)
-        self.guard = TopicGuard(state.topic, access.notes)
-        self.guard.on_unsafe = self._hold_back
-        self.guard.on_corrected = lambda: self._open(self.served)
-        self.guard.on_deleted = partial(self._lose_topic, restores=True)
-        journal.need_view = self._leaders.check_soon
-        journal.on_taken_over = self._taken_over
-        journal.on_checking = self._checking
-        journal.on_lost = self._lost
-        journal.on_denied = self._denied
-        journal.on_went_back = self._went_back
+        self._leaders = self._new_leader_watch()
+        self.guard = TopicGuard(
+            state.topic,
+            access.notes,
+            on_unsafe=self._hold_back,
+            on_corrected=lambda: self._open(self.served),
+            on_deleted=partial(self._lose_topic, restores=True),
+        )
+        self.journal: TopicJournal[Any] = TopicJournal(state, reactor, access.notes, owner, self._journal_events())
+        """Journal of the state's changes."""
         gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, self.trouble)
+
+    def _new_leader_watch(self) -> LeaderWatch:
+        return LeaderWatch(
+            self.state.topic,
+            self.state.partitions,
+            self._access.settings,
+            self._notes,
+            look_s=LOOK_S,
+            on_seen=self._seen,
+            on_trouble=self._no_leaders,
+            on_looked=self._looked,
+            on_missing=partial(self._miss, "the topic was deleted"),
+        )
+
+    def _looked(self) -> None:
+        self.journal.check_soon()
+
+    def _journal_events(self) -> JournalEvents:
+        return JournalEvents(
+            need_view=self._leaders.check_soon,
+            taken_over=self._taken_over,
+            checking=self._checking,
+            lost=self._lost,
+            denied=self._denied,
+            went_back=self._went_back,
+        )
 
     @property
     def owned(self) -> set[int]:

@@ -9,6 +9,7 @@ the leaders of partitions and the coordinators of transactional ids when the jou
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from math import inf
 from typing import Generic, TypeVar
@@ -58,6 +59,26 @@ K = TypeVar("K")
 R = TypeVar("R", bound=Message)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalEvents:
+    """Receivers of what a journal finds out about its partitions."""
+
+    need_view: Callable[[], None] = lambda: None
+    """Called when a partition has no known leader, or its leader may have changed."""
+    taken_over: Callable[[int, TakenOver], None] = lambda _partition, _outcome: None
+    checking: Callable[[int], None] = lambda _partition: None
+    """Called with a partition that is to be checked for an earlier owner before `proceed`."""
+    lost: Callable[[int, ErrorCode], None] = lambda _partition, _code: None
+    """Called with a partition that another proxy has taken over, -1 for all of them after an internal error."""
+    denied: Callable[[int, ErrorCode], None] = lambda _partition, _code: None
+    """Called with a partition that the proxy's own identity may not take over."""
+    went_back: Callable[[int], None] = lambda _partition: None
+    """Called with a partition whose log is no longer the one that was taken over. The journal stops appending to it."""
+
+
+NO_EVENTS = JournalEvents()
+
+
 class TopicJournal(Generic[K]):
     """Journal over a topic (see interfaces.Journal). Refuses everything until `serve`, and again after `stop`."""
 
@@ -67,6 +88,7 @@ class TopicJournal(Generic[K]):
         reactor: Reactor,
         notes: Notes,
         owner: str,
+        events: JournalEvents = NO_EVENTS,
         *,
         keep_alive_s: float = KEEP_ALIVE_S,
         identity_s: float = IDENTITY_S,
@@ -78,17 +100,6 @@ class TopicJournal(Generic[K]):
         """Leader of each partition: partition -> node id."""
         self.coordinators: dict[int, int] = {}
         """Partition -> node id of the coordinator of its transactional id."""
-        self.need_view: Callable[[], None] = lambda: None
-        """Called when a partition has no known leader, or its leader may have changed."""
-        self.on_taken_over: Callable[[int, TakenOver], None] = lambda _partition, _outcome: None
-        self.on_checking: Callable[[int], None] = lambda _partition: None
-        self.on_lost: Callable[[int, ErrorCode], None] = lambda _partition, _code: None
-        self.on_denied: Callable[[int, ErrorCode], None] = lambda _partition, _code: None
-        """Called with a partition that the proxy's own identity may not take over."""
-        self.on_went_back: Callable[[int], None] = lambda _partition: None
-        """Called with a partition whose log is no longer the one that was taken over. The journal stops appending to
-        it.
-        """
         self.coming = ComingAppends()
         """See interfaces.Journal."""
         self.appends = 0
@@ -100,6 +111,7 @@ class TopicJournal(Generic[K]):
         self._reactor = reactor
         self._notes = notes
         self._owner = owner
+        self._events = events
         self._keep_alive_s = keep_alive_s
         self._identity_s = identity_s
         self._producers: dict[int, StateProducer] = {}
@@ -250,14 +262,14 @@ class TopicJournal(Generic[K]):
     def failed(self, error: Exception) -> None:
         """Give up all partitions after an internal error: no later append could be trusted (see CallbackOwner)."""
         self._notes("callback-failed", error=error)
-        self.on_lost(-1, ErrorCode.UNKNOWN_SERVER_ERROR)
+        self._events.lost(-1, ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _look(self) -> None:
         self._is_planned = False
         if self._doubts and self.links is not None:
             self._doubts = self._under_way.look(self.links, self.leaders, self.coordinators)
             if self._doubts:
-                self.need_view()
+                self._events.need_view()
         now = self._reactor.now()
         if self._waits_for_others(now):
             return
@@ -308,7 +320,7 @@ class TopicJournal(Generic[K]):
         where = self.coordinators if wanted is Identify else self.leaders
         node_id = where.get(partition, -1)
         if node_id < 0 or self.links is None:
-            self.need_view()
+            self._events.need_view()
             return True
         if wanted is Append and node_id in self._busy:
             self._busy[node_id].add(partition)
@@ -319,7 +331,7 @@ class TopicJournal(Generic[K]):
             channel = self.links.get(node_id, self._purposes[wanted])
             if channel is None:
                 if self.links.is_late(node_id, self._purposes[wanted]):
-                    self.need_view()
+                    self._events.need_view()
                 return True
         request = producer.next_request(now)
         if isinstance(request, Append):
@@ -394,12 +406,12 @@ class TopicJournal(Generic[K]):
             if code in MOVED:
                 forget(self.coordinators, partition, node_id)
             elif code in DENIED:
-                self.on_denied(partition, code)
+                self._events.denied(partition, code)
             elif code != ErrorCode.NONE:
                 self._notes("state-identity-refused", topic=self.state.topic, partition=partition, reason=code.name)
             self._tell(partition, producer.identified(code, response.producer_id, response.producer_epoch, now))
             if producer.stage is WriterStage.CHECKING:
-                self.on_checking(partition)
+                self._events.checking(partition)
         self._eager.add(partition)
         self._plan()
 
@@ -454,7 +466,7 @@ class TopicJournal(Generic[K]):
         if code in MOVED:
             forget(self.leaders, partition, node_id)
         if code in DENIED and producer.stage is WriterStage.TAKING_OVER:
-            self.on_denied(partition, code)
+            self._events.denied(partition, code)
         else:
             self._notes("state-append-failed", topic=self.state.topic, partition=partition, reason=code.name)
 
@@ -476,11 +488,11 @@ class TopicJournal(Generic[K]):
             elif isinstance(outcome, Refused):
                 _refuse(outcome.token, outcome.code, f"topic {self.state.topic} refuses it")
             elif isinstance(outcome, TakenOver):
-                self.on_taken_over(partition, outcome)
+                self._events.taken_over(partition, outcome)
             elif isinstance(outcome, Lost):
-                self.on_lost(partition, outcome.code)
+                self._events.lost(partition, outcome.code)
             elif isinstance(outcome, WentBack):
-                self.on_went_back(partition)
+                self._events.went_back(partition)
 
 
 CHECK_MIN_S, CHECK_MAX_S = 0.01, 0.25

@@ -25,17 +25,35 @@ class LeaderWatch:
     """Watch of the leaders, active while `run` is. `view` is the last result."""
 
     def __init__(
-        self, topic: str, partitions: int, settings: OwnSettings, notes: Notes, *, look_s: float = inf
+        self,
+        topic: str,
+        partitions: int,
+        settings: OwnSettings,
+        notes: Notes,
+        *,
+        look_s: float = inf,
+        on_seen: Callable[[TopicLeaders], None] = lambda _view: None,
+        on_missing: Callable[[], None] = lambda: None,
+        on_trouble: Callable[[ProxyError], None] = lambda _error: None,
+        on_looked: Callable[[], None] = lambda: None,
     ) -> None:
-        """`look_s`: maximum seconds between two looks, even if no caller requests one."""
+        """
+        Args:
+            topic: name of the topic.
+            partitions: number of its partitions.
+            settings: of the connections that read.
+            notes: receiver of log events.
+            look_s: maximum seconds between two looks, even if no caller requests one.
+            on_seen: called with each view of a topic that exists.
+            on_missing: called when the topic does not exist.
+            on_trouble: called with the error of a look.
+            on_looked: called after each look, even a failed one.
+        """
         self.view = TopicLeaders(partitions, {}, {})
-        self.on_seen: Callable[[TopicLeaders], None] = lambda _view: None
-        """Called with each view of a topic that exists."""
-        self.on_missing: Callable[[], None] = lambda: None
-        """Called when the topic does not exist."""
-        self.on_trouble: Callable[[ProxyError], None] = lambda _error: None
-        self.on_looked: Callable[[], None] = lambda: None
-        """Called after each look, even a failed one."""
+        self._on_seen = on_seen
+        self._on_missing = on_missing
+        self._on_trouble = on_trouble
+        self._on_looked = on_looked
         self._topic = topic
         self._settings = settings
         self._look_s = look_s
@@ -86,10 +104,10 @@ class LeaderWatch:
                         await also(topic)
                 except ProxyError as error:
                     self._trouble.happened(str(error))
-                    self.on_trouble(error)
+                    self._on_trouble(error)
                 else:
                     self._trouble.ended()
-                self.on_looked()
+                self._on_looked()
                 looked, self._looked = self._looked, trio.Event()
                 looked.set()
                 await trio.sleep(PAUSE_S)
@@ -99,7 +117,7 @@ class LeaderWatch:
     async def _look(self, topic: StateTopic) -> None:
         view = await topic.leaders(may_have_grown=True)
         if view is None:
-            self.on_missing()
+            self._on_missing()
         else:
             self.view = view
-            self.on_seen(view)
+            self._on_seen(view)

@@ -123,10 +123,15 @@ class Tail:
         self._changed = trio.Event()
         self._fault: Exception | None = None
         """Exception of the follower for the last record."""
-        self._leaders = LeaderWatch(state.topic, state.partitions, access.settings, access.notes)
-        self._leaders.on_seen = self._seen
-        self._leaders.on_missing = self._missing
-        self._leaders.on_trouble = self._not_seen
+        self._leaders = LeaderWatch(
+            state.topic,
+            state.partitions,
+            access.settings,
+            access.notes,
+            on_seen=self._seen,
+            on_missing=self._missing,
+            on_trouble=self._not_seen,
+        )
         failed, works = state.event("not-followed"), state.event("followed")
         self._trouble = LastingTrouble(access.notes, failed, works, patience_s=PATIENCE_S)
 

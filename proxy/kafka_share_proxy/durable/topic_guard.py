@@ -37,7 +37,25 @@ class WatchedTopic(Protocol):
 class TopicGuard:
     """Judges the settings of one topic and reports changes of the verdict."""
 
-    def __init__(self, topic: str, notes: Notes, clock: Callable[[], float] = trio.current_time) -> None:
+    def __init__(
+        self,
+        topic: str,
+        notes: Notes,
+        clock: Callable[[], float] = trio.current_time,
+        *,
+        on_unsafe: Callable[[], None] = lambda: None,
+        on_corrected: Callable[[], None] = lambda: None,
+        on_deleted: Callable[[str], None] = lambda _reason: None,
+    ) -> None:
+        """
+        Args:
+            topic: name of the topic.
+            notes: receiver of log events.
+            clock: time in seconds.
+            on_unsafe: called at each look while the settings are unsafe.
+            on_corrected: called when the settings are corrected and no partition has lost records.
+            on_deleted: called when the settings are corrected and brokers have deleted records.
+        """
         self.topic = topic
         self.unsafe = ""
         """Reason why brokers delete confirmed records, with the correction. Empty if they do not."""
@@ -45,12 +63,9 @@ class TopicGuard:
         """Name -> sentence, see TopicSettings.risks."""
         self.log_starts: dict[int, int] = {}
         """First offset of each partition's log when it was loaded, by partition."""
-        self.on_unsafe: Callable[[], None] = lambda: None
-        """Called at each look while the settings are unsafe."""
-        self.on_corrected: Callable[[], None] = lambda: None
-        """Called when the settings are corrected and no partition has lost records."""
-        self.on_deleted: Callable[[str], None] = lambda _reason: None
-        """Called when the settings are corrected and brokers have deleted records."""
+        self._on_unsafe = on_unsafe
+        self._on_corrected = on_corrected
+        self._on_deleted = on_deleted
         self._is_to_resume = False
         self._notes = notes
         self._clock = clock
@@ -115,11 +130,11 @@ class TopicGuard:
             self._is_to_resume = False
             self.log_starts.update(starts)
             if deleted:
-                self.on_deleted(f"brokers have deleted records of {len(deleted)} partitions of topic {self.topic}")
+                self._on_deleted(f"brokers have deleted records of {len(deleted)} partitions of topic {self.topic}")
             else:
-                self.on_corrected()
+                self._on_corrected()
 
     def hold_back(self) -> None:
         """Stop service until the settings are corrected."""
         self._is_to_resume = True
-        self.on_unsafe()
+        self._on_unsafe()

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple
 
 from kafka_share_proxy.audit.stream import Audit
 from kafka_share_proxy.brokers.cluster_watch import SeenCluster
@@ -20,7 +20,6 @@ from kafka_share_proxy.brokers.own_connection import OwnSettings
 from kafka_share_proxy.durable.described_state import DescribedState, HeldState
 from kafka_share_proxy.durable.gate import StateGate
 from kafka_share_proxy.durable.hosted_state import BrokerAccess, HostedState
-from kafka_share_proxy.durable.journal import TopicJournal
 from kafka_share_proxy.durable.topic_guard import TopicGuard
 from kafka_share_proxy.feature.checks import FeatureCheck
 from kafka_share_proxy.feature.metrics import Metrics
@@ -33,8 +32,6 @@ from kafka_share_proxy.forwarding.served.services import Services
 from kafka_share_proxy.loop.interfaces import Notes, Workers
 from kafka_share_proxy.loop.log_levels import EventLevels
 from kafka_share_proxy.loop.reactor import Reactor
-
-K = TypeVar("K")
 
 
 class Stage(IntEnum):
@@ -110,13 +107,9 @@ class Platform:
 
     def host(self, state: DescribedState[Any], held: HeldState, gate: StateGate) -> HostedState:
         """Create a state of this proxy, with its journal."""
-        return HostedState(self.journal(state), held, gate, self.access)
-
-    def journal(self, state: DescribedState[K]) -> TopicJournal[K]:
-        """Create the journal of a state in its topic."""
         if self.reactor is None:
             raise ValueError(f"{state.name} cannot be stored by parts that are only displayed")
-        return TopicJournal(state, self.reactor, self.notes, self.address)
+        return HostedState(state, held, gate, self.access, self.reactor, self.address)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,12 +28,13 @@ from kafka_share_proxy.sharegroups import log_events, metrics, serving_side, sha
 from kafka_share_proxy.sharegroups import services as share_services
 from kafka_share_proxy.sharegroups.carried_requests import CarriedShareRequests
 from kafka_share_proxy.sharegroups.checks import ShareGroupCheck
+from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator
 from kafka_share_proxy.sharegroups.model.renewal import RenewalBound
 from kafka_share_proxy.sharegroups.services import ShareOptions, ShareServices
 from kafka_share_proxy.sharegroups.settings import ShareGroups
 from kafka_share_proxy.sharegroups.state.deleted_topics import DeletedTopics
 from kafka_share_proxy.sharegroups.state.held_state import HeldShareState
-from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE, TOPIC, StateKey
+from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE, TOPIC, StateKey, share_gate
 
 PROBE = "share-groups"
 BY_GROUP = "proxy or brokers, by group"
@@ -69,11 +70,7 @@ class ShareGroupFeature(FeatureKind):
             return Feature(probe=side.probe(), coverage=(coverage,), on_open=side.open, on_cluster=side.seen)
         rules = serving_side.checked_rules(settings, platform.cluster, local=True, is_fleet=platform.is_fleet)
         is_kept = platform.reactor is not None and serving_side.keeps_state(settings, local=True)
-        services = new_services(settings, platform, is_kept=is_kept)
-        states: tuple[HostedState, ...] = ()
-        if isinstance(services.journal, TopicJournal):
-            held = HeldShareState(services.coordinator)
-            states = (HostedState(services.journal, held, services.gate, platform.access),)
+        services, states = new_services(settings, platform, is_kept=is_kept)
         if platform.reactor is not None:
             DeletedTopics(services).start()
         where = BY_GROUP if rules.are_mixed else "proxy"
@@ -141,14 +138,20 @@ class ServingSide:
         )
 
 
-def new_services(settings: ShareGroups, platform: Platform, *, is_kept: bool) -> ShareServices:
-    """Create the services of the handlers."""
+def new_services(
+    settings: ShareGroups, platform: Platform, *, is_kept: bool
+) -> tuple[ShareServices, tuple[HostedState, ...]]:
+    """Create the services of the handlers, and the state that they change if it is kept in its topic."""
+    coordinator, gate = ShareCoordinator(settings.limits), share_gate()
+    states: tuple[HostedState, ...] = ()
     journal: TopicJournal[StateKey] | MemoryJournal[StateKey] = MemoryJournal()
     if is_kept:
-        journal = platform.journal(SHARE_STATE)
-    return share_services.build(
+        states = (platform.host(SHARE_STATE, HeldShareState(coordinator), gate),)
+        journal = states[0].journal
+    services = share_services.build(
         platform.services,
-        share_limits=settings.limits,
+        coordinator=coordinator,
+        gate=gate,
         options=options(settings, platform.services.options.rights_cache_s),
         journal=journal,
         state_owner=journal if isinstance(journal, TopicJournal) else PROCESS,
@@ -156,6 +159,7 @@ def new_services(settings: ShareGroups, platform: Platform, *, is_kept: bool) ->
         fleet=platform.fleet,
         has_ranges=platform.rules.has_ranges,
     )
+    return services, states
 
 
 def options(settings: ShareGroups, rights_cache_s: float) -> ShareOptions:

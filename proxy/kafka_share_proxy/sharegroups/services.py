@@ -24,7 +24,6 @@ from kafka_share_proxy.sharegroups.fetch.head_reads import ShareHead, ShareReads
 from kafka_share_proxy.sharegroups.fetch.share_chunk import CHUNKS_PER_PARTITION, ShareChunk
 from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator, ShareKey
 from kafka_share_proxy.sharegroups.model.renewal import RenewalBound
-from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
 from kafka_share_proxy.sharegroups.state.group_changes import ShareChanges
 from kafka_share_proxy.sharegroups.state.state_records import StateKey, share_gate
 from kafka_share_proxy.sharegroups.state.state_writes import ShareWrites
@@ -112,10 +111,9 @@ ShareHandler = Callable[[Call[Any], ShareServices], Coroutine[Any, Any, Response
 def build(
     base: Services,
     *,
-    share_limits: BrokerShareLimits,
+    coordinator: ShareCoordinator,
     options: ShareOptions,
     journal: Journal[StateKey],
-    coordinator: ShareCoordinator | None = None,
     gate: StateGate | None = None,
     state_owner: CallbackOwner = PROCESS,
     audit: Audit | None = None,
@@ -124,7 +122,6 @@ def build(
 ) -> ShareServices:
     """Build the share group services from those of every feature. `state_owner`: see ShareWrites."""
     limits, timers, notes = base.limits, base.timers, base.notes
-    coordinator = coordinator or ShareCoordinator(share_limits)
     cache_limits = CacheLimits(limits.share_cache_bytes, options.cache_age_s, CHUNKS_PER_PARTITION)
     cache = ChunkCache[ShareChunk](cache_limits)
 

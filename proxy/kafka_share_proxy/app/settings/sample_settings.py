@@ -1,7 +1,7 @@
 """The sample file of settings, written from their models: every setting with its default and its help text.
 
-`python -m kafka_share_proxy.app.settings.sample_settings > deploy/settings.yaml` writes it, and a test compares. A setting is
-declared once, in a model: its type and bounds, its default, and the text below it.
+`python -m kafka_share_proxy.app.settings.sample_settings > deploy/settings.yaml` writes it, and a test compares. A
+setting is declared once, in a model: its type and bounds, its default, and the text below it.
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ import pytest
 from kafka_share_proxy.brokers.replaced import SILENT_S
 from kafka_share_proxy.durable.coming_appends import LATE_S, SHARE_MAX_S
 from kafka_share_proxy.durable.interfaces import JournalRefused
-from kafka_share_proxy.durable.journal import CHECK_MAX_S, JournalEvents, TopicJournal
+from kafka_share_proxy.durable.journal import CHECK_MAX_S, TopicJournal
+from kafka_share_proxy.durable.journal_events import JournalEvents
 from kafka_share_proxy.durable.state_producer import TakenOver
 from kafka_share_proxy.loop.promise import Callback, CallbackOwner, on_behalf_of
 from kafka_share_proxy.sharegroups.state import state_records

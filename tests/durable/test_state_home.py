@@ -15,7 +15,8 @@ import trio
 from kafka_share_proxy.brokers.own_client import OwnClient
 from kafka_share_proxy.brokers.own_connection import OwnSettings
 from kafka_share_proxy.brokers.replaced import SILENT_S
-from kafka_share_proxy.durable.hosted_state import BrokerAccess, HostedState
+from kafka_share_proxy.durable.broker_access import BrokerAccess
+from kafka_share_proxy.durable.hosted_state import HostedState
 from kafka_share_proxy.durable.interfaces import JournalRefused
 from kafka_share_proxy.durable.ownership_group import Membership
 from kafka_share_proxy.durable.state_home import DRAIN_S, StateHome

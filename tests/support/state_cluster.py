@@ -20,7 +20,7 @@ import trio
 from kafka_share_proxy.brokers import own_log
 from kafka_share_proxy.brokers.own_connection import OwnSettings
 from kafka_share_proxy.durable import replay, state_home
-from kafka_share_proxy.durable.hosted_state import BrokerAccess
+from kafka_share_proxy.durable.broker_access import BrokerAccess
 from kafka_share_proxy.loop.promise import Callback, CallbackOwner, on_behalf_of
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey

@@ -25,9 +25,10 @@ from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.brokers.cluster_watch import SeenCluster
 from kafka_share_proxy.brokers.own_client import OwnClient
 from kafka_share_proxy.brokers.own_connection import OwnSettings
+from kafka_share_proxy.durable.broker_access import BrokerAccess
 from kafka_share_proxy.durable.described_state import DescribedState
 from kafka_share_proxy.durable.gate import StateGate
-from kafka_share_proxy.durable.hosted_state import BrokerAccess, HostedState
+from kafka_share_proxy.durable.hosted_state import HostedState
 from kafka_share_proxy.durable.interfaces import JournalRefused
 from kafka_share_proxy.durable.tail import Tail
 from kafka_share_proxy.feature.feature import Feature, FeatureKind, Platform, Probe

@@ -3,40 +3,35 @@
 How it works: `begin` starts one *takeover* of newly assigned partitions. It creates or checks the topic, takes over
 every partition (`journal`), reads each from its start to the takeover record (`replay`), lets the feature load the
 records, and opens the gate. To give partitions up, `close_doors` rejects new requests, the caller waits until
-`is_idle`, and `give_up` closes the gate and lets the feature forget. `state_home` decides which partitions, and when.
-It does this for all states of the proxy at the same time, each at its own pace: a topic that cannot be created delays
-no other state.
-
-A deleted topic is created again, with a takeover of everything that is owned here. Its contents are forgotten, and the
-log reports how much that was (durable/README.md rule 33).
+`is_idle`, and `give_up` closes the gate and lets the feature forget. `state_home` decides which partitions, and when,
+for all states at the same time, each at its own pace (durable/README.md rule 31). A deleted topic is created again
+(rule 33).
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 import trio
 
-from kafka_share_proxy.brokers.interfaces import OwnQueries
 from kafka_share_proxy.brokers.internal_topics import TopicLeaders, TopicRefused
-from kafka_share_proxy.brokers.own_client import OwnClient
-from kafka_share_proxy.brokers.own_connection import AuthenticationFailed, OwnSettings
+from kafka_share_proxy.brokers.own_connection import AuthenticationFailed
 from kafka_share_proxy.brokers.replaced import SILENT_S, unless_replaced
 from kafka_share_proxy.brokers.topic_settings import TopicSettings
 from kafka_share_proxy.durable import producer_expiration, replay, restored_state
+from kafka_share_proxy.durable.broker_access import BrokerAccess
 from kafka_share_proxy.durable.described_state import DescribedState, HeldState
 from kafka_share_proxy.durable.gate import StateGate
-from kafka_share_proxy.durable.journal import JournalEvents, TopicJournal
+from kafka_share_proxy.durable.journal import TopicJournal
+from kafka_share_proxy.durable.journal_events import JournalEvents
 from kafka_share_proxy.durable.leader_watch import PATIENCE_S, LeaderWatch
 from kafka_share_proxy.durable.ownership import Takeover, refusal_of
 from kafka_share_proxy.durable.partition_log import Replay
 from kafka_share_proxy.durable.state_producer import TakenOver
 from kafka_share_proxy.durable.state_topic import StateTopic
 from kafka_share_proxy.durable.topic_guard import TopicGuard
-from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.lasting_trouble import LastingTrouble
 from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost
@@ -46,24 +41,9 @@ T = TypeVar("T")
 RETRY_MIN_S, RETRY_MAX_S = 0.1, 5.0
 """Shortest and longest delay in seconds after a failed step of a takeover."""
 ABSENT_CHECKS = 5
-"""Consecutive looks that must miss a topic before it counts as deleted: a broker that has just started may not know it.
-"""
+"""Consecutive looks without a topic before it counts as deleted: a broker that has just started may not know it."""
 LOOK_S = 10.0
-"""Seconds between two looks. Bounds the time until a topic that was deleted and created anew is noticed without
-appends.
-"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerAccess:
-    """Access to brokers under the proxy's own identity."""
-
-    client: Callable[[], OwnClient]
-    """Create another client, for one task."""
-    settings: OwnSettings
-    own: OwnQueries | None
-    """None: the brokers' expiration times of producers are not requested."""
-    notes: Notes
+"""Seconds between two looks. Without appends, a topic that was deleted and created anew is noticed within this time."""
 
 
 class HostedState:
@@ -79,9 +59,7 @@ class HostedState:
         owner: str,
     ) -> None:
         """`held`: its records in memory. `gate`: where requests wait for it. `owner`: name of this proxy in the log."""
-        self.state = state
-        self.held = held
-        self.gate = gate
+        self.state, self.held, self.gate = state, held, gate
         self.off = ""
         """Description of what the proxy lacks to serve the state. Everything else works, so the proxy continues."""
         self.trouble = f"{state.name} is not loaded yet"
@@ -98,15 +76,12 @@ class HostedState:
         self._notes = access.notes
         self._takeovers: dict[int, Takeover] = {}
         self._filling = trio.Lock()
-        """Held while a partition is loaded or forgotten, so that a load cannot bring back what is given up meanwhile.
-        """
+        """Held while a partition is loaded or forgotten: a load must not bring back what is given up meanwhile."""
         self._wanted: set[int] = set()
         self._topic_id = b""
         """Id of the topic that was taken over. Empty before the first takeover."""
-        self._missed = 0
         self._lost_topic = trio.Event()
-        self._lost_why = ""
-        self._restores = False
+        self._missed, self._lost_why, self._restores = 0, "", False
         off, on = state.served_event("off"), state.served_event("on")
         self._complaint = LastingTrouble(access.notes, off, on, patience_s=PATIENCE_S)
         self._leaders = self._new_leader_watch()
@@ -118,7 +93,6 @@ class HostedState:
             on_deleted=partial(self._lose_topic, restores=True),
         )
         self.journal: TopicJournal[Any] = TopicJournal(state, reactor, access.notes, owner, self._journal_events())
-        """Journal of the state's changes."""
         gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, self.trouble)
 
     def _new_leader_watch(self) -> LeaderWatch:
@@ -130,12 +104,9 @@ class HostedState:
             look_s=LOOK_S,
             on_seen=self._seen,
             on_trouble=self._no_leaders,
-            on_looked=self._looked,
+            on_looked=lambda: self.journal.check_soon(),
             on_missing=partial(self._miss, "the topic was deleted"),
         )
-
-    def _looked(self) -> None:
-        self.journal.check_soon()
 
     def _journal_events(self) -> JournalEvents:
         return JournalEvents(

@@ -9,7 +9,6 @@ the leaders of partitions and the coordinators of transactional ids when the jou
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import inf
 from typing import Generic, TypeVar
@@ -20,6 +19,7 @@ from kafka_share_proxy.brokers.replaced import SILENT_S
 from kafka_share_proxy.durable.coming_appends import SHARE_MAX_S, ComingAppends
 from kafka_share_proxy.durable.described_state import DescribedState
 from kafka_share_proxy.durable.interfaces import JournalRefused
+from kafka_share_proxy.durable.journal_events import NO_EVENTS, JournalEvents
 from kafka_share_proxy.durable.state_producer import (
     BATCH_BYTES_MAX,
     DENIED,
@@ -57,26 +57,6 @@ ALL_REPLICAS = -1
 
 K = TypeVar("K")
 R = TypeVar("R", bound=Message)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JournalEvents:
-    """Receivers of what a journal finds out about its partitions."""
-
-    need_view: Callable[[], None] = lambda: None
-    """Called when a partition has no known leader, or its leader may have changed."""
-    taken_over: Callable[[int, TakenOver], None] = lambda _partition, _outcome: None
-    checking: Callable[[int], None] = lambda _partition: None
-    """Called with a partition that is to be checked for an earlier owner before `proceed`."""
-    lost: Callable[[int, ErrorCode], None] = lambda _partition, _code: None
-    """Called with a partition that another proxy has taken over, -1 for all of them after an internal error."""
-    denied: Callable[[int, ErrorCode], None] = lambda _partition, _code: None
-    """Called with a partition that the proxy's own identity may not take over."""
-    went_back: Callable[[int], None] = lambda _partition: None
-    """Called with a partition whose log is no longer the one that was taken over. The journal stops appending to it."""
-
-
-NO_EVENTS = JournalEvents()
 
 
 class TopicJournal(Generic[K]):

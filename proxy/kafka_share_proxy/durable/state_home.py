@@ -15,7 +15,8 @@ from collections.abc import Collection, Sequence
 import trio
 
 from kafka_share_proxy.brokers.channels import BrokerChannels
-from kafka_share_proxy.durable.hosted_state import BrokerAccess, HostedState
+from kafka_share_proxy.durable.broker_access import BrokerAccess
+from kafka_share_proxy.durable.hosted_state import HostedState
 from kafka_share_proxy.durable.ownership import Ownership, lacks_identity
 from kafka_share_proxy.durable.ownership_rules import PARTITIONS
 from kafka_share_proxy.fleet import links as fleet

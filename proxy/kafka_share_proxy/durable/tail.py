@@ -35,8 +35,8 @@ from kafka_share_proxy.brokers.internal_topics import TopicLeaders
 from kafka_share_proxy.brokers.own_connection import connection
 from kafka_share_proxy.brokers.replaced import SILENT_S, unless_replaced
 from kafka_share_proxy.durable import replay
+from kafka_share_proxy.durable.broker_access import BrokerAccess
 from kafka_share_proxy.durable.described_state import DescribedState, Follower
-from kafka_share_proxy.durable.hosted_state import BrokerAccess
 from kafka_share_proxy.durable.leader_watch import PATIENCE_S, LeaderWatch
 from kafka_share_proxy.durable.partition_log import ENDLESS, Replay
 from kafka_share_proxy.durable.state_topic import StateTopic

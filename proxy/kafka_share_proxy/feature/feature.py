@@ -17,9 +17,10 @@ from kafka_share_proxy.audit.stream import Audit
 from kafka_share_proxy.brokers.cluster_watch import SeenCluster
 from kafka_share_proxy.brokers.own_client import OwnClient
 from kafka_share_proxy.brokers.own_connection import OwnSettings
+from kafka_share_proxy.durable.broker_access import BrokerAccess
 from kafka_share_proxy.durable.described_state import DescribedState, HeldState
 from kafka_share_proxy.durable.gate import StateGate
-from kafka_share_proxy.durable.hosted_state import BrokerAccess, HostedState
+from kafka_share_proxy.durable.hosted_state import HostedState
 from kafka_share_proxy.durable.topic_guard import TopicGuard
 from kafka_share_proxy.feature.checks import FeatureCheck
 from kafka_share_proxy.feature.metrics import Metrics

@@ -56,8 +56,6 @@ _DELETED = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-
-
 _GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION})
 """Errors of the view itself, whichever client requested it."""
 

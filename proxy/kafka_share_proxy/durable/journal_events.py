@@ -1,0 +1,29 @@
+"""Receivers of what a journal finds out about the partitions of its topic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kafka_share_proxy.durable.state_producer import TakenOver
+from kafka_share_proxy.wire.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalEvents:
+    """Callbacks of a journal, for the owner of its partitions."""
+
+    need_view: Callable[[], None] = lambda: None
+    """Called when a partition has no known leader, or its leader may have changed."""
+    taken_over: Callable[[int, TakenOver], None] = lambda _partition, _outcome: None
+    checking: Callable[[int], None] = lambda _partition: None
+    """Called with a partition that is to be checked for an earlier owner before `proceed`."""
+    lost: Callable[[int, ErrorCode], None] = lambda _partition, _code: None
+    """Called with a partition that another proxy has taken over, -1 for all of them after an internal error."""
+    denied: Callable[[int, ErrorCode], None] = lambda _partition, _code: None
+    """Called with a partition that the proxy's own identity may not take over."""
+    went_back: Callable[[int], None] = lambda _partition: None
+    """Called with a partition whose log is no longer the one that was taken over. The journal stops appending to it."""
+
+
+NO_EVENTS = JournalEvents()

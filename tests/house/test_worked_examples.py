@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+import typer
+from kafka_share_proxy.app import cli
+from kafka_share_proxy.app.settings import config_loading, sample_settings
+from kafka_share_proxy.app.settings.config import Config
+from kafka_share_proxy.feature.metrics import Metrics
 from kafka_share_proxy.forwarding.dispatch import route_table
 from kafka_share_proxy.forwarding.dispatch.chain import in_order
 from kafka_share_proxy.forwarding.dispatch.routes import Kind, header
@@ -16,8 +23,10 @@ from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.promise import Promise, Task, settled
 from kafka_share_proxy.sharegroups import share_group_apis
 from kafka_share_proxy.views import view_apis
+from kafka_share_proxy.views.model.catalog import Binding, ViewCatalog
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from typer.testing import CliRunner
 
 from tests.support import ports, view_broker
 
@@ -88,3 +97,50 @@ def test_a_new_api_is_one_file_and_one_line(monkeypatch: pytest.MonkeyPatch) -> 
             "views": view_broker.World().views,
         },
     )
+
+
+def test_a_new_setting_is_one_field(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Flags, environment and the sample file have it as soon as the model has."""
+    model, outcome = blocks("A new setting")
+    file = tmp_path / "example_settings.py"
+    file.write_text(model)
+    spec = spec_from_file_location("example_settings", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "example_settings", module)
+    spec.loader.exec_module(module)
+
+    class Settings(Config):
+        views: module.Views = module.Views()  # type: ignore[name-defined]
+
+    Settings.model_rebuild(_types_namespace={"module": module})
+    for reader in (config_loading, sample_settings):
+        monkeypatch.setattr(reader, "Config", Settings)
+
+    def load(flags: dict[str, str], environment: dict[str, str]) -> Any:
+        return config_loading.load({"upstream.bootstrap": "a:1", "listen": "h:1"} | flags, environment)
+
+    assert any(isinstance(node, ast.Assert) for node in ast.walk(ast.parse(outcome)))
+    exec(compile(outcome, "outcome.py", "exec"), {"load": load, "sample": sample_settings.render})
+
+
+def test_a_new_metric_is_one_line() -> None:
+    line, outcome = blocks("A new metric")
+    assert len(line.splitlines()) == 1
+    metrics, catalog = Metrics(), ViewCatalog()
+    catalog.bind("__view.r2.orders", Binding(b"v" * 16, b"b" * 16))
+    names = {"metrics": metrics, "catalog": catalog}
+    exec(compile(line, "metrics.py", "exec"), names)
+    exec(compile(outcome, "outcome.py", "exec"), names)
+
+
+def test_a_new_command_is_one_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    command, outcome = blocks("A new command")
+    monkeypatch.setattr(cli.app, "registered_commands", list(cli.app.registered_commands))
+    exec(compile(command, "cli.py", "exec"), {"app": cli.app, "registry": registry, "typer": typer})
+
+    def invoke(*arguments: str) -> Any:
+        return CliRunner().invoke(cli.app, arguments)
+
+    exec(compile(outcome, "outcome.py", "exec"), {"invoke": invoke})

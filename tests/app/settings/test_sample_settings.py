@@ -11,7 +11,7 @@ from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits, broker_names
 
-SAMPLE = Path(__file__).resolve().parents[2] / "deploy" / "settings.yaml"
+SAMPLE = Path(__file__).resolve().parents[3] / "deploy" / "settings.yaml"
 
 
 def leaves(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

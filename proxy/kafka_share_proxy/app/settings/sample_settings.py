@@ -37,7 +37,15 @@ def render() -> str:
 
 
 def help_texts(model: type[object]) -> dict[str, str]:
-    """Return the text below each attribute of a class, in one line."""
+    """Return the text below each attribute of a class and of the classes that it extends, in one line each."""
+    found: dict[str, str] = {}
+    for each in reversed(model.__mro__):
+        if each not in (object, BaseModel):
+            found |= _own_help_texts(each)
+    return found
+
+
+def _own_help_texts(model: type[object]) -> dict[str, str]:
     (declared,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
     found: dict[str, str] = {}
     name = ""
@@ -90,7 +98,7 @@ def _with_options(section: BaseModel, name: str, text: str) -> str:
 
 
 def _first_sentence(model: type[BaseModel]) -> str:
-    return inspect.cleandoc(model.__doc__ or "").split("\n")[0]
+    return (inspect.getdoc(model) or "").split("\n")[0]
 
 
 def _setting(name: str, value: object, text: str, depth: int) -> Iterator[str]:

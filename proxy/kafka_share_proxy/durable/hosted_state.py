@@ -4,8 +4,8 @@ How it works: `begin` starts one *takeover* of newly assigned partitions. It cre
 every partition (`journal`), reads each from its start to the takeover record (`replay`), lets the feature load the
 records, and opens the gate. To give partitions up, `close_doors` rejects new requests, the caller waits until
 `is_idle`, and `give_up` closes the gate and lets the feature forget. `state_home` decides which partitions, and when,
-for all states at the same time, each at its own pace (durable/README.md rule 31). A deleted topic is created again
-(rule 33).
+for all states at the same time, each at its own pace. A deleted topic is created again (durable/README.md rules 31 and
+33).
 """
 
 from __future__ import annotations

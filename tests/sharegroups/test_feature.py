@@ -1,4 +1,4 @@
-"""Share groups, put together: who serves them, where their state is, what is told of it."""
+"""Share groups, put together: the side that serves them, the place of their state, its audit."""
 
 from __future__ import annotations
 

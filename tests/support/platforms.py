@@ -1,4 +1,4 @@
-"""What a feature is built from, with as little as a test needs."""
+"""A platform for features, with as little as a test needs."""
 
 from __future__ import annotations
 

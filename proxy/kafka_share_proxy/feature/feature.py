@@ -72,7 +72,7 @@ class SharedRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Platform:
-    """What a feature is built from. Complete before the first feature is built."""
+    """Dependencies of a feature. Complete before the first feature is built."""
 
     services: Services
     """Dependencies of the handlers of every feature."""

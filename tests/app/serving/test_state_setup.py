@@ -1,4 +1,4 @@
-"""What owns the stored states: the group of proxies, and the links to other proxies."""
+"""Owner of the stored states: the group of proxies, and the links to other proxies."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def test_the_sample_works_with_the_two_settings_that_are_needed() -> None:
 
 
 def test_the_sample_is_what_the_models_declare() -> None:
-    """Whoever changes a setting writes the file again with the command in its head."""
+    """After a change of a setting, write the file again with the command in its head."""
     assert SAMPLE.read_text() == sample_settings.render()
 
 

@@ -22,7 +22,7 @@ from kafka_share_proxy.views.feature import VIEWS
 Kinds = tuple[FeatureKind, ...]
 
 FEATURES: Kinds = (SHARE_GROUPS, INDIVIDUAL, VIEWS)
-"""In the order in which people are told of them."""
+"""Every feature, in the order in which `check` reports them."""
 
 
 def event_levels(kinds: Kinds = FEATURES) -> EventLevels:

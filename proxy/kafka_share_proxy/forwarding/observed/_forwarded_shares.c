@@ -10,7 +10,7 @@
 #include <string.h>
 #include <structmember.h>
 
-#include "../wire/codec/frame_reader.h"
+#include "../../wire/codec/frame_reader.h"
 
 enum { VERSION = 2 }; /* forwarded_shares.BUILT_VERSION */
 enum { SHARE_FETCH = 78, SHARE_ACKNOWLEDGE = 79, LOWEST = 1, HIGHEST = 2 };

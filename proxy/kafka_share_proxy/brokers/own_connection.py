@@ -95,8 +95,6 @@ class BrokerVersions:
 
     ranges: Mapping[int, tuple[int, int]]
     """API key -> (lowest, highest) version."""
-    finalized: Mapping[str, int]
-    """Feature -> finalized level."""
     response: messages.ApiVersionsResponse | None
 
 
@@ -105,7 +103,7 @@ class OwnConnection:
 
     def __init__(self, address: Address, stream: trio.abc.Stream, settings: OwnSettings) -> None:
         self.address = address
-        self.versions = BrokerVersions(ranges={}, finalized={}, response=None)
+        self.versions = BrokerVersions(ranges={}, response=None)
         self.expires = math.inf
         """Time (trio.current_time) at which to renew the SASL session or replace the connection."""
         self.responded = False
@@ -260,7 +258,6 @@ async def _request_versions(opened: OwnConnection) -> BrokerVersions:
         raise RemoteProtocolError(f"{opened.address} answered ApiVersions v3 with {error_name(response.error_code)}")
     return BrokerVersions(
         ranges={entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys or ()},
-        finalized={feature.name: feature.max_version_level for feature in response.finalized_features or ()},
         response=response,
     )
 

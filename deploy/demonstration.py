@@ -1,6 +1,6 @@
 """The demonstration itself, run by deploy/demo inside its environment.
 
-A stock Kafka 3.9.1 broker, the proxy, a stock producer, stock share consumers, and a share client that renews.
+A stock Kafka 3.9.1 broker, the proxy, a stock producer, stock share consumers, and one of our own, which renews.
 Everything that must hold is checked; what does not ends the demonstration with a text and a status other than 0.
 """
 
@@ -13,17 +13,20 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
+import kafka_share_proxy
+import trio
 from confluent_kafka import KafkaException, Message, Producer, ShareConsumer
+from kafka_share_proxy import ShareRecord, open_share_consumer
 from kafka_share_proxy.localkafka import jars, java, setting_up
 from kafka_share_proxy.localkafka.cluster import SMALL, BrokerError, Cluster
 from kafka_share_proxy.localkafka.connection import build
 from kafka_share_proxy.localkafka.front import Front, FrontError
-from kafka_share_proxy.localkafka.share_client import ACCEPT, RENEW, Record, ShareClient, ShareError
 from kafka_share_proxy.wire.errors import ProxyError
 from rich.console import Console
 from rich.table import Table
@@ -46,7 +49,7 @@ class DemoError(Exception):
 
 
 EXPECTED = (
-    DemoError, BrokerError, FrontError, ShareError, ProxyError, jars.JarError, java.NoJavaError,
+    DemoError, BrokerError, FrontError, ProxyError, jars.JarError, java.NoJavaError,
     setting_up.SettingUpError,
 )  # fmt: skip
 """Errors that are reported without a traceback."""
@@ -202,7 +205,7 @@ def _compare_versions(broker: str, proxy: str) -> None:
 
 def _versions(bootstrap: str) -> dict[int, tuple[int, int]]:
     with setting_up.connect(bootstrap) as connection:
-        response = connection.ask(API_VERSIONS, 0, build("ApiVersionsRequest"))
+        response = connection.send_request(API_VERSIONS, 0, build("ApiVersionsRequest"))
     return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
 
 
@@ -246,7 +249,9 @@ def _prepare(bootstrap: str, topic: str, group: str) -> None:
 def _members(bootstrap: str, group: str) -> int:
     """Return how many members of the group have something to read."""
     with setting_up.connect(bootstrap) as connection:
-        response = connection.ask(SHARE_GROUP_DESCRIBE, 1, build("ShareGroupDescribeRequest", group_ids=[group]))
+        response = connection.send_request(
+            SHARE_GROUP_DESCRIBE, 1, build("ShareGroupDescribeRequest", group_ids=[group])
+        )
     return sum(bool(member.assignment.topic_partitions) for member in response.groups[0].members)
 
 
@@ -266,51 +271,63 @@ def _produce(bootstrap: str, topic: str, count: int) -> None:
 
 
 def _renew_a_lock(bootstrap: str) -> None:
-    """One client holds two records and renews one lock; a second consumer waits for any released record."""
+    """One consumer holds two records and renews one lock; a second one waits for any released record."""
     out.rule("3. A lock that is renewed, and one that is not", align="left")
     _prepare(bootstrap, "jobs", "careful")
     _produce(bootstrap, "jobs", 2)
-    with ShareClient(bootstrap, "careful", ["jobs"]) as client:
-        renewed, dropped = _hold_two(client)
+    with ThreadPoolExecutor(1) as thread:  # signals interrupt the main thread, and may not do so within Trio
+        thread.submit(trio.run, _hold_and_renew, bootstrap).result()
+
+
+async def _hold_and_renew(bootstrap: str) -> None:
+    async with open_share_consumer(
+        bootstrap, group="careful", topics=["jobs"], client_id="carla", acknowledgement_mode="explicit"
+    ) as carla:
+        renewed, dropped = await _hold_two(carla)
         start = time.monotonic()
-        out.print(f"[bold]carla[/] holds records 0 and 1, each locked for {client.lock_duration_s:.0f} s.")
+        lock_s = (carla.acquisition_lock_timeout_ms or 0) / 1000
+        out.print(f"[bold]carla[/] holds records 0 and 1, each locked for {lock_s:.0f} s.")
         with Worker("dave", bootstrap, "careful", "jobs") as dave:
-            _keep_renewing(client, renewed, dave, start)
+            await _keep_renewing(carla, renewed, dave, start)
             _check_redelivery(dave, dropped, start)
-            client.acknowledge([renewed], ACCEPT)
+            carla.acknowledge(renewed)
+            if (error := (await carla.commit())[renewed.origin]) is not None:
+                raise error
             out.print(f"{KEPT_S:5.1f} s  [bold]carla[/] accepts record 0: five locks long, given to nobody else.")
-            time.sleep(LOCK_S / 2)
+            await trio.sleep(LOCK_S / 2)
         if [offset for offset, _ in dave.got] != [dropped.offset]:
             raise DemoError(f"dave was to get record {dropped.offset} alone, and got {dave.got} {dave.problem}")
     out.print("")
 
 
-def _hold_two(client: ShareClient) -> tuple[Record, Record]:
-    held: list[Record] = []
+async def _hold_two(carla: kafka_share_proxy.ShareConsumer) -> tuple[ShareRecord, ShareRecord]:
+    held: list[ShareRecord] = []
     end = time.monotonic() + 10
     while len(held) < 2 and time.monotonic() < end:
-        held += client.poll(1)
+        held += await carla.poll(1)
     if [record.offset for record in held] != [0, 1]:
         raise DemoError(f"carla was to get records 0 and 1, and got {held}")
     return held[0], held[1]
 
 
-def _keep_renewing(client: ShareClient, record: Record, dave: Worker, start: float) -> None:
+async def _keep_renewing(
+    carla: kafka_share_proxy.ShareConsumer, record: ShareRecord, dave: Worker, start: float
+) -> None:
     """Renew every half lock until KEPT_S have passed; say so, and say when dave gets something."""
     told = renewals = 0
     while (now := time.monotonic()) < start + KEPT_S:
         if now >= start + (renewals + 1) * LOCK_S / 2:
-            client.acknowledge([record], RENEW)
+            await carla.renew(record)
             renewals += 1
             out.print(f"{now - start:5.1f} s  [bold]carla[/] renews record 0")
         for offset, count in dave.got[told:]:
             passed = dave.seen_at[offset] - start
             out.print(f"{passed:5.1f} s  [bold]dave[/] gets record {offset}, delivery {count}: its lock had run out")
             told += 1
-        time.sleep(0.05)
+        await trio.sleep(0.05)
 
 
-def _check_redelivery(dave: Worker, dropped: Record, start: float) -> None:
+def _check_redelivery(dave: Worker, dropped: ShareRecord, start: float) -> None:
     if dave.problem:
         raise DemoError(f"dave: {dave.problem}")
     if dave.got != [(dropped.offset, 2)]:

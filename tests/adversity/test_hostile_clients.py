@@ -19,6 +19,7 @@ from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.definitions import registry, specs
 from kafka_share_proxy.wire.values import Address
 
+from tests.support.memory import rss_mib
 from tests.support.raw import LIMIT_S, until
 from tests.wire.samples import Samples
 
@@ -78,11 +79,9 @@ def mutated(draw: random.Random, key: int, version: int) -> bytes:
     return bytes(frame)
 
 
-def rss_kib(front: Front) -> int:
-    """Resident memory of the proxy; 0 where the system does not tell."""
-    status = Path(f"/proc/{front.child.pid}/status") if front.child is not None else Path("/nowhere")
-    found = re.search(r"VmRSS:\s+(\d+)", status.read_text()) if status.exists() else None
-    return int(found[1]) if found else 0
+def rss_kib(front: Front) -> float:
+    """Resident memory of the proxy; 0 if the system does not report it."""
+    return 0.0 if front.child is None else 1024 * rss_mib(front.child.pid)
 
 
 def connections(front: Front) -> int:

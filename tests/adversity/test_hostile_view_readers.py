@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import cycle
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +21,7 @@ from kafka_share_proxy.wire.records.records import Record
 from kafka_share_proxy.wire.values import MIB, Address
 
 from tests.support.brokers import Running
+from tests.support.memory import rss_mib
 from tests.support.raw import Raw, Topic, until
 from tests.support.view_group import produce
 
@@ -67,9 +66,7 @@ def raw(front: Front) -> Iterator[Raw]:
 def rss(front: Front) -> int:
     """Resident memory of the proxy, bytes."""
     assert front.child is not None
-    found = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{front.child.pid}/status").read_text())
-    assert found is not None
-    return int(found[1]) << 10
+    return round(rss_mib(front.child.pid) * MIB)
 
 
 def a_view(raw: Raw, base: Topic, slots: int = 2) -> Topic:

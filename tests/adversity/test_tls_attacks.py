@@ -19,8 +19,9 @@ from kafka_share_proxy.localkafka.front import Front
 
 from tests.support.brokers import OLD, Running
 from tests.support.fleet import SECRET, certificates
+from tests.support.memory import rss_mib
 from tests.support.raw import until
-from tests.support.tls_attack import KINDS, REQUESTS, Flood, TinyRecords, TlsClient, rss_mib
+from tests.support.tls_attack import KINDS, REQUESTS, Flood, TinyRecords, TlsClient
 
 pytestmark = pytest.mark.broker
 

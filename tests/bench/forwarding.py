@@ -34,7 +34,8 @@ from kafka_share_proxy.localkafka.children import Child  # noqa: E402
 from kafka_share_proxy.localkafka.cluster import Cluster  # noqa: E402
 from kafka_share_proxy.localkafka.front import Front  # noqa: E402
 
-from tests.bench.measuring import Case, LoadError, Way, forget, load, measure, middle, pinned, rss_mib, spread  # noqa: E402
+from tests.bench.measuring import Case, LoadError, Way, forget, load, measure, middle, pinned, spread  # noqa: E402
+from tests.support.memory import rss_mib  # noqa: E402
 
 RELEASE = "4.3.0"
 FILL_BYTES = 1_200_000_000

@@ -32,11 +32,11 @@ from pathlib import Path
 
 from kafka_share_proxy.commits.state_records import PARTITIONS
 from kafka_share_proxy.wire.codec import frames
-from kafka_share_proxy.wire.definitions import registry
 
 from tests.bench.commits_at_the_least import Appends, CommitsAndAppends, one_after_the_other, response
 from tests.bench.measuring import cpu_seconds, middle
 from tests.support.brokers import COORDINATORS, FULL_SPEED, Front, Running
+from tests.support.offset_commits import offset_commit
 from tests.support.raw import Raw, Topic, until
 
 OFFSET_COMMIT, VERSION = 8, 8
@@ -58,12 +58,7 @@ FEWEST = 0.8
 
 def commit(group: str, topic: str, number: int, offset: int, text: str = "") -> bytes:
     """Build an OffsetCommit of one partition without a member."""
-    request = registry.message("OffsetCommitRequest")
-    partition = request.OffsetCommitRequestPartition(
-        partition_index=0, committed_offset=offset, committed_metadata=text
-    )
-    message = request(group_id=group, topics=[request.OffsetCommitRequestTopic(name=topic, partitions=[partition])])
-    return bytes(frames.request(OFFSET_COMMIT, VERSION, number, "bench", message))
+    return bytes(frames.request(OFFSET_COMMIT, VERSION, number, "bench", offset_commit(group, topic, offset, text)))
 
 
 def requests(kind: str, group: str, topic: str, count: int) -> list[bytes]:

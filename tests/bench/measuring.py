@@ -19,6 +19,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.support.memory import rss_mib
+
 GIB = 1 << 30
 RUN_LIMIT_S = 120.0
 """One run of the load generator."""
@@ -58,14 +60,6 @@ class LoadError(Exception):
 def cpu_seconds(pid: int) -> float:
     """CPU time of a process so far, its ended threads included (Linux: the clock of another process)."""
     return time.clock_gettime((~pid << 3) | 2)
-
-
-def rss_mib(pid: int) -> float:
-    """Resident memory."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) / 1024
-    return 0.0
 
 
 @contextmanager

@@ -392,6 +392,27 @@ async def test_one_address_may_stand_for_all_of_a_proxy(proxy_39_quick: Front, f
         assert await consumer.commit() == {records[0].origin: None}
 
 
+async def test_records_of_a_partition_that_goes_to_another_member_are_acknowledged_before_it_goes(
+    proxy_39_quick: Front, fresh: Fresh
+) -> None:
+    """A second member joins while the first holds records of both partitions: that one keeps both until it has none."""
+    world = World(proxy_39_quick.bootstrap, fresh, partitions=2)
+    for partition in (0, 1):
+        world.produce(1, partition)
+    async with world.consumer(**EXPLICIT) as first:
+        held = await read(first, 2)
+        async with world.consumer(**EXPLICIT) as second:
+            with trio.fail_after(LIMIT_S):
+                while len(second.assignment) != 1:
+                    assert await second.poll(0.1) == []
+                assert len(first.assignment) == 2
+                for record in held:
+                    first.acknowledge(record)
+                assert await first.commit() == {record.origin: None for record in held}
+                while len(first.assignment) != 1:
+                    assert await second.poll(0.1) == []
+
+
 async def test_a_broker_without_share_groups_says_so(kafka_39: Cluster, fresh: Fresh) -> None:
     async with open_share_consumer(kafka_39.bootstrap, group=fresh("group"), topics=["t"]) as consumer:
         with trio.fail_after(20), pytest.raises(ConsumerError, match="does not serve ShareGroupHeartbeat"):

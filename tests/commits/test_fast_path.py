@@ -6,10 +6,10 @@ import random
 
 import pytest
 from kafka_share_proxy.wire.codec import frames
-from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.commit_world import OFFSET_COMMIT, Api, Committed, CommitWorld
+from tests.support.offset_commits import offset_commit
 
 VERSION = 9
 
@@ -87,10 +87,7 @@ def test_tokens_and_wrong_texts_are_left_to_the_handler(world: CommitWorld, text
 
 def test_what_another_feature_wants_is_left_alone(world: CommitWorld) -> None:
     """A share group with the same id takes precedence (commits/README.md rule 13)."""
-    request = messages.OffsetCommitRequest
-    partition = request.OffsetCommitRequestPartition(partition_index=0, committed_offset=43, committed_metadata="")
-    message = request(group_id="g", topics=[request.OffsetCommitRequestTopic(name="t", partitions=[partition])])
-    frame = memoryview(frames.request(OFFSET_COMMIT, VERSION, 1, None, message))
+    frame = memoryview(frames.request(OFFSET_COMMIT, VERSION, 1, None, offset_commit("g", "t", 43)))
     at_once = world.served[OFFSET_COMMIT].at_once
     assert at_once is not None
     assert not at_once(world.connect(), frame, Api(OFFSET_COMMIT, VERSION), lambda group_id: group_id == "g")

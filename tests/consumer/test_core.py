@@ -468,16 +468,16 @@ def test_a_poll_that_nothing_depends_on_only_says_that_the_application_is_alive(
     ledger.requested([P0], 99)
     assert ledger.unreported == {P0}
     assert member.core.begin_poll_quietly(world.now)
-    assert member.core.end_poll(world.now).to_be_revoked == {P0}
+    assert member.end_poll().to_be_revoked == {P0}
     assert not member.core.begin_poll_quietly(world.now)
     for _ in range(20):
         ledger.delay([P0])
         assert member.core.begin_poll_quietly(world.now), "what is delayed is not completed"
         assert ledger.next == {P0}
     ledger.lost([P0])
-    assert member.core.end_poll(world.now).lost == {P0}
+    assert member.end_poll().lost == {P0}
     assert member.core.begin_poll_quietly(world.now)
-    assert member.core.end_poll(world.now).lost == NOTHING
+    assert member.end_poll().lost == NOTHING
 
 
 def test_a_poll_at_which_a_commit_is_due_is_not_quiet() -> None:

@@ -6,9 +6,9 @@ import heapq
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
-from kafka_share_proxy.consumer.core import ConsumerCore, PollOutcome
+from kafka_share_proxy.consumer.core import ConsumerCore
 from kafka_share_proxy.consumer.events import (
     AckPartitionsAssigned,
     AssignPartitions,
@@ -16,7 +16,9 @@ from kafka_share_proxy.consumer.events import (
     CallDone,
     Subscribe,
 )
+from kafka_share_proxy.consumer.fetch.fetch_requests import FetchedChunk
 from kafka_share_proxy.consumer.options import ConsumerOptions
+from kafka_share_proxy.consumer.partitions import Partitions
 from kafka_share_proxy.consumer.requests import FailureKind, Lane, RequestFailure, UnsentRequest
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -236,6 +238,12 @@ def _is_empty(outcome: Any) -> bool:
     return not any(each.error_code or each.records for each in partitions)
 
 
+class PollOutcome(NamedTuple):
+    chunks: list[FetchedChunk]
+    to_be_revoked: Partitions
+    lost: Partitions
+
+
 class Member:
     """One consumer and its application."""
 
@@ -252,7 +260,7 @@ class Member:
         """The application's poll, which returns what is there, and acknowledges what it was assigned."""
         self.core.begin_poll(self.world.now)
         self.world.settle()
-        outcome = self.core.end_poll(self.world.now)
+        outcome = self.end_poll()
         self.collect()
         for chunk in outcome.chunks:
             for header in iter_batches(chunk.records):
@@ -263,6 +271,11 @@ class Member:
             self.core.consumed(chunk.partition, chunk.next_offset, chunk.flow)
         self.world.settle()
         return outcome
+
+    def end_poll(self) -> PollOutcome:
+        to_be_revoked, lost = self.core.ledger.end_poll()
+        chunks = [chunk for each in self.core.flows for chunk in each.take(math.inf)]
+        return PollOutcome(chunks, to_be_revoked, lost)
 
     def collect(self) -> None:
         for event in self.core.events():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kafka_share_proxy.durable import state_partitions
 from kafka_share_proxy.durable.ownership_rules import PARTITIONS
 from kafka_share_proxy.durable.state_partitions import REMEMBERED_LENGTH_MAX, state_partition
-from kafka_share_proxy.wire.records.partitioner import partition_for
+from kafka_share_proxy.wire.records.key_hash import partition_for
 
 
 def test_murmur2_of_the_group_id_says_it() -> None:

@@ -10,7 +10,7 @@ from kafka_share_proxy.durable.described_state import DescribedState
 from kafka_share_proxy.durable.gate import StateGate
 from kafka_share_proxy.durable.ownership_rules import PARTITIONS
 from kafka_share_proxy.wire.errors import RemoteProtocolError
-from kafka_share_proxy.wire.records.partitioner import partition_for
+from kafka_share_proxy.wire.records.key_hash import partition_for
 
 TEXT, TAKEOVER, KEEP_ALIVE = range(3)
 _HEAD = TEXT.to_bytes(2, "big")

@@ -9,7 +9,6 @@ memory of the proxy. `tests/adversity/test_tls_attacks.py` runs all of them for 
 from __future__ import annotations
 
 import argparse
-import re
 import select
 import selectors
 import socket
@@ -23,9 +22,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 from kafka_share_proxy.wire.codec.primitives import uvarint
+
+from tests.support.memory import rss_mib
 
 HOLD_S = 0.2
 """Seconds after which a `hello` connection is closed, whether or not the server has responded."""
@@ -229,13 +229,6 @@ class TlsClient:
     def _flush(self) -> None:
         if self._outgoing.pending:
             self._socket.sendall(self._outgoing.read())
-
-
-def rss_mib(pid: int) -> float:
-    """Return the resident memory of a process in MiB; 0 where the system does not tell."""
-    status = Path(f"/proc/{pid}/status")
-    found = re.search(r"VmRSS:\s+(\d+)", status.read_text()) if status.exists() else None
-    return int(found[1]) / 1024 if found else 0.0
 
 
 def main(arguments: list[str]) -> None:

@@ -54,7 +54,7 @@ class Channel(trio.abc.Stream):
     """One connection. Owner of its socket in the sense of `faults`."""
 
     def __init__(self, reactor: Reactor, transport: PlainTransport | TlsTransport, frame_bytes: int) -> None:
-        self.versions = BrokerVersions(ranges={}, finalized={}, response=None)
+        self.versions = BrokerVersions(ranges={}, response=None)
         self.expires = inf
         """Time (trio.current_time) at which to replace the SASL session."""
         self.closed = False

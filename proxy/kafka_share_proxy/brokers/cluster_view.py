@@ -127,18 +127,10 @@ class ClusterView:
         """Return True if the topic is marked stale or not known."""
         return name in self._stale or name not in self._topics
 
-    def stale_topics(self) -> frozenset[str]:
-        """Return the topics that the next refresh should request."""
-        return frozenset(self._stale)
-
     def age(self, name: str, now: float) -> float:
         """Return the seconds since the last response about the topic. inf if it is unknown or stale."""
         topic = self._topics.get(name)
         return inf if topic is None or name in self._stale else now - topic.seen
-
-    def forget_topic(self, name: str) -> None:
-        """Forget a deleted topic. No effect if it is not known."""
-        self._drop(name)
 
     def _fold_brokers(self, metadata: messages.MetadataResponse, now: float) -> None:
         """Merge the brokers. An empty list is an error or a broker that has not caught up, and removes no broker."""

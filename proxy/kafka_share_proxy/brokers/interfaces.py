@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from kafka_share_proxy.brokers.connection_slots import SlotValues
@@ -60,7 +60,3 @@ class OwnQueries(Protocol):
 
         Fails with a ProxyError: unknown broker, unreachable broker, timeout, too many concurrent requests.
         """
-
-
-UpstreamVersions = Mapping[int, tuple[int, int]]
-"""API key -> (lowest, highest) version, from a broker's ApiVersions response."""

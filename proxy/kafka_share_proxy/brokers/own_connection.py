@@ -9,24 +9,25 @@ from __future__ import annotations
 import math
 import os
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import trio
 
-from kafka_share_proxy.wire import sasl
+from kafka_share_proxy.wire import broker_versions, sasl
 from kafka_share_proxy.wire.codec import frame_sizes, frames
 from kafka_share_proxy.wire.definitions import messages, registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.definitions.messages import Message, RequestMessage
-from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost, error_name
-from kafka_share_proxy.wire.values import MIB, Address
+from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost
+from kafka_share_proxy.wire.values import Address, MIB
 
 R = TypeVar("R", bound=Message)
 """Class of the response."""
+T = TypeVar("T")
 
 
 CLIENT_ID = "kafka-share-proxy"
@@ -35,10 +36,6 @@ RESPONSE_TIMEOUT_S = 15.0
 SESSION_SHARE = 0.8
 """Fraction of the session lifetime after which a session is renewed (KIP-368; clients re-authenticate at 85-95 %)."""
 READ_BYTES = 64 << 10
-END_OF_HEAD_TAG, END_OF_HEAD = 27502, b"\r\n\r\n"
-"""Tagged field of the first request, which brokers ignore (KIP-482). An HTTP server takes it for the end of a request's
-head and immediately responds that the request is bad. Otherwise both sides would wait until a timeout.
-"""
 
 
 class AuthenticationFailed(ProxyError):
@@ -98,8 +95,6 @@ class BrokerVersions:
 
     ranges: Mapping[int, tuple[int, int]]
     """API key -> (lowest, highest) version."""
-    finalized: Mapping[str, int]
-    """Feature -> finalized level."""
     response: messages.ApiVersionsResponse | None
 
 
@@ -108,7 +103,7 @@ class OwnConnection:
 
     def __init__(self, address: Address, stream: trio.abc.Stream, settings: OwnSettings) -> None:
         self.address = address
-        self.versions = BrokerVersions(ranges={}, finalized={}, response=None)
+        self.versions = BrokerVersions(ranges={}, response=None)
         self.expires = math.inf
         """Time (trio.current_time) at which to renew the SASL session or replace the connection."""
         self.responded = False
@@ -130,8 +125,8 @@ class OwnConnection:
         correlation_id = next(self._correlation_ids)
         request = frames.request(key, chosen, correlation_id, self._settings.client_id, message)
         frame = await self._respond_to(request)
-        if key == ApiKey.API_VERSIONS and unsupported_api_versions(frame):
-            chosen = 0  # KIP-511: a broker that does not know the version responds in the oldest
+        if key == ApiKey.API_VERSIONS and broker_versions.is_unsupported_version(frame):
+            chosen = 0
         response: R
         correlation_id_received, response = frames.decode_response(key, chosen, frame)
         if correlation_id_received != correlation_id:
@@ -246,44 +241,24 @@ async def _dial(address: Address, settings: OwnSettings) -> trio.abc.Stream:
 
 async def _first_response(opened: OwnConnection, settings: OwnSettings) -> BrokerVersions:
     try:
-        return await _request_versions(opened)
+        response = await _send_all(opened, broker_versions.negotiation(opened.address, CLIENT_ID))
     except UpstreamLost as error:
         if settings.tls is not None:
             raise
         raise UpstreamLost(f"{error} (as a TLS listener does: see {settings.tls_setting})") from None
+    return BrokerVersions(ranges=broker_versions.version_ranges(response), response=response)
 
 
-async def _request_versions(opened: OwnConnection) -> BrokerVersions:
-    request = messages.ApiVersionsRequest(client_software_name=CLIENT_ID, client_software_version="1")
-    request.unknown_tags = ((END_OF_HEAD_TAG, END_OF_HEAD),)
-    response = await opened.send_request(ApiKey.API_VERSIONS, request, version=3)
-    if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-        response = await _request_versions_again(opened, response)
-    if response.error_code != ErrorCode.NONE:
-        raise RemoteProtocolError(f"{opened.address} answered ApiVersions v3 with {error_name(response.error_code)}")
-    return BrokerVersions(
-        ranges={entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys or ()},
-        finalized={feature.name: feature.max_version_level for feature in response.finalized_features or ()},
-        response=response,
-    )
-
-
-async def _request_versions_again(
-    opened: OwnConnection, refusal: messages.ApiVersionsResponse
-) -> messages.ApiVersionsResponse:
-    """Repeat the request in the best version that the refusal lists, or in the oldest if it lists none (KIP-511)."""
-    known = {entry.api_key: (entry.min_version, entry.max_version) for entry in refusal.api_keys or ()}
-    theirs, ours = known.get(ApiKey.API_VERSIONS, (0, 0)), registry.versions(ApiKey.API_VERSIONS)
-    version = min(theirs[1], ours[1])
-    if version < max(theirs[0], ours[0]):
-        raise RemoteProtocolError(f"{opened.address} has ApiVersions {theirs[0]} to {theirs[1]}, none is known here")
-    request = messages.ApiVersionsRequest(client_software_name=CLIENT_ID, client_software_version="1")
-    return await opened.send_request(ApiKey.API_VERSIONS, request, version=version)
-
-
-def unsupported_api_versions(frame: bytes) -> bool:
-    """True for an ApiVersions response UNSUPPORTED_VERSION. All versions begin with correlation id and error code."""
-    return len(frame) >= 6 and int.from_bytes(frame[4:6], "big", signed=True) == ErrorCode.UNSUPPORTED_VERSION
+async def _send_all(opened: OwnConnection, requests: Generator[sasl.Query, Any, T]) -> T:
+    """Send the requests of a generator, and each response into it; return its result."""
+    response = None
+    try:
+        while True:
+            key, version, request = requests.send(response)
+            response = await opened.send_request(key, request, version)
+    except StopIteration as ended:
+        result: T = ended.value
+        return result
 
 
 async def mechanisms(opened: OwnConnection, mechanism: str = "PLAIN") -> tuple[str, ...]:
@@ -298,15 +273,9 @@ async def mechanisms(opened: OwnConnection, mechanism: str = "PLAIN") -> tuple[s
 
 async def _authenticate(opened: OwnConnection, identity: Identity, *, is_required: bool) -> None:
     secret = await identity.secret()
-    asking = sasl.authentication(identity.mechanism, identity.username, secret, is_required=is_required)
-    response = None
+    requests = sasl.authentication(identity.mechanism, identity.username, secret, is_required=is_required)
     try:
-        while True:
-            key, query = asking.send(response)
-            version = sasl.HANDSHAKE_VERSION if key == ApiKey.SASL_HANDSHAKE else None
-            response = await opened.send_request(key, query, version)
-    except StopIteration as ended:
-        opened.expires = session_ends(ended.value)
+        opened.expires = session_ends(await _send_all(opened, requests))
     except sasl.LoginFailed as error:
         raise AuthenticationFailed(f"{opened.address} {error}") from None
 

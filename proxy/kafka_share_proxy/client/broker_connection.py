@@ -53,11 +53,8 @@ CORRELATION_IDS = 1 << 31
 Done = Callable[[Outcome], None]
 """Called once, from the connection's task or from `send`; must not raise."""
 
-AUTHENTICATION_VERSIONS = {
-    "SaslHandshake": (sasl.HANDSHAKE_VERSION, sasl.HANDSHAKE_VERSION),
-    "SaslAuthenticate": (1, 2),
-}
-"""Versions for a login. From version 1 on, SaslAuthenticate returns the lifetime of the session."""
+AUTHENTICATE_VERSIONS = (1, 2)
+"""Versions of SaslAuthenticate. From version 1 on it returns the lifetime of the session."""
 
 API_KEYS = {name: key for key, name in registry.API_KEYS.items()}
 """API key by API name, for example "Fetch"."""
@@ -227,7 +224,7 @@ class BrokerConnection:
         if self._renewing is None or isinstance(response, RequestFailure):
             return  # the connection has ended
         try:
-            key, query = self._renewing.send(response)
+            key, version, query = self._renewing.send(response)
         except StopIteration as ended:
             self._renewed(session_ends(ended.value))
         except sasl.LoginFailed as error:
@@ -235,8 +232,8 @@ class BrokerConnection:
         except OSError as error:  # the password cannot be read
             self._close(reason_of(error), FailureKind.DISCONNECTED)
         else:
-            api = registry.API_KEYS[key]
-            self._send(_Asked(api, query, AUTHENTICATION_VERSIONS[api], RESPONSE_TIMEOUT_S, self._request_on))
+            versions = AUTHENTICATE_VERSIONS if version is None else (version, version)
+            self._send(_Asked(registry.API_KEYS[key], query, versions, RESPONSE_TIMEOUT_S, self._request_on))
 
     def _renewed(self, renew_at: float) -> None:
         self._renewing, self._renew_at = None, renew_at

@@ -11,16 +11,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
+from kafka_share_proxy.commits.accepted_commits import PlannedPart, apply
 from kafka_share_proxy.commits.apis.commit_responses import DEFINITE, codes_of, name_or_id
-from kafka_share_proxy.commits.apis.k08_offset_commit import epoch_of
-from kafka_share_proxy.commits.audit_events import AcceptedCommit
 from kafka_share_proxy.commits.held_state import CommittingGroup
-from kafka_share_proxy.commits.model.partition_commits import PartitionCommit, PartitionCommits
 from kafka_share_proxy.commits.requested_commits import final_nul
 from kafka_share_proxy.commits.services import CommitServices
-from kafka_share_proxy.commits.storing import StoredChange, outcome_of, store
+from kafka_share_proxy.commits.storing import outcome_of
 from kafka_share_proxy.durable.gate import HOLD_MAX_S
 from kafka_share_proxy.durable.interfaces import RESPONSE_MAX_S
 from kafka_share_proxy.durable.owner_routing import gate_change
@@ -28,24 +25,9 @@ from kafka_share_proxy.forwarding.served.interfaces import AtOnceConnection, Exp
 from kafka_share_proxy.loop.interfaces import Request, Timers
 from kafka_share_proxy.loop.promise import Promise, Task
 from kafka_share_proxy.wire.codec import commit_frames, frames
-from kafka_share_proxy.wire.codec.commit_frames import CommittedEntry
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import NO_ERROR, ErrorCode
-from kafka_share_proxy.wire.values import ZERO_UUID, TopicPartition
-
-
-class PlannedPart(NamedTuple):
-    """One partition of a request, as it is sent to the coordinator."""
-
-    entry: CommittedEntry
-    place: TopicPartition
-    held: PartitionCommits
-    commit: PartitionCommit
-    offset: int
-    """The offset to commit."""
-    moves: bool
-    epoch: int
-    """The leader epoch of `offset`."""
+from kafka_share_proxy.wire.values import ZERO_UUID
 
 
 class Overdue:
@@ -129,7 +111,7 @@ class FastCommit(ExpectedResponse):
             return
         self.response = bytes(frame)
         try:
-            self._apply(self._accepted())
+            self.changed = apply(self.services, self.group, self.member_id, self._accepted())
         except BaseException:
             self._end()
             raise
@@ -171,23 +153,6 @@ class FastCommit(ExpectedResponse):
         response: messages.OffsetCommitResponse
         _, response = frames.decode_response(self.request.key, self.request.version, memoryview(self.response)[4:])
         return response
-
-    def _apply(self, accepted: Sequence[PlannedPart]) -> None:
-        audit, changes, changed, told = self.services.audit, [], [], []
-        for part in accepted:
-            entry, place, held, commit, offset, _, _ = part
-            before = held.mark if held.is_committed_known else None
-            change = held.accepted(commit, offset, epoch_of(held, entry[2], entry[3], offset))
-            if change:
-                changes.append(StoredChange(place, held, change, entry[3], self.member_id))
-            if change or commit.done is not None:
-                changed.append(part)
-            if audit is not None:
-                told.append(AcceptedCommit(place, held, change, before))
-        self.changed = changed
-        store(self.services, self.group, changes)
-        if audit is not None:
-            audit.committed(self.group, self.member_id, told)
 
     # Stored
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 
 from kafka_share_proxy.brokers.cluster_view import Topic
-from kafka_share_proxy.commits.apis.k08_offset_commit import epoch_of
-from kafka_share_proxy.commits.fast_commits import FastCommit, Overdue, PlannedPart
+from kafka_share_proxy.commits.accepted_commits import PlannedPart, epoch_of
+from kafka_share_proxy.commits.fast_commits import FastCommit, Overdue
 from kafka_share_proxy.commits.held_state import CommittingGroup
 from kafka_share_proxy.commits.locked_partitions import WHOLE_GROUP
 from kafka_share_proxy.commits.model.partition_commits import PartitionCommit, PartitionCommits

@@ -1,6 +1,6 @@
 """One consumer: application events in, requests and background events out (consumer/README.md rules 1-3).
 
-    core.begin_poll(now); outcome = core.end_poll(now)     # the application's poll
+    core.begin_poll(now)                                   # the application's poll
     core.handle(Commit(call_id, offsets), now)             # any other call
     for request in core.poll(now): ...                     # send; then on_response(request, outcome, now)
     core.next_deadline                                     # when to poll it again if nothing happens before
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from kafka_share_proxy.consumer import events as told
 from kafka_share_proxy.consumer.assignors.interface import Assignor
@@ -26,7 +25,7 @@ from kafka_share_proxy.consumer.commits.committed_requests import CommittedReque
 from kafka_share_proxy.consumer.commits.slot_commits import SlotCommits
 from kafka_share_proxy.consumer.events import ApplicationEvent, BackgroundEvent, CallDone, ConsumerError
 from kafka_share_proxy.consumer.fetch.catch_up import CatchUp
-from kafka_share_proxy.consumer.fetch.fetch_requests import FetchedChunk, FetchRequests
+from kafka_share_proxy.consumer.fetch.fetch_requests import FetchRequests
 from kafka_share_proxy.consumer.fetch.first_positions import FirstPositions
 from kafka_share_proxy.consumer.fetch.offset_requests import OffsetRequests
 from kafka_share_proxy.consumer.fetch.positions import Position, Positions
@@ -62,14 +61,6 @@ ASSIGNORS: Sequence[Assignor] = (
 )
 ERRORS_MAX = 100
 """Maximum number of different errors that wait for the application to poll."""
-
-
-class PollOutcome(NamedTuple):
-    """Result of one poll of the application."""
-
-    chunks: list[FetchedChunk]
-    to_be_revoked: Partitions
-    lost: Partitions
 
 
 class ConsumerCore:
@@ -189,12 +180,6 @@ class ConsumerCore:
             self.membership.polled(now)
         self.ledger.begin_poll()
         return True
-
-    def end_poll(self, _: float, bytes_max: float = math.inf) -> PollOutcome:
-        """Return the buffered chunks, and the partitions to revoke or lost."""
-        to_be_revoked, lost = self.ledger.end_poll()
-        chunks = [chunk for each in self.flows for chunk in each.take(bytes_max)]
-        return PollOutcome(chunks, to_be_revoked, lost)
 
     @property
     def waits_for(self) -> str:

@@ -194,11 +194,6 @@ class TopicJournal(Generic[K]):
         """Return True if none of the partitions has an append queued or in flight."""
         return not any(self._producers[p].tokens() for p in partitions if p in self._producers)
 
-    @property
-    def owned(self) -> int:
-        """Number of partitions that accept appends."""
-        return len(self._serving)
-
     def stop(self, partitions: Iterable[int], code: ErrorCode, reason: str) -> None:
         """Release ownership of partitions. Waiting appends are refused, whether or not they were stored."""
         wanted = set(partitions)

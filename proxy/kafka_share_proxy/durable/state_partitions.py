@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from kafka_share_proxy.durable.ownership_rules import PARTITIONS
-from kafka_share_proxy.wire.records.partitioner import partition_for
+from kafka_share_proxy.wire.records.key_hash import partition_for
 
 GROUPS_REMEMBERED = 10_000
 """Number of groups whose state partition is cached."""

@@ -25,7 +25,7 @@ from kafka_share_proxy.brokers.dialling import Dialled
 from kafka_share_proxy.forwarding.broker_to_client import BrokerToClient
 from kafka_share_proxy.forwarding.client_to_broker import ClientToBroker
 from kafka_share_proxy.forwarding.connection_parts import ListenedPort, SharedByConnections
-from kafka_share_proxy.forwarding.connection_state import ClientState, Progress, UpstreamState
+from kafka_share_proxy.forwarding.connection_state import FAILED, ClientState, Progress, UpstreamState, event_of
 from kafka_share_proxy.forwarding.connection_timeouts import Timeouts
 from kafka_share_proxy.forwarding.dispatch import request_dispatch
 from kafka_share_proxy.forwarding.held_bytes import HeldBytes
@@ -37,7 +37,6 @@ from kafka_share_proxy.forwarding.served.interfaces import ExpectedResponse
 from kafka_share_proxy.forwarding.served.local_requests import LocalRequests
 from kafka_share_proxy.forwarding.walk.client_requests import NOTHING_PASSES
 from kafka_share_proxy.forwarding.walk.walking import Pending
-from kafka_share_proxy.loop import faults
 from kafka_share_proxy.loop.polling import PEER_LEFT, READ, WRITE
 from kafka_share_proxy.loop.promise import Promise, on_behalf_of
 from kafka_share_proxy.loop.transports import Data, PlainTransport, Transport
@@ -418,14 +417,12 @@ class ForwardedConnection:
     def failed(self, error: Exception) -> None:
         if isinstance(error, RequestRefused):
             self.end("request-refused", reason=str(error))
-        elif isinstance(error, RemoteProtocolError):
-            self.end("client-protocol-error", reason=str(error))
-        elif faults.is_network_trouble(error):
-            self.end("connection-closed", reason=str(error))
+        elif (event := event_of(error)) != FAILED:
+            self.end(event, reason=str(error))
         elif self.closed:
             self.plane.notes("callback-failed", connection=self.id, reason=repr(error), error=error)
         else:
-            self.end("connection-failed", reason=repr(error), error=error)
+            self.end(FAILED, reason=repr(error), error=error)
 
     def end(self, event: str, /, **context: Any) -> None:
         """Close both halves and notify all waiters. `event` and `context` go to the notes."""

@@ -20,7 +20,18 @@ from __future__ import annotations
 from enum import Enum
 from typing import Generic, TypeVar
 
-from kafka_share_proxy.wire.errors import LocalProtocolError
+from kafka_share_proxy.loop import faults
+from kafka_share_proxy.wire.errors import LocalProtocolError, RemoteProtocolError
+
+FAILED = "connection-failed"
+"""Event of a connection that an unexpected error ended."""
+
+
+def event_of(error: Exception) -> str:
+    """Return the event of a connection that this error ended."""
+    if isinstance(error, RemoteProtocolError):
+        return "client-protocol-error"
+    return "connection-closed" if faults.is_network_trouble(error) else FAILED
 
 
 class ClientState(Enum):

@@ -17,6 +17,7 @@ from kafka_share_proxy.brokers.dialling import Dial, Dialled
 from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.forwarding.connection import ForwardedConnection
 from kafka_share_proxy.forwarding.connection_parts import EndedConnection, Query
+from kafka_share_proxy.forwarding.connection_state import FAILED, event_of
 from kafka_share_proxy.forwarding.dispatch.early_matches import ByIdOrTag, ByKnownGroup, ByTopicPrefix, ContainsAny
 from kafka_share_proxy.forwarding.dispatch.request_inspection import (
     AcksMatch,
@@ -36,7 +37,6 @@ from kafka_share_proxy.forwarding.memory_budget import GatherBudget, ResponseBud
 from kafka_share_proxy.forwarding.peer_socket import Linger, PeerSocket
 from kafka_share_proxy.forwarding.walk.client_requests import NOTHING_PASSES, Passing
 from kafka_share_proxy.forwarding.walk.walk import Look
-from kafka_share_proxy.loop import faults
 from kafka_share_proxy.loop.handshakes import HandshakeLimits, Handshakes
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.listeners import Listener, bind
@@ -45,8 +45,8 @@ from kafka_share_proxy.loop.slices import Slices
 from kafka_share_proxy.loop.tls_memory import TlsMemory
 from kafka_share_proxy.loop.transports import PlainTransport, TlsTransport, Transport
 from kafka_share_proxy.loop.turns import Turns
-from kafka_share_proxy.wire.errors import RemoteProtocolError, RequestRefused
-from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address
+from kafka_share_proxy.wire.errors import RequestRefused
+from kafka_share_proxy.wire.values import Address, UNKNOWN_NODE
 
 SWEEP_S = 1.0
 RELEASE_S = 1.0
@@ -379,12 +379,9 @@ class Plane:
 
     def _handshake_failed(self, entry: Port, client_host: str, error: Exception) -> None:
         context: dict[str, Any] = {"client": client_host, "node_id": entry.node_id, "reason": str(error)}
-        if isinstance(error, RemoteProtocolError):
-            event = "client-protocol-error"
-        elif faults.is_network_trouble(error):
-            event = "connection-closed"
-        else:
-            event, context["error"] = "connection-failed", error
+        event = event_of(error)
+        if event == FAILED:
+            context["error"] = error
         self._ended[event] += 1
         self.notes(event, **context)
 

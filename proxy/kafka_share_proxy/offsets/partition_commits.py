@@ -21,14 +21,6 @@ class CommitOutcome(NamedTuple):
     change: RangeChange
     """Ranges to put and tombstones to write, in one append, after the offset is committed."""
 
-    @property
-    def must_be_stored(self) -> bool:
-        """True if ranges change.
-
-        The committed offset may move without that, and a commit without news changes neither.
-        """
-        return bool(self.change)
-
 
 def after_individual_commit(
     mark: int | None, ranges: OffsetRanges, offset: int | None, done: Iterable[tuple[int, int]]

@@ -18,8 +18,8 @@ from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, error_name
 HANDSHAKE_VERSION = 1
 """Version 1: tokens are sent in SaslAuthenticate. In version 0 they were sent as raw bytes (KIP-152)."""
 
-Query = tuple[ApiKey, RequestMessage[Any]]
-"""The next request to send. SaslHandshake has `HANDSHAKE_VERSION`."""
+Query = tuple[ApiKey, int | None, RequestMessage[Any]]
+"""The next request to send. Its version is None for the highest one that both sides support."""
 
 SEPARATOR = "\x01"
 """Terminator of a pair in OAUTHBEARER messages."""
@@ -49,7 +49,7 @@ def authentication(
 
     Raises LoginFailed, and any exception of `password`.
     """
-    handshake = yield ApiKey.SASL_HANDSHAKE, messages.SaslHandshakeRequest(mechanism=mechanism)
+    handshake = yield ApiKey.SASL_HANDSHAKE, HANDSHAKE_VERSION, messages.SaslHandshakeRequest(mechanism=mechanism)
     if (refusal := handshake_refusal(handshake, mechanism)) is not None:
         raise LoginFailed(refusal)
     if not wants_login(handshake):
@@ -63,7 +63,7 @@ def authentication(
             token = next(tokens) if received is None else tokens.send(received)
         except StopIteration:
             return lifetime_ms
-        response = yield ApiKey.SASL_AUTHENTICATE, messages.SaslAuthenticateRequest(auth_bytes=token)
+        response = yield ApiKey.SASL_AUTHENTICATE, None, messages.SaslAuthenticateRequest(auth_bytes=token)
         if response.error_code != ErrorCode.NONE:
             who = "the token" if mechanism == "OAUTHBEARER" else repr(username)
             raise LoginFailed(f"refuses {who}: {response.error_message or error_name(response.error_code)}")

@@ -26,13 +26,6 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class OffsetRange(NamedTuple):
-    """Offsets first..last, both included, as encoded in requests and responses."""
-
-    first: int
-    last: int
-
-
 class TopicPartition(NamedTuple):
     """A partition by the name of its topic (org.apache.kafka.common.TopicPartition)."""
 

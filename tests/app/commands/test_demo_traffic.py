@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+import trio
 from kafka_share_proxy.app.commands import demo_traffic
 from kafka_share_proxy.app.commands.demo_traffic import (
     DemoMember,
@@ -15,25 +16,38 @@ from kafka_share_proxy.app.commands.demo_traffic import (
     shares_of_slots,
     until_done,
 )
-from kafka_share_proxy.localkafka.share_client import ACCEPT, RELEASE, RENEW, Record, ShareError
+from kafka_share_proxy.client.share_records import ShareRecord
+from kafka_share_proxy.consumer.events import BrokerRefused, ConsumerError
+from kafka_share_proxy.consumer.share.share_acknowledgements import AcknowledgeType
 from kafka_share_proxy.wire.errors import ErrorCode
+from kafka_share_proxy.wire.values import TopicPartition
+
+ACCEPT, RELEASE, RENEW = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.RENEW
+P0 = TopicPartition("orders", 0)
 
 
 class Acknowledged:
-    """Takes down what is acknowledged; refuses it with a code."""
+    """Share consumer that notes acknowledgements. The brokers refuse them with a code, or locks are lost before."""
 
-    def __init__(self, code: int = 0) -> None:
+    def __init__(self, code: int = 0, *, lost: bool = False) -> None:
         self.said: list[tuple[int, list[int]]] = []
-        self._code = code
+        self._code, self._lost = code, lost
 
-    def acknowledge(self, records: list[Record], kind: int) -> None:
-        self.said.append((kind, [record.offset for record in records]))
-        if self._code:
-            raise ShareError("acknowledgement", self._code)
+    def acknowledge(self, record: ShareRecord, kind: AcknowledgeType = ACCEPT) -> bool:
+        if not self.said or self.said[-1][0] != kind:
+            self.said.append((kind, []))
+        self.said[-1][1].append(record.offset)
+        return not self._lost
+
+    async def renew(self, *records: ShareRecord) -> None:
+        self.said.append((RENEW, [record.offset for record in records]))
+
+    async def commit(self) -> dict[TopicPartition, ConsumerError | None]:
+        return {P0: BrokerRefused("ShareAcknowledge", self._code) if self._code else None}
 
 
-def given(count: int) -> list[Record]:
-    return [Record("orders", 0, offset, 1, b"k", b"v") for offset in range(count)]
+def given(count: int) -> list[ShareRecord]:
+    return [ShareRecord("orders", 0, b"k", b"v", (), 0, offset, 0, 1, 1) for offset in range(count)]
 
 
 def member(habit: Any) -> DemoMember:
@@ -46,7 +60,7 @@ def member(habit: Any) -> DemoMember:
 def left_by(habit: Any, client: Acknowledged, count: int = 20, polls: int = 1) -> list[int]:
     one = member(habit)
     one.polls = polls
-    return [record.offset for record in habit(one, client, given(count))]
+    return [record.offset for record in trio.run(habit, one, client, given(count))]
 
 
 def test_keys_follow_zipf_and_are_the_same_for_the_same_seed() -> None:
@@ -78,11 +92,12 @@ def test_odd_habits_end_so_that_all_records_are_accepted(habit: Any) -> None:
 
 def test_a_lock_that_ran_out_is_no_trouble_and_its_records_are_not_done() -> None:
     one = member(demo_traffic.accepts)
-    one._settle(Acknowledged(ErrorCode.INVALID_RECORD_STATE), given(2))  # type: ignore[arg-type]
-    assert one.got == set()
-    with pytest.raises(ShareError):
-        one._settle(Acknowledged(ErrorCode.GROUP_ID_NOT_FOUND), given(2))  # type: ignore[arg-type]
-    one._settle(Acknowledged(), given(2))  # type: ignore[arg-type]
+    for expired in (Acknowledged(ErrorCode.INVALID_RECORD_STATE), Acknowledged(lost=True)):
+        trio.run(one.accept, expired, given(2))
+        assert one.got == set()
+    with pytest.raises(ConsumerError):
+        trio.run(one.accept, Acknowledged(ErrorCode.GROUP_ID_NOT_FOUND), given(2))
+    trio.run(one.accept, Acknowledged(), given(2))
     assert one.got == {RecordPlace(0, 0), RecordPlace(0, 1)}
 
 

@@ -114,7 +114,7 @@ def versions(share_fetch: int = 2, level: int = 1) -> BrokerVersions:
     finalized = [message.FinalizedFeatureKey(name="share.version", max_version_level=level, min_version_level=0)]
     keys = [message.ApiVersion(api_key=78, min_version=1, max_version=share_fetch)]
     response = message(api_keys=keys, finalized_features=finalized)
-    return BrokerVersions(ranges={78: (1, share_fetch)}, finalized={"share.version": level}, response=response)
+    return BrokerVersions(ranges={78: (1, share_fetch)}, response=response)
 
 
 def sight(brokers: dict[int, Address], told: list[BrokerVersions] | None = None, silent: bool = False) -> SeenCluster:

@@ -23,6 +23,7 @@ from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import UpstreamLost
 from kafka_share_proxy.wire.values import Address
 
+from tests.support.memory import rss_mib
 from tests.support.small_broker import RANGES, Broker
 
 CHECKOUT = Path(__file__).resolve().parents[3]
@@ -51,8 +52,7 @@ class Running:
 
     def resident_kib(self) -> int:
         """Resident memory."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(status.split("VmRSS:")[1].split()[0])
+        return round(1024 * rss_mib(self.process.pid))
 
     async def ready(self) -> tuple[int, dict[str, object]]:
         """Return status and body of /readyz; 0 if nothing listens."""

@@ -158,14 +158,14 @@ def test_the_member_that_lost_everything_and_came_back_begins_at_the_end_again()
 def test_records_say_which_flow_they_are_of() -> None:
     world, member = behind()
     flows: set[tuple[Flow, int | None]] = set()
-    end_poll = member.core.end_poll
+    end_poll = member.end_poll
 
     def noted(*args: Any) -> Any:
         outcome = end_poll(*args)
         flows.update((chunk.flow, chunk.until) for chunk in outcome.chunks)
         return outcome
 
-    member.core.end_poll = noted  # type: ignore[method-assign]
+    member.end_poll = noted  # type: ignore[method-assign]
     read_all(world, member)
     world.kafka.produce(P, 1)
     world.until(lambda: len(member.got) == 51, [member])

@@ -32,6 +32,8 @@ from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import RemoteProtocolError
 
+from tests.support.offset_commits import offset_commit
+
 in_c = pytest.importorskip("kafka_share_proxy.forwarding.walk._walk", reason="the walk could not be built in C here")
 
 FRAME_MAX = 4096
@@ -328,10 +330,7 @@ def test_commits_of_groups_that_nobody_knows_pass_in_c(key: int, version: int, s
 @pytest.mark.parametrize(("group", "metadata"), [("known", ""), ("other", "ic/1;3-3")])
 def test_commit_of_a_known_group_or_with_a_text_is_gathered_without_another_look(group: str, metadata: str) -> None:
     """The match is called once it is gathered."""
-    request = registry.message("OffsetCommitRequest")
-    partition = request.OffsetCommitRequestPartition(partition_index=0, committed_offset=3, committed_metadata=metadata)
-    message = request(group_id=group, topics=[request.OffsetCommitRequestTopic(name="t", partitions=[partition])])
-    data, asked = frames.request(8, 8, 5, "me", message), list[object]()
+    data, asked = frames.request(8, 8, 5, "me", offset_commit(group, "t", 3, metadata)), list[object]()
     look = GroupMatch(KNOWN, (8, 8), lambda *given: asked.append(given), COMMIT)
     walk = in_c.RequestWalk(in_c.Pending(), in_c.Table({}, {name(8, 8): look}, SILENT), FRAME_MAX)
     assert walk.receive(memoryview(data), 0, len(data)) == 0

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from itertools import combinations, pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka_share_proxy.pipeline.plan import planner
-from kafka_share_proxy.pipeline.plan.planner import BUCKET_WIDTH, BUCKETS, NothingToPlan, balance_of, make_plan, written
+from kafka_share_proxy.pipeline.plan.planner import BUCKET_WIDTH, BUCKETS, NothingToPlan, make_plan, written
 from kafka_share_proxy.views.model import plans
 from kafka_share_proxy.wire.records.key_hash import murmur2
 
@@ -36,6 +38,17 @@ def test_no_other_cut_has_a_lighter_heaviest_range(weights: dict[int, float], co
     assert max(plan.weights) * sum(ordered) == pytest.approx(best, rel=1e-5)
     assert sum(plan.weights) == pytest.approx(1)
     assert len(set(plan.starts)) == len(plan.starts) == count
+
+
+def balance_of(starts: Sequence[int], weights: Mapping[int, float]) -> float:
+    """Return the heaviest-to-mean ratio of these ranges.
+
+    A bucket that is cut counts to the range with its first hash.
+    """
+    shares = [0.0] * len(starts)
+    for bucket, weight in weights.items():
+        shares[bisect_right(starts, bucket * BUCKET_WIDTH) - 1] += weight
+    return max(shares) * len(starts) / sum(shares)
 
 
 @pytest.mark.parametrize(("power", "count"), [(0.0, 16), (1.05, 8), (1.05, 16), (1.1, 16)])

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer
 from kafka_share_proxy.consumer.share.share_acknowledgements import AcknowledgeType
 from kafka_share_proxy.offsets.ranges import OffsetSpan
 from kafka_share_proxy.pipeline.kafka.cluster import ReadRefused
-from kafka_share_proxy.pipeline.share.share_lag import lag_of_group
+from kafka_share_proxy.pipeline.share.share_job import lag_of_group
 from kafka_share_proxy.pipeline.share.share_locks import AcquiredOffsets, count_of
 from kafka_share_proxy.pipeline.share.share_member import ShareMember
 from kafka_share_proxy.pipeline.share.share_membership import NoShareGroups

@@ -341,9 +341,8 @@ def test_more_partitions_are_given_out():
     play.join("m")
     play.topics["orders"] = TopicInfo(A, 5)
     play.now += 1
-    play.group.topics_changed(play.topics, play.now)
-    assert play.group.epoch == 3
     reply = play.beat("m", 2)
+    assert play.group.epoch == 3
     assert (reply.member_epoch, reply.assignment) == (3, {A: (0, 1, 2, 3, 4)})
 
 
@@ -352,7 +351,7 @@ def test_a_change_of_other_topics_is_no_change():
     play = Play()
     play.join("m")
     play.topics["payments"] = TopicInfo(B, 9)
-    play.group.topics_changed(play.topics, play.now)
+    play.beat("m", 2)
     assert play.group.epoch == 2
 
 
@@ -459,7 +458,6 @@ class AnyHistory(RuleBasedStateMachine):
     @rule(partitions=integers(1, 9))
     def grow(self, partitions):
         self.play.topics["orders"] = TopicInfo(A, partitions)
-        self.play.group.topics_changed(self.play.topics, self.play.now)
 
     @rule()
     def settle(self):

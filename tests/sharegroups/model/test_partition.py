@@ -239,7 +239,7 @@ class TestAnswers:
         play.ack((2, 3, ACCEPT), (4, 4, RELEASE))
         play.decide((5, 6, ACCEPT))
         assert play.partition.statistics() == WindowStatistics(
-            in_flight=20, in_flight_batches=7, available=7, acquired=11, pending=2, delivery_complete=2
+            in_flight=20, available=7, acquired=11, pending=2, delivery_complete=2
         )
         assert [(lock.first, lock.last, lock.member_id) for lock in play.partition.locks()] == [
             (0, 1, "ann"), (5, 6, "ann"), (7, 9, "ann"), (10, 13, "bob"),

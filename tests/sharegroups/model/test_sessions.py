@@ -166,16 +166,12 @@ def test_using_a_session_from_another_connection_does_not_move_it(sessions):
     assert sessions.end_connection(7) == (session,)
 
 
-def test_group_sessions_are_counted_per_node(sessions):
-    """The last session of a group at a node is recognisable."""
+def test_the_end_of_a_group_ends_its_sessions_at_all_brokers(sessions):
     opened(sessions)
     opened(sessions, KEY._replace(member_id="second"))
     opened(sessions, KEY._replace(node_id=2))
-    assert sessions.group_sessions("group", 1) == 2
     sessions.end(KEY)
     sessions.end(KEY._replace(member_id="second"))
-    assert sessions.group_sessions("group", 1) == 0
-    assert sessions.group_sessions("group", 2) == 1
     assert [session.key.node_id for session in sessions.end_group("group")] == [2]
     assert len(sessions) == 0
 
@@ -264,10 +260,10 @@ def test_the_counts_agree_with_the_sessions(steps):
             sessions.end(key)
         else:
             sessions.end_connection(connection)
-        assert len(sessions) == sessions.group_sessions("group", 1) <= 2
+        assert len(sessions) <= 2
     for connection in (1, 2, 3):
         sessions.end_connection(connection)
-    assert len(sessions) == sessions.group_sessions("group", 1) == 0
+    assert len(sessions) == 0
 
 
 def test_partitions_of_all_sessions_have_one_limit(sessions, monkeypatch):

@@ -14,6 +14,8 @@ from kafka_share_proxy.wire.records.records import Record
 
 from tests.views.kernel.batches import CUTS, reading, sample
 
+DELETE_HORIZON_MASK = 0x40
+
 HEADER_FIELDS = (
     "base_offset",
     "last_offset",
@@ -101,11 +103,11 @@ def test_an_emptied_batch_has_nothing_for_anybody() -> None:
 def test_the_delete_horizon_stays() -> None:
     """If attribute bit 6 is set, the base timestamp is one: it is not recomputed."""
     batch = bytearray(sample(7))
-    batch[22] |= records.DELETE_HORIZON_MASK
+    batch[22] |= DELETE_HORIZON_MASK
     for part, _, _ in split(records.seal(bytes(batch)), EvenCut(2)):
         assert part is not None
         (header,) = records.iter_batches(part)
-        assert header.attributes & records.DELETE_HORIZON_MASK
+        assert header.attributes & DELETE_HORIZON_MASK
         assert part[27:43] == batch[27:43]
 
 

@@ -73,9 +73,7 @@ def test_an_id_is_plain_only_when_somebody_said_so() -> None:
     assert not catalog.is_plain(BASE)
     catalog.learn_plain(BASE)
     assert catalog.is_plain(BASE)
-    assert catalog.all_plain([BASE, BASE])
-    assert not catalog.all_plain([BASE, V1])
-    assert catalog.all_plain([])
+    assert not catalog.is_plain(V1)
 
 
 def test_plain_ids_are_bounded_and_the_oldest_go_first() -> None:

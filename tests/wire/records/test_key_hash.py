@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from kafka_share_proxy.wire.records.key_hash import hash_of_record, murmur2
+from kafka_share_proxy.wire.records.key_hash import hash_of_record, murmur2, partition_for
 
 VECTORS: dict[str, int] = json.loads((Path(__file__).parent / "hash_vectors.json").read_text())["vectors"]
 
@@ -28,3 +28,9 @@ def test_a_record_without_a_key_lies_where_its_offset_does() -> None:
     assert hash_of_record(None, 42) == murmur2((42).to_bytes(8, "big"))
     assert hash_of_record(b"", 42) == hash_of_record(b"", 43) == murmur2(b"")
     assert hash_of_record(b"foobar", 42) == murmur2(b"foobar")
+
+
+def test_partition_is_never_negative() -> None:
+    """Java takes the sign bit away before it divides."""
+    assert partition_for(b"foobar", 50) == (-790332482 & 0x7FFFFFFF) % 50
+    assert {partition_for(str(n).encode(), 50) for n in range(2000)} == set(range(50))

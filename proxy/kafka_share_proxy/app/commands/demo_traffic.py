@@ -1,6 +1,6 @@
 """Traffic for `pipeline demo`: records with Zipf keys, share group members with different habits, readers of a view.
 
-They are stock clients and the small share client of `localkafka`, each in its own thread, like independent programs.
+They are stock clients and share consumers of this package, each in its own thread, like independent programs.
 """
 
 from __future__ import annotations
@@ -9,14 +9,20 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import accumulate
 from types import TracebackType
 from typing import Any, NamedTuple
 
+import trio
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 
-from kafka_share_proxy.localkafka.share_client import ACCEPT, RELEASE, RENEW, Record, ShareClient, ShareError
+from kafka_share_proxy.client.share_consumer import ShareConsumer
+from kafka_share_proxy.client.share_opening import open_share_consumer
+from kafka_share_proxy.client.share_records import ShareRecord
+from kafka_share_proxy.consumer.events import BrokerRefused, ConsumerError
+from kafka_share_proxy.consumer.share.share_acknowledgements import AcknowledgeType
+from kafka_share_proxy.consumer.share.share_holds import LockLostError
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
 
 KEYS = 20_000
@@ -28,6 +34,8 @@ RENEWED_LOCKS = 3
 ODD_POLLS = 3
 """Polls in which a member does not just accept. The number is small, so that no record reaches the delivery limit."""
 POLL_S = 0.5
+WAIT_STEP_S = 0.1
+"""Seconds after which a member that works checks if it should end."""
 END_S = 20.0
 """Seconds that a thread may take to end."""
 
@@ -104,14 +112,14 @@ class Client:
     def _guarded(self) -> None:
         try:
             self._run()
-        except (KafkaException, ShareError, ProxyError, OSError) as error:
+        except (KafkaException, ProxyError, OSError) as error:
             self.trouble = f"{self.name}: {error}"
 
     def _run(self) -> None:
         raise NotImplementedError
 
 
-Habit = Callable[["DemoMember", ShareClient, list[Record]], list[Record]]
+Habit = Callable[["DemoMember", ShareConsumer, list[ShareRecord]], Awaitable[list[ShareRecord]]]
 """Action of a member on the records of a poll. It returns those that are to be accepted."""
 
 
@@ -123,60 +131,74 @@ class DemoMember(Client):
         self.polls = 0
         self._bootstrap, self._group, self._topic, self._habit = bootstrap, group, topic, habit
 
-    def wait(self, seconds: float) -> None:
+    async def wait(self, seconds: float) -> None:
         """Simulate work, interrupted when the client ends."""
-        self._ending.wait(seconds)
+        for _ in range(round(seconds / WAIT_STEP_S)):
+            if not self._ending.is_set():
+                await trio.sleep(WAIT_STEP_S)
+
+    async def accept(self, consumer: ShareConsumer, records: Sequence[ShareRecord]) -> None:
+        """Accept records, and note those whose lock had not expired. Raises ConsumerError."""
+        accepted = [record for record in records if consumer.acknowledge(record)]
+        errors = await consumer.commit()
+        for error in errors.values():
+            if error is not None and not _is_lost_lock(error):
+                raise error
+        self.got.update(
+            RecordPlace(each.partition, each.offset) for each in accepted if errors.get(each.origin) is None
+        )
 
     def _run(self) -> None:
-        with ShareClient(self._bootstrap, self._group, [self._topic], member_id=self.name) as client:
+        trio.run(self._poll)
+
+    async def _poll(self) -> None:
+        async with open_share_consumer(
+            self._bootstrap,
+            group=self._group,
+            topics=[self._topic],
+            client_id=self.name,
+            acknowledgement_mode="explicit",
+        ) as consumer:
             while not self._ending.is_set():
-                given = client.poll(POLL_S)
-                if given:
+                if given := await consumer.poll(POLL_S):
                     self.polls += 1
-                    self._settle(client, self._habit(self, client, given))
-
-    def _settle(self, client: ShareClient, left: list[Record]) -> None:
-        try:
-            if left:
-                client.acknowledge(left, ACCEPT)
-        except ShareError as error:
-            if error.code != ErrorCode.INVALID_RECORD_STATE:  # the lock expired on a busy machine
-                raise
-        else:
-            self.got.update(RecordPlace(record.partition, record.offset) for record in left)
+                    await self.accept(consumer, await self._habit(self, consumer, given))
 
 
-def accepts(_member: DemoMember, _client: ShareClient, given: list[Record]) -> list[Record]:
+def _is_lost_lock(error: ConsumerError) -> bool:
+    """True if a lock expired, as it may on a busy machine."""
+    return isinstance(error, BrokerRefused | LockLostError) and error.code == ErrorCode.INVALID_RECORD_STATE
+
+
+async def accepts(_member: DemoMember, _consumer: ShareConsumer, given: list[ShareRecord]) -> list[ShareRecord]:
     return given
 
 
-def releases(member: DemoMember, client: ShareClient, given: list[Record]) -> list[Record]:
+async def releases(member: DemoMember, consumer: ShareConsumer, given: list[ShareRecord]) -> list[ShareRecord]:
     """Release every tenth record, for delivery to any member."""
     returned = given[::10] if member.polls <= ODD_POLLS else []
-    if returned:
-        client.acknowledge(returned, RELEASE)
+    for record in returned:
+        consumer.acknowledge(record, AcknowledgeType.RELEASE)
     return [record for record in given if record not in returned]
 
 
-def forgets(member: DemoMember, _client: ShareClient, given: list[Record]) -> list[Record]:
+async def forgets(member: DemoMember, _consumer: ShareConsumer, given: list[ShareRecord]) -> list[ShareRecord]:
     """Pause for longer than a lock, so that the records are delivered to other members."""
     if member.polls > ODD_POLLS:
         return given
-    member.wait(LOCK_S * 1.5)
+    await member.wait(LOCK_S * 1.5)
     return []
 
 
-def renews(member: DemoMember, client: ShareClient, given: list[Record]) -> list[Record]:
+async def renews(member: DemoMember, consumer: ShareConsumer, given: list[ShareRecord]) -> list[ShareRecord]:
     """Work on the first record for several lock durations, and renew its lock in the meantime."""
     slow, others = given[:1], given[1:]
     if member.polls > ODD_POLLS:
         return given
-    if others:
-        client.acknowledge(others, ACCEPT)
-        member.got.update(RecordPlace(record.partition, record.offset) for record in others)
+    await member.accept(consumer, others)
     for _ in range(2 * RENEWED_LOCKS):
-        member.wait(LOCK_S / 2)
-        client.acknowledge(slow, RENEW)
+        await member.wait(LOCK_S / 2)
+        await consumer.renew(*slow)
     return slow
 
 

@@ -51,10 +51,8 @@ DEFINITE = frozenset(
 
 def altered(message: M, **fields: object) -> M:
     """Return a copy of a message, or of a structure in one, with other fields."""
-    copy = copied(message)
+    copy = copied(message, **fields)
     copy.unknown_tags = message.unknown_tags
-    for name, value in fields.items():
-        setattr(copy, name, value)
     return copy
 
 

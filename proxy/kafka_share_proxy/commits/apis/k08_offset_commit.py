@@ -16,20 +16,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kafka_share_proxy.commits.accepted_commits import PlannedPart, apply, epoch_of
 from kafka_share_proxy.commits.apis.commit_requests import commit
 from kafka_share_proxy.commits.apis.commit_responses import DEFINITE, altered, request_of, response_of, take_codes
-from kafka_share_proxy.commits.audit_events import AcceptedCommit
 from kafka_share_proxy.commits.held_state import CommittingGroup
 from kafka_share_proxy.commits.locked_partitions import look_at_partitions, with_locks
-from kafka_share_proxy.commits.model.partition_commits import CommitPlan, PartitionCommits
+from kafka_share_proxy.commits.model.partition_commits import CommitPlan
 from kafka_share_proxy.commits.requested_commits import RequestedCommit, kept_metadata
 from kafka_share_proxy.commits.services import CommitServices
-from kafka_share_proxy.commits.storing import StoredChange, store, stored
+from kafka_share_proxy.commits.storing import stored
 from kafka_share_proxy.commits.topic_ids import verify_topic_ids
 from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi, Needs
 from kafka_share_proxy.forwarding.served.commit_responses import CommitEntry, refused
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.forwarding.served.upstream_requests import send_upstream
+from kafka_share_proxy.wire.codec.commit_frames import CommittedEntry
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -153,37 +154,27 @@ class _OffsetCommit:
         return epoch_of(held, asked.entry.committed_offset, asked.entry.committed_leader_epoch, offset)
 
     def _apply(self, group: CommittingGroup, going: list[RequestedCommit], plans: dict[int, CommitPlan]) -> None:
-        changes, before = [], []
-        for asked in going:
-            if asked.place is None or asked.code != ErrorCode.NONE or asked in self._as_they_are:
-                continue
-            held = group.of(asked.place)
-            before.append(held.mark if held.is_committed_known else None)
-            offset = plans[id(asked)].offset
-            change = held.accepted(asked.commit, offset, self._epoch(group, asked, offset))
-            epoch, member_id = asked.entry.committed_leader_epoch, self._call.message.member_id
-            changes.append(StoredChange(asked.place, held, change, epoch, member_id))
-            if change or asked.text is not None:
-                self._changed.append(asked)
-        store(self._services, group, changes)
-        if self._services.audit is not None:
-            accepted = [AcceptedCommit(c.place, c.held, c.change, b) for c, b in zip(changes, before, strict=True)]
-            self._services.audit.committed(group, self._call.message.member_id, accepted)
+        accepted = [
+            self._part(group, asked, asked.place, plans[id(asked)])
+            for asked in going
+            if asked.place is not None and asked.code == ErrorCode.NONE and asked not in self._as_they_are
+        ]
+        changed = {part.place for part in apply(self._services, group, self._call.message.member_id, accepted)}
+        self._changed += [asked for asked in going if asked.place in changed]
+
+    def _part(
+        self, group: CommittingGroup, asked: RequestedCommit, place: TopicPartition, plan: CommitPlan
+    ) -> PlannedPart:
+        sent = asked.entry
+        fields = (sent.committed_offset, sent.committed_leader_epoch, sent.committed_metadata)
+        entry = CommittedEntry(place.topic, place.partition, *fields, 0, 0, 0)
+        epoch = self._epoch(group, asked, plan.offset)
+        return PlannedPart(entry, place, group.of(place), asked.commit, plan.offset, plan.moves, epoch)
 
 
 def _inherits(asked: RequestedCommit, plan: CommitPlan) -> bool:
     """Return True if more is committed than the client sent."""
     return plan.offset > asked.entry.committed_offset
-
-
-def epoch_of(held: PartitionCommits | None, asked_offset: int, requested_epoch: int, offset: int) -> int:
-    """Return the leader epoch of the offset that is committed instead of the member's, or -1 if it is unknown.
-
-    A consumer would take a wrong epoch for a truncated log (KIP-320).
-    """
-    if offset == asked_offset:
-        return requested_epoch
-    return held.committed_epoch if held is not None and held.is_committed_known and held.mark == offset else -1
 
 
 async def _away(

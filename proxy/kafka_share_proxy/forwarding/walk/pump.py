@@ -9,15 +9,22 @@ The reactor also works without it. It then polls and calls back in Python (`faul
 (`client_to_broker`, `broker_to_client`) are the fast path.
 
 How it works: each walk is fed by one descriptor. While its `flows` is set, arriving bytes are walked, and if all of
-them can be forwarded, sent without any Python. Otherwise the methods of `FedWalk` are called. Errors go to `failed`
-(faults.FaultOwner).
+them can be forwarded, sent without any Python. Otherwise a method of the direction is called (`ClientToBroker`,
+`BrokerToClient`):
+
+- `ended(code, _)`: the stream ended (0) or failed (errno).
+- `walked(upto, count)`: of `count` bytes in the receive buffer, the walk stopped at `upto`, before the last of them.
+- `sent(sent, count)`: of `count` forwarded bytes, `sent` were accepted; a negative number is -errno. Also called when
+  all were accepted but more requests wait for responses than `in_flight_max`.
+
+Errors go to `failed` (faults.FaultOwner).
 """
 
 from __future__ import annotations
 
 import select
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kafka_share_proxy.loop.interfaces import Pump
 from kafka_share_proxy.loop.polling import Poller
@@ -30,22 +37,6 @@ else:
         from kafka_share_proxy.forwarding.walk._pump import Pump as _Pump
     except ImportError:
         _Pump = None
-
-
-class FedWalk(Protocol):
-    """Methods of a walk that the pump calls. The walk itself is a `RequestWalk` or an `ResponseWalk`."""
-
-    def ended(self, code: int, _: int) -> None:
-        """Handle the end of the stream (0) or its failure (errno)."""
-
-    def walked(self, upto: int, count: int) -> None:
-        """Handle `count` bytes in the receive buffer of which the walk stopped at `upto`, before the last of them."""
-
-    def sent(self, sent: int, count: int) -> None:
-        """Handle a send of `count` forwarded bytes of which `sent` were accepted. A negative number is -errno.
-
-        Also called when all were accepted but more requests wait for responses than `in_flight_max`.
-        """
 
 
 def new_pump(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -16,15 +16,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from kafka_share_proxy.pipeline.source.options import Security
-from kafka_share_proxy.wire import sasl
+from kafka_share_proxy.wire import broker_versions, sasl
 from kafka_share_proxy.wire.codec import frame_sizes, frames
-from kafka_share_proxy.wire.definitions import messages, registry
+from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.definitions.messages import Message, RequestMessage
-from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost, error_name
+from kafka_share_proxy.wire.errors import ProxyError, RemoteProtocolError, UpstreamLost
 from kafka_share_proxy.wire.values import MIB, Address
 
 R = TypeVar("R", bound=Message)
+T = TypeVar("T")
 
 DIAL_S = 10.0
 """Timeout of connecting, in seconds."""
@@ -32,7 +33,6 @@ RESPONSE_S = 40.0
 """Timeout of a response in seconds. A Fetch waits half a second at most, but a proxy may have to hash first."""
 RESPONSE_BYTES_MAX = 100 * MIB
 """Maximum size of a response. A single record batch may be larger than the size in the request."""
-API_VERSIONS_VERSION = 3
 CORRELATION_IDS = 1 << 31
 
 
@@ -61,9 +61,7 @@ class BlockingConnection:
         self._socket = _lost(address, lambda: _dialled(address, security))
         try:
             self._socket.settimeout(response_s)
-            self._learn_versions()
-            if security.mechanism:
-                self._authenticate(security)
+            self._set_up(security)
         except BaseException:
             self.close()
             raise
@@ -109,8 +107,8 @@ class BlockingConnection:
         """
         key, version, number = self._asked.pop(0)
         frame = self._frame()
-        if key == ApiKey.API_VERSIONS and int.from_bytes(frame[4:6], "big") == ErrorCode.UNSUPPORTED_VERSION:
-            version = 0  # KIP-511: the response has version 0
+        if key == ApiKey.API_VERSIONS and broker_versions.is_unsupported_version(frame):
+            version = 0
         responded, response = frames.decode_response(key, version, frame)
         if responded != number:
             raise RemoteProtocolError(f"{self.address} answered request {responded}, {number} was asked")
@@ -137,32 +135,26 @@ class BlockingConnection:
 
     # Setting up
 
-    def _learn_versions(self) -> None:
-        request = messages.ApiVersionsRequest(client_software_name=self._client_id, client_software_version="1")
-        response = self.send_request(ApiKey.API_VERSIONS, request, API_VERSIONS_VERSION)
-        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            response = self.send_request(ApiKey.API_VERSIONS, messages.ApiVersionsRequest(), 0)
-        if response.error_code != ErrorCode.NONE:
-            raise RemoteProtocolError(f"{self.address} answered ApiVersions with {error_name(response.error_code)}")
-        self.versions = {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys or ()}
-
-    def _authenticate(self, security: Security) -> None:
-        asking = sasl.authentication(security.mechanism, security.username, partial(_password, security))
-        response = None
-        try:
-            while True:
-                key, query = asking.send(response)
-                is_handshake = key == ApiKey.SASL_HANDSHAKE
-                response = self.send_request(
-                    key, query, sasl.HANDSHAKE_VERSION if is_handshake else self.version(key, 2)
-                )
-        except StopIteration:
+    def _set_up(self, security: Security) -> None:
+        negotiated = self._send_all(broker_versions.negotiation(self.address, self._client_id))
+        self.versions = broker_versions.version_ranges(negotiated)
+        if not security.mechanism:
             return
+        try:
+            self._send_all(sasl.authentication(security.mechanism, security.username, partial(_password, security)))
         except sasl.LoginFailed as error:
             raise LoginRefused(f"{self.address} {error}") from None
 
-
-T = TypeVar("T")
+    def _send_all(self, requests: Generator[sasl.Query, Any, T]) -> T:
+        """Send the requests of a generator, and each response into it; return its result."""
+        response = None
+        try:
+            while True:
+                key, version, request = requests.send(response)
+                response = self.send_request(key, request, self.version(key, 2) if version is None else version)
+        except StopIteration as ended:
+            result: T = ended.value
+            return result
 
 
 def _lost(address: Address, work: Callable[[], T]) -> T:

@@ -176,17 +176,6 @@ def _spread(cuts: list[int], count: int, buckets: int) -> list[int]:
     return cuts
 
 
-def balance_of(starts: Sequence[int], weights: Mapping[int, float]) -> float:
-    """Return the heaviest-to-mean ratio of other ranges.
-
-    A bucket that is cut counts to the range with its first hash.
-    """
-    shares = [0.0] * len(starts)
-    for bucket, weight in weights.items():
-        shares[bisect_right(starts, bucket * BUCKET_WIDTH) - 1] += weight
-    return max(shares) * len(starts) / sum(shares)
-
-
 def written(plan: RangePlan, topic: str, made_from: Mapping[str, Any]) -> str:
     """Return the text of the plan file for `views plan`, after validating it.
 

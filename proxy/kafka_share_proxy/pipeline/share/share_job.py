@@ -5,22 +5,29 @@ See pipeline/README.md rules 48 and 49.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kafka_share_proxy.pipeline.kafka.cluster import ClusterClient, TryAgain, checked
 from kafka_share_proxy.pipeline.share.acquirer import Totals
-from kafka_share_proxy.pipeline.share.share_lag import lag_of_group
+from kafka_share_proxy.pipeline.share.share_options import ShareSourceOptions
 from kafka_share_proxy.pipeline.share.share_stream import ShareStream, Write
 from kafka_share_proxy.pipeline.source.checkpoints import files_of_batch
 from kafka_share_proxy.pipeline.tables.files import Files
 from kafka_share_proxy.pipeline.tables.ingest_job import KEPT_COLUMNS, PARTITIONS, Ingested, watch
 from kafka_share_proxy.pipeline.tables.lake import Lake
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ProxyError
 from kafka_share_proxy.wire.values import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+LAG_VERSION = 1
+"""First version of the request whose response contains the lag."""
 TABLE = "share_records"
 """Separate from `records`, which holds each record once: a share group may deliver a record twice."""
 
@@ -84,3 +91,28 @@ def line_of(report: Mapping[str, Any], totals: Totals, renewals: int, lag: int |
         f"lag {'unknown' if lag is None else lag}; so far {totals.acknowledged} offsets acknowledged, "
         f"{totals.came_again} came again, {totals.refused} not held any more, {renewals} renewals"
     )
+
+
+def lag_of_group(options: ShareSourceOptions) -> int | None:
+    """Return the lag of a share group (KIP-1226): offsets that are not settled, including those that members hold.
+
+    Return None if the servers do not report it: a job runs without.
+    """
+    with ClusterClient(options.source) as cluster, suppress(ProxyError, TryAgain):
+        connection = cluster.coordinator(options.group)
+        if connection.version(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, LAG_VERSION) < LAG_VERSION:
+            return None
+        request = messages.DescribeShareGroupOffsetsRequest
+        asked = request(groups=[request.DescribeShareGroupOffsetsRequestGroup(group_id=options.group, topics=None)])
+        (group,) = connection.send_request(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, asked, LAG_VERSION).groups
+        checked(group.error_code, f"offsets of group {options.group}")
+        return _sum_of(group.topics, options.source.topics)
+    return None
+
+
+def _sum_of(
+    topics: Sequence[messages.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic],
+    wanted: Sequence[str],
+) -> int | None:
+    lags = [entry.lag for topic in topics if topic.topic_name in wanted for entry in topic.partitions]
+    return sum(lags) if lags and min(lags) >= 0 else None

@@ -53,14 +53,6 @@ NOT_A_MEMBER = frozenset(
 )
 """Errors of a broker that does not know the member or group. Any other code is its judgement of the request."""
 
-COORDINATOR_TROUBLE = frozenset(
-    {
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-    }
-)
-
 Api = DeclaredApi[ShareServices]
 
 _Described: TypeAlias = (

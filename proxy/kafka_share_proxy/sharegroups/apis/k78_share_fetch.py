@@ -221,9 +221,8 @@ async def interrupted(call: Call[messages.ShareFetchRequest], _reason: str) -> m
     def entry(partition: int) -> messages.ShareFetchResponse.PartitionData:
         return _entry(partition, Result(ErrorCode.NONE), ErrorCode.UNKNOWN_SERVER_ERROR, NO_HINT)
 
-    topics = await without_outcome(call.message.topics, entry, call.work)
-    entries = [message.ShareFetchableTopicResponse(topic_id=t, partitions=each) for t, each in topics.items()]
-    return message(responses=entries) if entries else None
+    topics = await without_outcome(call.message.topics, entry, message.ShareFetchableTopicResponse, call.work)
+    return message(responses=topics) if topics else None
 
 
 API = DeclaredApi(

@@ -106,9 +106,8 @@ async def interrupted(
     def entry(partition: int) -> messages.ShareAcknowledgeResponse.PartitionData:
         return message.PartitionData(partition_index=partition, error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
 
-    topics = await without_outcome(call.message.topics, entry, call.work)
-    entries = [message.ShareAcknowledgeTopicResponse(topic_id=t, partitions=each) for t, each in topics.items()]
-    return message(responses=entries) if entries else None
+    topics = await without_outcome(call.message.topics, entry, message.ShareAcknowledgeTopicResponse, call.work)
+    return message(responses=topics) if topics else None
 
 
 API = DeclaredApi(

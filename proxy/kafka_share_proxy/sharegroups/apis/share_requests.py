@@ -58,19 +58,19 @@ async def named(
 
 
 async def without_outcome(
-    topics: Iterable[_Topic] | None, entry: Callable[[int], E], work: Work
-) -> dict[bytes, list[E]]:
-    """Return an entry for each partition with acknowledgements, by topic id.
+    topics: Iterable[_Topic] | None, entry: Callable[[int], object], topic: Callable[..., E], work: Work
+) -> list[E]:
+    """Return the topics of a response with an entry for each partition with acknowledgements.
 
-    `entry` makes it from the partition number. For requests whose outcome in the journal is unknown
-    (sharegroups/README.md rule 72).
+    `entry` makes one from the partition number, `topic` one from its id and partitions. For requests whose outcome in
+    the journal is unknown (sharegroups/README.md rule 72).
     """
     _, batches = await named(topics, work)
-    entries: dict[bytes, list[E]] = {}
+    entries: dict[bytes, list[object]] = {}
     for place in batches:
         entries.setdefault(place.topic_id, []).append(entry(place.partition))
         await work.step()
-    return entries
+    return [topic(topic_id=topic_id, partitions=each) for topic_id, each in entries.items()]
 
 
 async def read_refusal(

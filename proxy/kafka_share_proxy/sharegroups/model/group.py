@@ -245,11 +245,6 @@ class ShareGroup:
         """Return the names of the topics that any member subscribes to."""
         return set(self._subscriptions)
 
-    def topics_changed(self, topics: Mapping[str, TopicInfo], now: float) -> None:  # noqa: ARG002
-        """Require a new assignment if a subscribed topic was created, deleted, recreated or resized."""
-        if self.members and self._reshape(topics):
-            self.epoch += 1
-
     def expire(self, now: float) -> tuple[str, ...]:
         """Remove members whose session expired by `now`; return their ids. Their locks and share sessions continue."""
         if now < self._earliest_deadline:

@@ -67,8 +67,6 @@ class WindowStatistics:
 
     in_flight: int
     """Number of offsets in the window, including settled ones and holes."""
-    in_flight_batches: int
-    """Number of runs in the window."""
     available: int
     acquired: int
     """Number of offsets held by members, including those being acknowledged."""
@@ -344,6 +342,4 @@ class SharePartition(Window):
                 pending += size if run.pending is not None else 0
             elif run.state >= ACKNOWLEDGED:
                 complete += size
-        return WindowStatistics(
-            self.end_offset - self.start_offset + 1, len(self.runs), available, acquired, pending, complete
-        )
+        return WindowStatistics(self.end_offset - self.start_offset + 1, available, acquired, pending, complete)

@@ -10,7 +10,7 @@ the old one. Group membership is irrelevant here. The share partitions keep the 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicIdPartition
@@ -118,7 +118,6 @@ class ShareSessions:
         self._sessions: dict[SessionKey, Session] = {}
         self._by_node: dict[int, int] = {}
         self._by_connection: dict[int, set[SessionKey]] = {}
-        self._by_group: dict[tuple[str, int], int] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -130,10 +129,6 @@ class ShareSessions:
     def lives(self, session: Session) -> bool:
         """Return True if this session object is still open."""
         return self._sessions.get(session.key) is session
-
-    def group_sessions(self, group_id: str, node_id: int) -> int:
-        """Number of open sessions of a group at a broker. The last one to end unloads its share partitions there."""
-        return self._by_group.get((group_id, node_id), 0)
 
     def fetch(
         self,
@@ -229,14 +224,8 @@ class ShareSessions:
         return session
 
     def _count(self, key: SessionKey, change: int) -> None:
-        _add(self._by_node, key.node_id, change)
-        _add(self._by_group, (key.group_id, key.node_id), change)
-
-
-_K = TypeVar("_K")
-
-
-def _add(counts: dict[_K, int], key: _K, change: int) -> None:
-    counts[key] = counts.get(key, 0) + change
-    if not counts[key]:
-        del counts[key]
+        count = self._by_node.get(key.node_id, 0) + change
+        if count:
+            self._by_node[key.node_id] = count
+        else:
+            del self._by_node[key.node_id]

@@ -187,13 +187,6 @@ def effective(stored: Mapping[str, str], limits: BrokerShareLimits) -> GroupSett
     )
 
 
-def check_change(name: str, value: str | None, stored: Mapping[str, str], limits: BrokerShareLimits) -> str | None:
-    """Return the error text (INVALID_CONFIG) if a group with these stored settings may not add this value."""
-    if value is None:
-        return f"{name} needs a value; the operation DELETE brings its default back"
-    return check_stored({**stored, name: value}, limits)
-
-
 def check_stored(stored: Mapping[str, str], limits: BrokerShareLimits) -> str | None:
     """Return the error text if these settings of one group are invalid or inconsistent, else None.
 

@@ -8,28 +8,29 @@ returns for the base, including errors and missing rights, is returned for the v
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import Generic, NamedTuple, TypeVar
 
 from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.forwarding.served.upstream_requests import (
     decode_response_in_slices,
+    replied,
     send_request_in_slices,
 )
 from kafka_share_proxy.loop.slices import AT_ONCE, Work
 from kafka_share_proxy.views.model.names import is_view
 from kafka_share_proxy.views.services import ViewServices
+from kafka_share_proxy.wire.definitions.message_classes import copied
 from kafka_share_proxy.wire.definitions.messages import Message, RequestMessage
 from kafka_share_proxy.wire.errors import ErrorCode
 
 R = TypeVar("R", bound=Message)
 """The class of the responses."""
-E = TypeVar("E")
+E = TypeVar("E", bound=Message)
 """The class of their partition entries."""
-Q = TypeVar("Q", bound=Message)
-"""The class of the requests."""
 
 
 class Query(NamedTuple):
@@ -51,45 +52,75 @@ Topics = Sequence[tuple[str, Sequence[tuple[int, tuple[int, ...]]]]]
 """The name of each topic in a request, with index and `Query.content` of each partition."""
 
 
-class Wording(ABC, Generic[Q, R, E]):
-    """The structure of one API's requests and responses about partitions of topics."""
+_topics = attrgetter("topics")
 
-    @abstractmethod
-    def queries(self, request: Q) -> Topics:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wording(Generic[R, E]):
+    """The classes and field names of one API's messages about partitions of topics."""
+
+    request_topic: Callable[..., Message]
+    request_partition: Callable[..., Message]
+    response: type[R]
+    response_topic: Callable[..., Message]
+    response_partition: Callable[..., E]
+    topic: str
+    """Field of a topic's name, in requests and responses."""
+    partition: str
+    """Field of a partition's index, in requests and responses."""
+    content: tuple[str, str]
+    """Fields of a partition in a request that `Query.content` consists of."""
+
+    def queries(self, request: RequestMessage[R]) -> Topics:
         """Return the topics and partitions of a client's request."""
+        name, index, content = attrgetter(self.topic), attrgetter(self.partition), attrgetter(*self.content)
+        topics = _topics(request)
+        return [(name(topic), [(index(each), content(each)) for each in topic.partitions]) for topic in topics]
 
-    @abstractmethod
-    def request(self, like: Q, by_topic: Mapping[str, Sequence[Query]]) -> RequestMessage[R]:
+    def other_request(self, like: RequestMessage[R], by_topic: Mapping[str, Sequence[Query]]) -> RequestMessage[R]:
         """Build a request with other topics and partitions."""
+        topics = [
+            self.request_topic(**{self.topic: name, "partitions": [self._asked(each) for each in queries]})
+            for name, queries in by_topic.items()
+        ]
+        return copied(like, topics=topics)
 
-    @abstractmethod
+    def _asked(self, query: Query) -> Message:
+        content = zip(self.content, query.content, strict=True)
+        return self.request_partition(**{self.partition: query.partition}, **dict(content))
+
     def entries(self, response: R) -> Iterable[tuple[Place, E]]:
         """Return (topic-partition, entry) for each entry of a response."""
+        name, index = attrgetter(self.topic), attrgetter(self.partition)
+        return (((name(topic), index(each)), each) for topic in _topics(response) for each in topic.partitions)
 
-    @abstractmethod
     def entry(self, partition: int, source: E | ErrorCode) -> E:
         """Build the entry of a partition: a copy of another partition's entry, or an error."""
+        index = {self.partition: partition}
+        if isinstance(source, ErrorCode):
+            return self.response_partition(error_code=source, **index)
+        return copied(source, **index)
 
-    @abstractmethod
-    def response(self, throttle_ms: int, topics: Iterable[tuple[str, list[E]]]) -> R:
-        """Build the whole response, topic by topic."""
+    def topic_entry(self, name: str, entries: list[E]) -> Message:
+        """Build the entry of a topic."""
+        return self.response_topic(**{self.topic: name, "partitions": entries})
 
 
 async def respond_from_bases(
-    call: Call[Q], views: ViewServices, wording: Wording[Q, R, E], response: type[R], throttle: Callable[[R], int]
-) -> R:
+    call: Call[RequestMessage[R]], views: ViewServices, wording: Wording[R, E]
+) -> bytes | None:
     """Build a response about views from the broker's response about their bases.
 
     Args:
         call: the request, which names views.
         views: the services that look up and create views.
         wording: the structure of the API's messages.
-        response: the class of the response.
-        throttle: returns the throttle time of a response.
     """
     topics = wording.queries(call.message)
     asked = await queries_about(call, views, topics)
-    told = await request_in_rounds(call, asked, lambda by_topic: wording.request(call.message, by_topic), response)
+    told = await request_in_rounds(
+        call, asked, lambda by_topic: wording.other_request(call.message, by_topic), wording.response
+    )
     found = await by_query(call.work, told, wording.entries)
 
     def entry(of: tuple[tuple[int, object], Asked]) -> E:
@@ -99,9 +130,10 @@ async def respond_from_bases(
 
     said = []
     for (name, places), queries in zip(topics, asked, strict=True):
-        said.append((name, await call.work.map(entry, zip(places, queries, strict=True))))
+        said.append(wording.topic_entry(name, await call.work.map(entry, zip(places, queries, strict=True))))
         await call.work.step()
-    return wording.response(max((throttle(each) for _, each in told), default=0), said)
+    throttle_ms = max((attrgetter("throttle_time_ms")(each) for _, each in told), default=0)
+    return await replied(call, copied(wording.response(), throttle_time_ms=throttle_ms, topics=said))
 
 
 async def make_ready(

@@ -8,7 +8,7 @@ topic in which the proxies store it, and has precedence over current Metadata.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping
+from collections.abc import Callable, Iterator, KeysView, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -140,10 +140,6 @@ class ViewCatalog:
     def plain_ids(self) -> Mapping[bytes, None]:
         """Live mapping whose keys are the ids known to be plain."""
         return self._plain
-
-    def all_plain(self, topic_ids: Iterable[bytes]) -> bool:
-        """Return True if all of these ids are known to be plain."""
-        return self._plain.keys() >= set(topic_ids)
 
     def learn_plain(self, topic_id: bytes) -> None:
         """Note that an id belongs to a plain topic."""

@@ -128,14 +128,6 @@ class Codec(Generic[M]):
 
     __repr__ = __str__
 
-    def decoder_source(self) -> str:
-        """Return the source of the generated decoder, for debugging."""
-        return decoding.generate(self.spec, self.version, self._classes()).text()
-
-    def encoder_source(self) -> str:
-        """Return the source of the generated encoder, for debugging."""
-        return encoding.generate(self.spec, self.version, self._classes()).text()
-
     def _readable(self, buffer: Buffer) -> tuple[Buffer, memoryview]:
         if self._views:
             view = memoryview(buffer)

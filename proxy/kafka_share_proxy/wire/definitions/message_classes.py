@@ -52,9 +52,13 @@ class RequestMessage(Message, Generic[R]):
 M = TypeVar("M", bound=Message)
 
 
-def copied(message: M) -> M:
-    """Return a shallow copy of a message, without unknown tags. Arrays and structures are shared."""
+def copied(message: M, **changed: object) -> M:
+    """Return a shallow copy of a message with changed fields, without unknown tags.
+
+    Arrays and structures are shared.
+    """
     fields = {name: getattr(message, name) for name in message.FIELDS}
+    fields.update(changed)
     return type(message)(**fields)
 
 

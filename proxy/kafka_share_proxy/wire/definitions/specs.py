@@ -115,7 +115,6 @@ class FieldSpec:
     """Value of an absent field: a scalar, ZERO_UUID, b"", None for null, [] for arrays, "struct" for structs."""
     ignorable: bool
     """True if the value may be dropped silently when the version written lacks the field."""
-    map_key: bool
     entity: str
     """Kafka's entityType ("brokerId", "groupId"...), or empty."""
 
@@ -141,7 +140,6 @@ class MessageSpec:
     """Listeners that serve a request: broker, controller. Empty for all other messages."""
     valid: VersionRange
     flexible: VersionRange
-    latest_unstable: bool
     root: StructSpec
     structs: Mapping[str, StructSpec]
     """All structures below the root, by their schema name (flat: Kafka keeps the names unique in a message)."""
@@ -238,7 +236,6 @@ def parse(raw: Mapping[str, Any]) -> MessageSpec:
         listeners=tuple(raw.get("listeners", ())),
         valid=valid,
         flexible=VersionRange.parse(raw.get("flexibleVersions", "none")),
-        latest_unstable=raw.get("latestVersionUnstable", False),
         root=root,
         structs=structs,
     )
@@ -305,7 +302,6 @@ class _Reader:
             flexible=None if own_flexible is None else VersionRange.parse(own_flexible),
             default=_default(raw.get("default"), element, is_array, where),
             ignorable=bool(raw.get("ignorable", False)),
-            map_key=bool(raw.get("mapKey", False)),
             entity=str(raw.get("entityType", "")),
         )
 

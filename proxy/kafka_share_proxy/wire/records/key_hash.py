@@ -13,6 +13,7 @@ SPACE = 1 << 32
 _SEED = 0x9747B28C
 _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
+_POSITIVE = 0x7FFFFFFF
 
 _WORD = Struct("<I")
 _OFFSET = Struct(">q")
@@ -38,3 +39,8 @@ def murmur2(data: bytes) -> int:
 def hash_of_record(key: bytes | None, offset: int) -> int:
     """Return the hash of a record's key, or of the 8 bytes of its offset if it has no key."""
     return murmur2(_OFFSET.pack(offset) if key is None else key)
+
+
+def partition_for(key: bytes, partitions: int) -> int:
+    """Return the partition of a key (BuiltInPartitioner.partitionForKey). Raises ZeroDivisionError for 0 partitions."""
+    return (murmur2(key) & _POSITIVE) % partitions

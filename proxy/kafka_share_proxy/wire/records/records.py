@@ -12,7 +12,6 @@ in use. The Python fallback is the general code in this module.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -56,7 +55,6 @@ COMPRESSION_MASK = 0x07
 TIMESTAMP_TYPE_MASK = 0x08
 TRANSACTIONAL_MASK = 0x10
 CONTROL_MASK = 0x20
-DELETE_HORIZON_MASK = 0x40
 
 _MAGIC_AT = 16
 _CRC_AT = 17
@@ -359,19 +357,3 @@ def find_records(
     append_time = header.max_timestamp if header.is_log_append_time else None
     count, first, last = header.records_count, header.base_offset, header.last_offset
     return area, record_positions.find(area, count, first, last, header.base_timestamp, append_time)
-
-
-class ControlRecord(NamedTuple):
-    """Key of a control record."""
-
-    version: int
-    type: int
-    """0 abort, 1 commit. Other types do not concern transactions."""
-
-
-def control_record(record: Record) -> ControlRecord:
-    """Read the key of a control record. Raises RemoteProtocolError."""
-    if record.key is None or len(record.key) < 4:
-        raise RemoteProtocolError("a control record without a type")
-    version, kind = struct.unpack_from(">hh", record.key)
-    return ControlRecord(version, kind)

@@ -1,0 +1,59 @@
+"""Commits that a broker accepted change memory and are queued for storing, on the fast path and by the handler."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kafka_share_proxy.commits.audit_events import AcceptedCommit
+from kafka_share_proxy.commits.held_state import CommittingGroup
+from kafka_share_proxy.commits.model.partition_commits import PartitionCommit, PartitionCommits
+from kafka_share_proxy.commits.services import CommitServices
+from kafka_share_proxy.commits.storing import StoredChange, store
+from kafka_share_proxy.wire.codec.commit_frames import CommittedEntry
+from kafka_share_proxy.wire.values import TopicPartition
+
+
+class PlannedPart(NamedTuple):
+    """One partition of a request, as it is sent to the coordinator."""
+
+    entry: CommittedEntry
+    place: TopicPartition
+    held: PartitionCommits
+    commit: PartitionCommit
+    offset: int
+    """The offset to commit."""
+    moves: bool
+    epoch: int
+    """The leader epoch of `offset`."""
+
+
+def apply(
+    services: CommitServices, group: CommittingGroup, member_id: str, accepted: Sequence[PlannedPart]
+) -> list[PlannedPart]:
+    """Apply the accepted parts of a request. Return those whose ranges must be stored before the client hears of it."""
+    audit, changes, changed, told = services.audit, [], [], []
+    for part in accepted:
+        entry, place, held, commit, offset, _, _ = part
+        before = held.mark if held.is_committed_known else None
+        change = held.accepted(commit, offset, epoch_of(held, entry[2], entry[3], offset))
+        if change:
+            changes.append(StoredChange(place, held, change, entry[3], member_id))
+        if change or commit.done is not None:
+            changed.append(part)
+        if audit is not None:
+            told.append(AcceptedCommit(place, held, change, before))
+    store(services, group, changes)
+    if audit is not None:
+        audit.committed(group, member_id, told)
+    return changed
+
+
+def epoch_of(held: PartitionCommits | None, asked_offset: int, requested_epoch: int, offset: int) -> int:
+    """Return the leader epoch of the offset that is committed instead of the member's, or -1 if it is unknown.
+
+    A consumer would take a wrong epoch for a truncated log (KIP-320).
+    """
+    if offset == asked_offset:
+        return requested_epoch
+    return held.committed_epoch if held is not None and held.is_committed_known and held.mark == offset else -1

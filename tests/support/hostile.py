@@ -113,6 +113,12 @@ def small(key: int, version: int) -> Iterator[Hostile]:
         yield Hostile(shape, _message(key, version, (), 0, names, names))
 
 
+def filled_response(key: int, version: int) -> Any:
+    """A response with one element in each array."""
+    spec, names = registry.response_spec(key), Names("group", "topic", bytes(16), "host")
+    return _made(registry.message(spec.name), spec.root, version, (), 0, names, names)
+
+
 def _arrays(root: StructSpec, version: int, above: tuple[FieldSpec, ...] = ()) -> Iterator[tuple[FieldSpec, ...]]:
     """The way to every array, those within elements of others included."""
     for field in present(root, version):

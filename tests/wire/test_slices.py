@@ -75,6 +75,32 @@ def test_it_pauses_and_gives_up_over_the_limit_before_anything_is_made(key: int,
         tracemalloc.stop()
 
 
+def test_what_is_left_to_join_grows_with_the_slices_and_not_with_the_elements() -> None:
+    """Joining is one step for all parts, in which no other client is served."""
+    codec = registry.response(16, 4)
+    response = codec.message_class
+
+    def parts_of(slices: int) -> int:
+        listed = [response.ListedGroup(group_id=f"group-{number}") for number in range(slices * PAUSE_EVERY)]
+        parts: list[Any] = []
+        driven(codec.encode_in_slices(response(groups=listed), parts))
+        return len(parts)
+
+    assert parts_of(100) - parts_of(10) == 90
+
+
+def test_records_and_large_parts_are_not_copied_in_slices() -> None:
+    codec = registry.response(1, 12)
+    response = codec.message_class
+    records = [memoryview(bytes(10)), memoryview(bytes(100_000))] * PAUSE_EVERY
+    partitions = [response.PartitionData(records=each) for each in records]
+    topics = [response.FetchableTopicResponse(topic="t", partitions=partitions)]
+    parts: list[Any] = []
+    driven(codec.encode_in_slices(response(responses=topics), parts))
+    kept = [part for part in parts if type(part) is memoryview]
+    assert all(part is each for part, each in zip(kept, records, strict=True))
+
+
 def test_numbers_and_tags_count_as_elements() -> None:
     """Partitions do one by one, acknowledgement types (one for each record) by the sixteen, unknown tags one by one."""
     message = registry.message("DescribeShareGroupOffsetsRequest")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka_share_proxy.brokers import rights
+from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.promise import Task
 from kafka_share_proxy.loop.slices import Work
 from kafka_share_proxy.sharegroups.apis import k16_list_groups
@@ -18,8 +21,13 @@ from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.values import UNKNOWN_NODE
 
 from tests.support.ports import responded
+from tests.support.stretches import longest_stretch
 
 LIST = 16
+PORTION = 50
+"""Groups in one request for rights, where the number is to have no effect."""
+FEW, MANY = 200, 4200
+"""Groups that are listed: more than there are in one slice of the encoder, and nearly as many as rights are cached."""
 
 
 def upstream(*groups: tuple[str, str], error_code: int = 0):
@@ -47,6 +55,28 @@ def test_more_groups_than_rights_are_remembered_for_are_listed_all_the_same(worl
     for _ in range(2):
         ids = [group.group_id for group in world.call(LIST, 5).groups]
         assert ids == [f"g{number:03}" for number in range(600) if number != 7]
+
+
+def test_the_longest_stretch_does_not_grow_with_the_number_of_groups(world, monkeypatch):
+    """Other clients are served between two stretches. Listing 18,777 groups took steps of 20 ms."""
+    for module in (rights, k16_list_groups):
+        monkeypatch.setattr(module, "RIGHTS_AT_ONCE", PORTION)
+    world.broker.responses[LIST] = upstream()
+    request = registry.message("ListGroupsRequest")(states_filter=["Empty"], types_filter=[])
+    stretches, responses = [], []
+    for first, last in pairwise((0, 3, FEW, MANY)):
+        for number in range(first, last):
+            world.group(f"g{number:04}")
+        rights.forget(world.client)
+
+        async def list_groups(work):
+            call = Call(LIST, 5, 1, None, request, world.client, work, memoryview(bytes(9000)))
+            responses.append(await responded(partial(k16_list_groups.handle, services=world.services), call))
+
+        stretches.append(longest_stretch(list_groups, lambda: None))
+    listed = [len(frames.decode_response(LIST, 5, memoryview(each)[4:])[1].groups) for each in responses]
+    assert listed == [3, FEW, MANY]
+    assert stretches[2] < 1.1 * stretches[1], f"{stretches} instructions with {listed} groups"
 
 
 @pytest.mark.parametrize("version", range(6))

@@ -7,12 +7,17 @@ generation, and the next collection examines only newer objects. A cycle of froz
 stays in memory. Once the number of frozen objects is twice that of the objects alive before, a full walk examines
 everything again, provided that it takes less than `WALK_S` or no client is connected. At four times as many, it happens
 in any case. Connections leave no cycles (`forwarding.connection`, `loop.transports`), so this is rare.
+
+Counting the frozen objects visits every one of them too: 14 ms for 450,000 (18,777 share groups), and more in a heap
+that is not in the processor's caches. They are therefore counted only when the allocated blocks of memory have grown by
+about as many as are missing. Python adds up the blocks from the counts of its pools in 0.2 ms.
 """
 
 from __future__ import annotations
 
 import ctypes
 import gc
+import sys
 from collections.abc import Callable, Mapping
 from time import monotonic
 
@@ -26,6 +31,8 @@ GROWTH, GROWTH_MAX = 2, 4
 """Frozen objects, relative to those alive after the last full walk, at which the next one is due, or is forced."""
 WALK_S = 0.02
 """Seconds that a full walk may take while clients are connected."""
+COUNTED_AGAIN = 0.25
+"""Least growth in blocks, relative to the objects alive after the last full walk, between two counts."""
 
 
 class Garbage:
@@ -43,6 +50,10 @@ class Garbage:
         """Objects that the last full walk found alive."""
         self._walk_s = 0.0
         """Seconds of the last full walk."""
+        self._frozen = 0
+        """Frozen objects when they were last counted."""
+        self._blocks = 0
+        """Allocated blocks at that time."""
         self._portions = 0
         self._planned = False
         self._began = 0.0
@@ -82,23 +93,38 @@ class Garbage:
         if self._portions >= PORTION:
             gc.collect()
         gc.freeze()
-        frozen = gc.get_freeze_count()
-        if frozen > GROWTH * self._alive and self._may_walk(frozen):
-            gc.unfreeze()
-            self._walk()
+        if self._may_have_grown():
+            frozen = self._count()
+            if frozen > GROWTH * self._alive and self._may_walk(frozen):
+                gc.unfreeze()
+                self._walk()
         self._portions = 0
         self._planned = False
+
+    def _may_have_grown(self) -> bool:
+        """Return True if enough blocks were allocated since the last count for a full walk to be due.
+
+        Half of the missing objects is enough, because memory that is not frozen may have been released meanwhile.
+        """
+        bound = GROWTH if self._may_walk(GROWTH * self._alive) else GROWTH_MAX
+        missing = max((bound * self._alive - self._frozen) / 2, COUNTED_AGAIN * self._alive)
+        blocks = sys.getallocatedblocks()  # 0 if Python does not count them, with PYTHONMALLOC=malloc
+        return not blocks or blocks - self._blocks >= missing
 
     def _may_walk(self, frozen: int) -> bool:
         expected_s = self._walk_s * frozen / max(self._alive, 1)
         return expected_s < WALK_S or frozen > GROWTH_MAX * self._alive or self._is_idle()
+
+    def _count(self) -> int:
+        self._frozen, self._blocks = gc.get_freeze_count(), sys.getallocatedblocks()
+        return self._frozen
 
     def _walk(self) -> None:
         began = monotonic()
         gc.collect()
         self._walk_s = monotonic() - began
         gc.freeze()
-        self._alive = gc.get_freeze_count()
+        self._alive = self._count()
 
 
 def share_one_arena() -> None:

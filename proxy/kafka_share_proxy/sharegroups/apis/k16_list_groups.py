@@ -17,6 +17,7 @@ Behaviour
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from operator import attrgetter
 from zlib import crc32
 
 from kafka_share_proxy.brokers.rights import (
@@ -64,7 +65,8 @@ async def handle(call: Call[messages.ListGroupsRequest], services: ShareServices
     if elsewhere is None:
         return reply(call, _not_all(response, ErrorCode.COORDINATOR_NOT_AVAILABLE))
     found = await _candidates(call, services, elsewhere)
-    shown = await _may_describe(call, services, [group.group_id for group in found])
+    group_ids = await call.work.map(attrgetter("group_id"), found)
+    shown = await _may_describe(call, services, group_ids)
     if isinstance(shown, ErrorCode):
         return reply(call, _not_all(response, shown))
     of_broker = await call.work.select(lambda entry: not _is_own(entry), response.groups)
@@ -101,7 +103,8 @@ async def _candidates(
         state_fits = not states or group.state.lower() in states
         return state_fits and is_listed_at(group.group_id, node_id, services.topology.brokers)
 
-    return await call.work.select(is_requested, [groups[group_id] for group_id in sorted(groups)])
+    await call.work.pause()  # sorting is one step
+    return await call.work.select(is_requested, map(groups.__getitem__, sorted(groups)))
 
 
 def _not_all(response: messages.ListGroupsResponse, code: ErrorCode) -> messages.ListGroupsResponse:

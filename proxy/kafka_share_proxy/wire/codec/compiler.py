@@ -25,6 +25,17 @@ _BAD_BYTES = (IndexError, struct.error, UnicodeDecodeError, RemoteProtocolError)
 _BAD_VALUES = (struct.error, TypeError, AttributeError, ValueError, OverflowError, LocalProtocolError)
 
 
+JOINED_BYTES = 64 << 10
+"""Maximum bytes of parts that are joined before all others are. Copying more costs more than it saves."""
+
+
+def _join_small(parts: list[Any], start: int) -> None:
+    """Replace parts[start:] by one part if all of them are bytes, and few. Records stay as they are."""
+    added = parts[start:]
+    if len(added) > 1 and set(map(type, added)) == {bytes} and sum(map(len, added)) <= JOINED_BYTES:
+        parts[start:] = (b"".join(added),)
+
+
 class Codec(Generic[M]):
     """Decoder and encoder of one message in one version. Each direction is compiled at its first use."""
 
@@ -115,13 +126,22 @@ class Codec(Generic[M]):
             raise LocalProtocolError(f"{self}: {error}") from error
 
     def encode_in_slices(self, message: M, parts: list[Any]) -> Generator[None, None, None]:
-        """Encode as `encode_into` does, as a generator that pauses."""
+        """Encode as `encode_into` does, as a generator that pauses.
+
+        The small parts of each slice are joined in it. Otherwise the caller joins all parts of a large message in one
+        step: 10 ms for the 130,000 of a ListGroups response with 18,777 groups.
+        """
         if type(message) is not self.message_class:
             raise LocalProtocolError(f"{self}: cannot encode a {type(message).__name__}")
+        encode, joined = self._encode_in_slices or self._compile_encode_in_slices(), len(parts)
         try:
-            yield from (self._encode_in_slices or self._compile_encode_in_slices())(message, parts.append)
+            for _ in encode(message, parts.append):
+                _join_small(parts, joined)
+                joined = len(parts)
+                yield
         except _BAD_VALUES as error:
             raise LocalProtocolError(f"{self}: {error}") from error
+        _join_small(parts, joined)
 
     def __str__(self) -> str:
         return f"{self.spec.name} v{self.version}"

@@ -6,7 +6,7 @@ processor's cache.
 
 from __future__ import annotations
 
-from kafka_share_proxy.wire.record_positions import room
+from kafka_share_proxy.wire.records.record_positions import room
 from kafka_share_proxy.wire.values import MIB
 
 FRAME_BYTES_MAX = 8 * MIB

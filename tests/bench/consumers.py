@@ -129,7 +129,7 @@ def ours_looped(bootstrap: str, topic: str, meter: Meter) -> None:
     """With `poll`, record by record in the loop of `ours_iterated`."""
 
     async def read() -> None:
-        from proxy.client.opening import open_consumer
+        from kafka_share_proxy.client.opening import open_consumer
 
         partitions = [(topic, number) for number in range(PARTITIONS)]
         async with open_consumer(bootstrap, partitions=partitions, auto_offset_reset="earliest") as consumer:

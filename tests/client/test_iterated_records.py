@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
 import trio
+from kafka_share_proxy.client import iterated_records
 from kafka_share_proxy.client.consumer import Consumer
 from kafka_share_proxy.client.interceptors import ConsumerInterceptor
 from kafka_share_proxy.client.polled_records import ConsumerRecord
@@ -137,3 +139,25 @@ async def test_what_interceptors_leave_out_is_passed_in_the_loop_as_well(autojum
             await reader.__anext__()
         await reader.commit()
         assert kafka.committed == {A0: 6, A1: 6}
+
+
+@pytest.mark.parametrize("is_fallback", [False, True])
+async def test_loops_calls_and_polls_take_from_the_same_records(
+    is_fallback: bool, monkeypatch: pytest.MonkeyPatch, autojump_clock: Clock
+) -> None:
+    """With the extension and without it."""
+    if is_fallback:
+        monkeypatch.setattr(iterated_records, "EXTENSION", None)
+    kafka = with_records(12)
+    async with cluster(kafka) as brokers, brokers.consumer(partitions=[A0], **EARLIEST) as reader:
+        assert await taken(reader, 2) == [(0, 0), (0, 1)]
+        assert (await anext(reader)).offset == 2
+        assert (await anext(aiter(reader))).offset == 3
+        polled = (await reader.poll(0, max_records=2)).records
+        assert [record.offset for record in polled] == [4, 5]
+        loop = aiter(reader)
+        assert (await anext(loop)).offset == 6
+        waiting = anext(loop)
+        reader.seek(A0, 1)
+        assert (await waiting).offset == 1
+        assert await taken(reader, 10) == [(0, offset) for offset in range(2, 12)]

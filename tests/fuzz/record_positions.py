@@ -73,6 +73,9 @@ def compare(extension: Any, seed: int, seconds: float) -> str:
         mine = outcome(extension.find, extension.build, area, numbers, other)
         its = outcome(record_positions._python_find, record_positions._python_build, area, numbers, other)
         assert mine == its, f"seed {seed}, turn {turns}: the kernels differ over {area.hex()} with {numbers}"
+        if not isinstance(mine, str):
+            iterated = extension.records(area, mine[0], 0, len(mine[1]), Record, 0, RecordHeaders, (), None)
+            assert list(iterated) == mine[1], f"seed {seed}, turn {turns}: other records are iterated of {area.hex()}"
         run, is_checked = damaged_run(dice), dice.random() < 0.5
         mine = outcome_of_run(extension.find_run, run, 0, is_checked)
         run_of_python = outcome_of_run(record_runs._python_find_run, run, 0, is_checked)

@@ -23,7 +23,7 @@ from kafka_share_proxy.wire.definitions import messages, registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.definitions.messages import Message, RequestMessage
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost
-from kafka_share_proxy.wire.values import Address, MIB
+from kafka_share_proxy.wire.values import MIB, Address
 
 R = TypeVar("R", bound=Message)
 """Class of the response."""

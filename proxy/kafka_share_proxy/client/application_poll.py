@@ -192,11 +192,10 @@ class ApplicationPoll:
         """Take records out of the buffer. Chunks without records are skipped."""
         flows = self._network.core.flows
         while True:
-            buffered = sum(each.buffered_bytes for each in flows)
             parts: list[PartitionRecords] = []
             for supply in self._supplies:
                 parts += self._taken_of(supply, records_max, is_first=not parts)
-            if sum(each.buffered_bytes for each in flows) < buffered:
+            if any(each.has_new_room for each in flows):
                 self._network.nudge()
             records = PolledRecords(parts)
             if len(records) or not parts:
@@ -205,8 +204,8 @@ class ApplicationPoll:
 
     def passed(self, parts: Iterable[PartitionRecords]) -> None:
         """Advance the positions of records that were returned to the application."""
-        for part in parts:
-            self._network.core.consumed(part.partition, part.next_offset, part.flow)
+        for (partition, flow), offset in {(part.partition, part.flow): part.next_offset for part in parts}.items():
+            self._network.core.consumed(partition, offset, flow)
 
     def _taken_of(self, supply: RecordSupply, records_max: int, *, is_first: bool) -> list[PartitionRecords]:
         room = self._individual.room if self._individual else lambda _: records_max

@@ -30,6 +30,7 @@ from kafka_share_proxy.brokers.own_connection import (
     reason_of,
     session_ends,
 )
+from kafka_share_proxy.client.frame_memory import FrameMemory
 from kafka_share_proxy.consumer.requests import FailureKind, Outcome, RequestFailure
 from kafka_share_proxy.wire import sasl
 from kafka_share_proxy.wire.codec import frame_sizes, frames
@@ -86,7 +87,11 @@ class BrokerConnection:
     """An open connection. `run` writes and reads."""
 
     def __init__(
-        self, opened: OwnConnection, settings: OwnSettings, response_bytes_max: int = RESPONSE_BYTES_MAX
+        self,
+        opened: OwnConnection,
+        settings: OwnSettings,
+        response_bytes_max: int = RESPONSE_BYTES_MAX,
+        memory: FrameMemory | None = None,
     ) -> None:
         """Use a connection that has been set up. Raises RemoteProtocolError if the broker sent more than responses."""
         self.address: Address = opened.address
@@ -110,6 +115,7 @@ class BrokerConnection:
         self._held_back: list[_Asked] = []
         """Requests held back until the session is renewed."""
         self._response_bytes_max = response_bytes_max
+        self._memory = memory or FrameMemory()
         self._scope = trio.CancelScope()
         self._waiting: deque[_Waiting] = deque()
         self._unsent: deque[bytes] = deque()
@@ -323,11 +329,14 @@ class BrokerConnection:
         size = int.from_bytes(head, "big", signed=True)
         if not frame_sizes.RESPONSE_MIN <= size <= self._response_bytes_max:
             raise frame_sizes.wrong_size(size, self._response_bytes_max, frame_sizes.RESPONSE_MIN)
-        return await (self._exactly(size) if size <= READ_BYTES else self._large(size))
+        if size > READ_BYTES:
+            return await self._large(size)
+        self._memory.drop_unused()
+        return await self._exactly(size)
 
     async def _large(self, size: int) -> memoryview:
         """Read a large frame without an intermediate copy. Records refer to these bytes."""
-        frame = memoryview(bytearray(size))
+        frame = self._memory.take(size)
         have = min(size, len(self._received))
         frame[:have] = self._received[:have]
         del self._received[:have]

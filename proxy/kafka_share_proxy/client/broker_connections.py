@@ -19,6 +19,7 @@ from kafka_share_proxy.brokers.own_connection import AuthenticationFailed, OwnCo
 from kafka_share_proxy.client.broker_connection import BrokerConnection
 from kafka_share_proxy.client.client_metrics import ClientMetrics
 from kafka_share_proxy.client.connection_advice import connection_advice
+from kafka_share_proxy.client.frame_memory import FrameMemory
 from kafka_share_proxy.consumer.requests import (
     ANY_NODE,
     FailureKind,
@@ -96,6 +97,7 @@ class BrokerConnections:
         self._metrics = metrics or ClientMetrics()
         self._places: dict[tuple[int, Lane], _Place] = {}
         self._backoffs: dict[int, RetryBackoff] = {}
+        self._memory = FrameMemory()
 
     def send(self, request: UnsentRequest) -> None:
         """Send a request over its connection, which is made if necessary."""
@@ -216,7 +218,7 @@ class BrokerConnections:
             return RequestFailure(kind, text or f"nobody knows where node {node_id} listens")
         opened = found.winner[1]
         try:
-            return BrokerConnection(opened, self._settings)
+            return BrokerConnection(opened, self._settings, memory=self._memory)
         except RemoteProtocolError as error:
             await opened.aclose()
             return RequestFailure(FailureKind.DISCONNECTED, str(error))

@@ -229,12 +229,12 @@ class Consumer(ClusterCalls):
             self._individual.left_out(result.records.parts, records)
         return result._replace(records=records)
 
-    def __aiter__(self) -> Consumer:
+    def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         """Iterate over records without end. After a loop ends, the next loop or poll begins with the remaining records.
 
         Commits and `position` include the records up to the last one returned to the loop.
         """
-        return self
+        return self._iterated.asynchronous(self)
 
     async def __anext__(self) -> ConsumerRecord:
         """Return the next record. Other tasks run only when a new poll is needed."""

@@ -1,29 +1,35 @@
 """Records of one poll of `async for`, returned one by one (client/README.md rule 28).
 
-How it works. Records are built in pieces. Each piece knows the position that its records belong to. While that position
-was not moved or given up, the next record may be returned. The check compares two numbers for each record. The position
-advances when a piece ends, or on request (`settle`) to the end of the last record returned.
+How it works. Records are returned in pieces. Each piece knows the position that its records belong to. While that
+position was not moved or given up, the next record may be returned. The check compares two numbers for each record. The
+extension does it, where it could be built, without a coroutine for each record. The position advances when a piece
+ends, or on request (`settle`) to the end of the last record returned.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from operator import length_hint
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafka_share_proxy.client.deserializers import Deserializers, RecordDeserializationError
 from kafka_share_proxy.client.polled_records import ConsumerRecord, MadeRecords, PartitionRecords, PolledRecords
 from kafka_share_proxy.consumer.core import ConsumerCore
 from kafka_share_proxy.consumer.fetch.positions import Position
 from kafka_share_proxy.consumer.partitions import Flow
+from kafka_share_proxy.wire.records.record_positions import EXTENSION
 from kafka_share_proxy.wire.values import TopicPartition
+
+if TYPE_CHECKING:
+    from kafka_share_proxy.wire.records._record_positions import HandedOut
 
 
 class _Piece(NamedTuple):
     """Records of one partition, with their position."""
 
-    part: PartitionRecords
+    parts: Sequence[PartitionRecords]
+    """Parts that the records are of, ascending."""
     records: Sequence[ConsumerRecord]
     position: Position
     moves: int
@@ -43,18 +49,26 @@ class _Piece(NamedTuple):
 
     def split(self, count: int) -> tuple[_Piece, _Piece]:
         """Split the piece after `count` records, fewer than it has."""
-        at, kept = self.records[count].offset, self.part.records
-        first = self.part._replace(records=kept.before_offset(at), next_offset=at)
+        at = self.records[count].offset
+        first: list[PartitionRecords] = []
+        rest: list[PartitionRecords] = []
+        for part in self.parts:
+            if part.next_offset <= at:
+                first.append(part)
+                continue
+            if not rest:
+                first.append(part._replace(records=part.records.before_offset(at), next_offset=at))
+            rest.append(part._replace(records=part.records.from_offset(at)))
         return (
-            self._replace(part=first, records=self.records[:count]),
-            self._replace(part=self.part._replace(records=kept.from_offset(at)), records=self.records[count:]),
+            self._replace(parts=first, records=self.records[:count]),
+            self._replace(parts=rest, records=self.records[count:]),
         )
 
 
 class IteratedRecords:
     """Records of one poll that were not returned yet."""
 
-    __slots__ = ("_core", "_deserializers", "_piece", "_pieces", "current", "moves", "position")
+    __slots__ = ("_core", "_deserializers", "_handed_out", "_piece", "_pieces", "current", "moves", "position")
 
     def __init__(self, core: ConsumerCore, deserializers: Deserializers | None = None) -> None:
         self._core = core
@@ -66,6 +80,21 @@ class IteratedRecords:
         """Next records. Valid while `moves` equals `position.moves`."""
         self.position = Position()
         self.moves = self.position.moves
+        self._handed_out: HandedOut[ConsumerRecord] | None = None
+
+    def asynchronous(self, one_by_one: AsyncIterator[ConsumerRecord]) -> AsyncIterator[ConsumerRecord]:
+        """Return an iterator of the same records as this one, which it uses for those that are not `current`."""
+        if EXTENSION is None:
+            return one_by_one
+        if self._handed_out is None:
+            self._handed_out = EXTENSION.handed_out(one_by_one.__anext__)
+            self._set_current(self.current)
+        return self._handed_out
+
+    def _set_current(self, records: Iterator[ConsumerRecord]) -> None:
+        self.current = records
+        if self._handed_out is not None:
+            self._handed_out.begin(records, self.position, self.moves)
 
     @property
     def has_left(self) -> bool:
@@ -75,11 +104,11 @@ class IteratedRecords:
 
     def begin(self, polled: PolledRecords) -> None:
         """Append the records of a poll."""
-        for part, records in polled.pieces():
-            positions = self._core.positions if part.flow is Flow.MAIN else self._core.catch_up.positions
-            position = positions.get(part.partition)
+        for parts, records in polled.pieces():
+            positions = self._core.positions if parts[0].flow is Flow.MAIN else self._core.catch_up.positions
+            position = positions.get(parts[0].partition)
             if position is not None:
-                self._pieces.append(_Piece(part, records, position, position.moves))
+                self._pieces.append(_Piece(parts, records, position, position.moves))
 
     def advance(self) -> bool:
         """Continue with the next piece that may be returned. Returns: True if there is one.
@@ -88,20 +117,21 @@ class IteratedRecords:
             RecordDeserializationError: its first record cannot be deserialized. The piece remains the next one.
         """
         self.settle()
-        self._piece, self.current = None, iter(())
+        self._piece = None
+        self._set_current(iter(()))
         piece = self._next_piece()
         if piece is None:
             return False
         piece = self._made(piece)
-        self._piece, self.current = piece, iter(piece.records)
-        self.position, self.moves = piece.position, piece.moves
+        self._piece, self.position, self.moves = piece, piece.position, piece.moves
+        self._set_current(iter(piece.records))
         return True
 
     def settle(self) -> None:
         """Advance the position to the end of the last record returned."""
         if self._piece is None or self._piece.is_stale:
             return
-        part, records, left = self._piece.part, self._piece.records, length_hint(self.current)
+        part, records, left = self._piece.parts[-1], self._piece.records, length_hint(self.current)
         if left < len(records) or not left:
             next_offset = records[-left].offset if left else part.next_offset
             self._core.consumed(part.partition, next_offset, part.flow)
@@ -127,12 +157,14 @@ class IteratedRecords:
                 break
             taken.append(piece)
             room -= len(piece.records)
-        return MadeRecords([each.part for each in taken], [record for each in taken for record in each.records])
+        return MadeRecords(
+            [part for each in taken for part in each.parts], [record for each in taken for record in each.records]
+        )
 
     def forget(self, partition: TopicPartition) -> None:
         """Drop the remaining records of a partition whose position is moved."""
         self._put_back()
-        self._pieces = deque(each for each in self._pieces if each.part.partition != partition)
+        self._pieces = deque(each for each in self._pieces if each.parts[0].partition != partition)
 
     def _made(self, piece: _Piece) -> _Piece:
         """Return the piece with keys and values deserialized, as far as that goes. The others are the next piece."""
@@ -167,4 +199,5 @@ class IteratedRecords:
         if self._piece is not None and (left := length_hint(self.current)):
             handed_out = len(self._piece.records) - left
             self._pieces.appendleft(self._piece.split(handed_out)[1] if handed_out else self._piece)
-        self._piece, self.current = None, iter(())
+        self._piece = None
+        self._set_current(iter(()))

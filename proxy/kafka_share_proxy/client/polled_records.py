@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, groupby
+from operator import attrgetter
 from typing import Any, NamedTuple, overload
 
 from kafka_share_proxy.consumer.events import ConsumerError
@@ -141,19 +142,40 @@ class PolledRecords(Sequence[ConsumerRecord]):
         """Return the records of one partition, without its name. This is the fastest way to read them."""
         return chain.from_iterable(part.records for part in self.parts if part.partition == partition)
 
-    def pieces(self) -> Iterator[tuple[PartitionRecords, Sequence[ConsumerRecord]]]:
-        """Yield the records in lists that are built on demand, each with the part that it belongs to."""
-        for part in self.parts:
-            first, rest = part.cut(BUILT_AT_ONCE)
-            while first is not None:
-                yield first, list(first.records.iterated(_KINDS[part.flow], part.partition))
-                first, rest = (None, None) if rest is None else rest.cut(BUILT_AT_ONCE)
+    def pieces(self) -> Iterator[tuple[Sequence[PartitionRecords], Sequence[ConsumerRecord]]]:
+        """Yield the records in pieces of one partition and flow, each with the parts that it consists of."""
+        for _, parts in groupby(self.parts, attrgetter("partition", "flow")):
+            piece, room = [], BUILT_AT_ONCE
+            for part in parts:
+                rest: PartitionRecords | None = part
+                while rest is not None:
+                    first, rest = rest.cut(room)
+                    if first is not None:
+                        piece.append(first)
+                        room -= len(first.records)
+                    if rest is not None:
+                        yield piece, Piece(piece)
+                        piece, room = [], BUILT_AT_ONCE
+            if piece:
+                yield piece, Piece(piece)
 
     def next_offsets(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """Return the offsets to commit once all records are processed (KIP-1094)."""
         return {
             part.partition: OffsetAndMetadata(part.next_offset, leader_epoch=part.leader_epoch) for part in self.parts
         }
+
+
+class Piece(PolledRecords):
+    """Records of one partition and flow, whose iterators know how many records are left."""
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        found: Iterator[ConsumerRecord] = iter(())
+        for number, part in enumerate(reversed(self.parts)):
+            records, kind = part.records, _KINDS[part.flow]
+            after = found if number else None
+            found = records.positions.iterate(records.area, kind, records.timestamp_type, part.partition, after)
+        return found
 
 
 class MadeRecords(PolledRecords):
@@ -190,7 +212,7 @@ class MadeRecords(PolledRecords):
         """Return the records of one partition, without its name."""
         return (Record(*each[2:]) for each in self._records if (each.topic, each.partition) == partition)
 
-    def pieces(self) -> Iterator[tuple[PartitionRecords, Sequence[ConsumerRecord]]]:
+    def pieces(self) -> Iterator[tuple[Sequence[PartitionRecords], Sequence[ConsumerRecord]]]:
         """Return the records of each part. A record that belongs to no part is returned with the first part."""
         of_part: list[list[ConsumerRecord]] = [[] for _ in self.parts]
         ends: dict[tuple[TopicPartition, Flow], list[tuple[int, int]]] = {}
@@ -199,7 +221,7 @@ class MadeRecords(PolledRecords):
         for record in self._records:
             known = ends.get((TopicPartition(record.topic, record.partition), record.flow), ())
             of_part[next((number for end, number in known if record.offset < end), 0)].append(record)
-        return zip(self.parts, of_part, strict=True)
+        return zip(((part,) for part in self.parts), of_part, strict=True)
 
 
 def opened(

@@ -46,7 +46,7 @@ from kafka_share_proxy.loop.tls_memory import TlsMemory
 from kafka_share_proxy.loop.transports import PlainTransport, TlsTransport, Transport
 from kafka_share_proxy.loop.turns import Turns
 from kafka_share_proxy.wire.errors import RequestRefused
-from kafka_share_proxy.wire.values import Address, UNKNOWN_NODE
+from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address
 
 SWEEP_S = 1.0
 RELEASE_S = 1.0

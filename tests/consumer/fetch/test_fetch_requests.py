@@ -106,6 +106,21 @@ def test_a_full_buffer_stops_fetching_until_something_is_taken() -> None:
     assert asked(only(play.fetches)) == {0: 20}
 
 
+def test_room_is_new_only_where_a_fetch_waits_for_it() -> None:
+    """The application tells the network side of it after each poll that took records."""
+    play = Play(A, buffer_bytes_max=1000, max_partition_fetch_bytes=500, fetch_max_bytes=600)
+    for first in (0, 10):
+        request = only(play.fetches)
+        assert not play.fetches.has_new_room
+        play.respond(request, a=batch(first))
+    assert nothing(play.fetches) == float("inf")
+    assert not play.fetches.has_new_room
+    assert len(play.taken(1)) == 1
+    assert play.fetches.has_new_room
+    assert asked(only(play.fetches)) == {0: 20}
+    assert not play.fetches.has_new_room
+
+
 def test_three_brokers_are_asked_with_the_limits_as_they_come() -> None:
     play = Play(A, B, C)
     play.metadata.nodes = {**play.metadata.nodes, 3: play.metadata.nodes[2]}

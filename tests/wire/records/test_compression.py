@@ -88,3 +88,30 @@ def test_gzip_of_others() -> None:
 def test_lz4_blocks_do_not_depend_on_each_other() -> None:
     """Kafka's Java clients read no others: bit 5 of the flags, which follow the magic of the frame."""
     assert compression.compress(compression.LZ4, b"x" * 200_000)[4] & 0x20
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize(
+    "size", [0, 1, compression.PIECE_BYTES, compression.PIECE_BYTES + 1, 3 * compression.PIECE_BYTES]
+)
+def test_views_of_any_size_are_opened(codec: int, size: int) -> None:
+    """Data that opens to several pieces, of bytes that do not compress and of those that do."""
+    for data in (random.Random(size).randbytes(size), bytes(size)):
+        closed = b"before" + compression.compress(codec, data)
+        found = compression.opened(codec, memoryview(closed)[6:], size)
+        assert bytes(found) == data
+        if size:
+            with pytest.raises(RemoteProtocolError):
+                compression.opened(codec, memoryview(closed)[6:], size - 1)
+
+
+def test_lz4_of_linked_blocks_is_opened() -> None:
+    """Clients other than Java's may write them."""
+    import lz4.frame
+
+    data = DATA * 20
+    closed = lz4.frame.compress(data, block_linked=True, store_size=False)
+    assert bytes(compression.opened(compression.LZ4, closed, len(data))) == data
+    for end in range(0, len(closed), 97):
+        with pytest.raises(RemoteProtocolError):
+            compression.opened(compression.LZ4, closed[:end], len(data))

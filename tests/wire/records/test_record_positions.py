@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import random
+import sys
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from operator import length_hint
 from typing import Any, NamedTuple
 
 import pytest
@@ -356,3 +358,191 @@ def test_the_collector_need_not_look_at_records_without_headers() -> None:
     assert (gc.is_tracked(plain), gc.is_tracked(headed)) == (False, True)
     del plain, headed
     gc.collect()
+
+
+ITERATORS = {"python": record_positions._python_records}
+if record_positions.KERNEL == "c":
+    ITERATORS["c"] = extension.records
+every_iterator = pytest.mark.parametrize("kernel", ITERATORS)
+
+
+@every_iterator
+@pytest.mark.parametrize("seed", range(20))
+def test_an_iterator_returns_the_records_that_are_built_together(kernel: str, seed: int) -> None:
+    batch = some_batch(random.Random(seed), least=3)
+    held, area = columns(kernel, batch), memoryview(batch)[61:]
+    arguments = (Placed, 1, RecordHeaders, ("t", 3))
+    rows = len(held) // ROW_BYTES
+    for first, last in ((0, rows), (1, rows), (1, 2), (2, 2)):
+        found = ITERATORS[kernel](area, held, first, last, *arguments, None)
+        assert (iter(found) is found, length_hint(found)) == (True, last - first)
+        assert list(found) == KERNELS[kernel][1](area, held, first, last, *arguments)
+        assert (length_hint(found), next(found, None)) == (0, None)
+    for first, last in ((-1, 1), (2, 1), (0, rows + 1)):
+        with pytest.raises(ValueError, match="rows"):
+            ITERATORS[kernel](area, held, first, last, *arguments, None)
+
+
+@every_iterator
+@pytest.mark.parametrize("column", range(2, 8))
+@pytest.mark.parametrize("number", [1 << 20, (1 << 31) - 1])
+def test_an_iterator_refuses_positions_of_other_bytes(kernel: str, column: int, number: int) -> None:
+    area = one(headers=b"\x02\x02a\x02b")
+    held = bytearray(KERNELS[kernel][0](area, 1, 0, 0, 0, None))
+    held[16 + 4 * (column - 2) : 20 + 4 * (column - 2)] = array("i", [number]).tobytes()
+    with pytest.raises(ValueError, match="not of these bytes"):
+        list(ITERATORS[kernel](area, bytes(held), 0, 1, Record, 0, RecordHeaders, (), None))
+
+
+@every_iterator
+def test_iterators_continue_with_one_another(kernel: str) -> None:
+    """The one that is continued with is empty then, so that no circle can come about."""
+    records_of, expected, after = ITERATORS[kernel], [], None
+    for seed in range(30, 40):
+        batch = some_batch(random.Random(seed))
+        held = columns(kernel, batch)
+        arguments = (memoryview(batch)[61:], held, 0, len(held) // ROW_BYTES, Record, 0, RecordHeaders, ())
+        before, after = after, records_of(*arguments, after)
+        expected = KERNELS[kernel][1](*arguments) + expected
+        assert list(before or ()) == []
+        assert length_hint(after) == len(expected)
+    for record in expected[:20]:
+        assert next(after) == record
+    assert length_hint(after) == len(expected) - 20
+    assert list(after) == expected[20:]
+    del after, before
+
+
+@needs_c
+def test_an_iterator_keeps_the_bytes_and_frees_all_that_it_holds() -> None:
+    """Also where it was not exhausted, and where its arguments are refused."""
+    batch = bytearray(records.build_batch(0, [Record(b"k", b"v")] * 3))
+    held, origin = columns("c", bytes(batch)), (object(),)
+    counts = [sys.getrefcount(each) for each in (held, origin, Placed, RecordHeaders)]
+    arguments = (memoryview(batch)[61:], held, 0, 3, Record, 0, RecordHeaders, origin)
+    found = extension.records(*arguments, extension.records(*arguments, extension.records(*arguments, None)))
+    assert [next(found)[1:3] for _ in range(4)] == [(b"k", b"v")] * 4
+    with pytest.raises(BufferError):
+        batch.clear()
+    del found, arguments
+    for arguments in (
+        (None, held, 0, 3, Placed),
+        (b"", held, 0, 4, Placed),
+        (b"", None, 0, 1, Placed),
+        (b"", held, 0, 1, int),
+    ):
+        with pytest.raises((TypeError, ValueError)):
+            extension.records(*arguments, 0, RecordHeaders, origin, None)
+    with pytest.raises(TypeError, match="9 arguments"):
+        extension.records(b"")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="no such iterator"):
+        extension.records(b"", b"", 0, 0, Record, 0, RecordHeaders, (), iter(()))
+    with pytest.raises(TypeError, match="cannot create"):
+        type(extension.records(b"", b"", 0, 0, Record, 0, RecordHeaders, (), None))()
+    del arguments
+    batch.clear()
+    assert [sys.getrefcount(each) for each in (held, origin, Placed, RecordHeaders)] == counts
+
+
+class Moved:
+    """A position."""
+
+    moves = 1 << 40
+
+
+def result_of(awaited: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine that waits for nothing."""
+    with pytest.raises(StopIteration) as ended:
+        awaited.send(None)
+    return ended.value.value
+
+
+@needs_c
+@pytest.mark.parametrize("is_traced", [False, True])
+def test_records_are_handed_out_while_the_position_has_not_moved(is_traced: bool) -> None:
+    """A record may be a tuple; others are those of the coroutine function."""
+    position, calls = Moved(), []
+
+    async def slow() -> str:
+        calls.append(len(calls))
+        return "slow"
+
+    async def read(count: int) -> list[Any]:
+        got: list[Any] = []
+        async for record in handed_out:
+            got.append(record)
+            if len(got) == count:
+                return got
+        raise AssertionError("it ended")
+
+    handed_out = extension.handed_out(slow)
+    before, tracer = sys.gettrace(), lambda *_: tracer
+    sys.settrace(tracer if is_traced else before)
+    try:
+        assert result_of(read(2)) == ["slow"] * 2
+        handed_out.begin(iter([(1, 2), (3,), "x", None]), position, (1 << 41) // 2)
+        assert result_of(read(5)) == [(1, 2), (3,), "x", None, "slow"]
+        left = iter("abc")
+        handed_out.begin(left, position, position.moves)
+        assert result_of(read(1)) == ["a"]
+        position.moves += 1
+        assert (result_of(read(1)), list(left)) == (["slow"], ["b", "c"])
+    finally:
+        sys.settrace(before)
+    assert calls == [0, 1, 2, 3]
+
+
+@needs_c
+def test_what_fails_while_a_record_is_handed_out_is_raised() -> None:
+    async def slow() -> str:
+        raise KeyError("slow")
+
+    async def read() -> Any:
+        return await handed_out.__anext__()
+
+    def broken() -> Any:
+        yield 1
+        raise OSError("broken")
+
+    handed_out = extension.handed_out(slow)
+    with pytest.raises(KeyError, match="slow"):
+        read().send(None)
+    handed_out.begin(broken(), Moved(), Moved.moves)
+    assert result_of(read()) == 1
+    with pytest.raises(OSError, match="broken"):
+        read().send(None)
+    handed_out.begin(iter([1]), object(), 1)
+    with pytest.raises(AttributeError, match="moves"):
+        read().send(None)
+    with pytest.raises(TypeError, match="no iterator"):
+        handed_out.begin([1], Moved(), 1)
+    handed_out.begin(iter([1]), Moved(), Moved.moves)
+    waiting = handed_out.__aiter__().__await__()
+    with pytest.raises(StopIteration):
+        next(waiting)
+    with pytest.raises(RuntimeError, match="once"):
+        next(waiting)
+
+
+@needs_c
+def test_a_cycle_through_what_hands_records_out_is_collected() -> None:
+    class Holder:
+        async def slow(self) -> None: ...
+
+    holder = Holder()
+    holder.handed_out = extension.handed_out(holder.slow)  # type: ignore[attr-defined]
+    holder.handed_out.begin(iter([holder]), holder, 1)  # type: ignore[attr-defined]
+    del holder
+    gc.collect()
+    assert [each for each in gc.get_objects() if type(each) is Holder] == []
+
+
+@pytest.mark.parametrize("make", {record_positions.room, bytearray})
+def test_room_has_its_size_and_may_be_filled(make: Callable[[int], bytearray]) -> None:
+    for size in (0, 1, 100, 1 << 20):
+        made = make(size)
+        made[:] = b"x" * size
+        assert made == bytearray(b"x" * size)
+    for wrong in (-1, 1 << 80):
+        with pytest.raises((ValueError, OverflowError)):
+            make(wrong)

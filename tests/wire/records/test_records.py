@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import random
+import re
 import struct
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from kafka_share_proxy.wire.codec import layouts
+from kafka_share_proxy.wire.codec.primitives import Buffer
 from kafka_share_proxy.wire.errors import LocalProtocolError, RemoteProtocolError
-from kafka_share_proxy.wire.records import compression, records
+from kafka_share_proxy.wire.records import compression, record_positions, records
 from kafka_share_proxy.wire.records.batches import split_complete
-from kafka_share_proxy.wire.records.records import Record
+from kafka_share_proxy.wire.records.records import Record, build_batch
 
+from tests.wire.any_records import damaged, some_batch, with_fields
 from tests.wire.clients import CLIENT_CODECS, DEFAULT, LegacyRecordBatchBuilder
 
 RECORDS = [
@@ -319,3 +322,80 @@ def test_control_records() -> None:
     record = Record(struct.pack(">hh", 0, 1), struct.pack(">hi", 0, 9))
     assert str(layouts.CONTROL_RECORD_KEY.parse(record.key or b"").type) == "commit"
     assert layouts.END_TXN_MARKER.parse(record.value or b"").coordinator_epoch == 9
+
+
+OPENERS = {"python": records._python_open_batch, record_positions.KERNEL: records._open_batch}
+every_opener = pytest.mark.parametrize("opener", OPENERS)
+
+
+def whole_payload(codec: int, payload: Buffer) -> Buffer:
+    return compression.opened(codec, payload, records.DECOMPRESSED_MAX)
+
+
+def opened_by(
+    opener: str, monkeypatch: pytest.MonkeyPatch, data: bytes, start: int, end: int, *, check_crcs: bool = True
+) -> Any:
+    """The bytes and columns that are found, or the error."""
+    monkeypatch.setattr(records, "_open_batch", OPENERS[opener])
+    try:
+        area, found = records.open_batch(memoryview(data), start, end, whole_payload, check_crcs=check_crcs)
+    except RemoteProtocolError as error:
+        return "no batch" if re.match("a record batch |a message |not exactly one whole", str(error)) else str(error)
+    return bytes(area), found.columns
+
+
+@every_opener
+@pytest.mark.parametrize("codec", range(5))
+@pytest.mark.parametrize("seed", range(10))
+def test_a_batch_is_opened_in_one_call(opener: str, codec: int, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same bytes and positions as step by step, wherever the batch stands, and whoever set its times."""
+    batch = some_batch(random.Random(seed), codec)
+    if seed % 2:
+        batch = with_fields(batch, [(22, "b", codec | records.TIMESTAMP_TYPE_MASK)])
+    area, found = records.find_records(batch, records.read_header(batch))
+    data = b"before" + batch + b"after"
+    assert opened_by(opener, monkeypatch, data, 6, 6 + len(batch)) == (bytes(area), found.columns)
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_both_kernels_open_and_refuse_the_same_batches(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any damage, with a right checksum or with one that is not verified: the same content or the same error."""
+    dice = random.Random(seed)
+    for _ in range(20):
+        batch = damaged(dice, some_batch(dice, dice.choice((0, 0, 3))))
+        if len(batch) >= records.HEADER.size and dice.random() < 0.7:
+            batch = with_fields(batch, [(8, ">i", len(batch) - records.LOG_OVERHEAD)])
+        end = max(0, len(batch) + dice.choice((0, 0, 0, 0, -1, 1)))
+        checked = dice.random() < 0.5
+        outcomes = [opened_by(opener, monkeypatch, batch + b"next", 0, end, check_crcs=checked) for opener in OPENERS]
+        assert outcomes[0] == outcomes[-1], batch.hex()
+
+
+@every_opener
+def test_what_is_no_batch_is_not_opened(opener: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = build_batch(7, [Record(value=b"v")], codec=compression.LZ4)
+    wrong = with_fields(batch, [(57, ">i", 5000)])
+    broken = bytearray(batch)
+    broken[-1] ^= 1
+    assert opened_by(opener, monkeypatch, wrong, 0, len(wrong)) == (
+        "the record batch at offset 7: 5000 records cannot be in 8 bytes"
+    )
+    assert opened_by(opener, monkeypatch, bytes(broken), 0, len(broken)) == (
+        "the checksum of the record batch at offset 7 is wrong"
+    )
+    for end in (0, 20, 61, len(batch) - 1, len(batch) + 1):
+        assert opened_by(opener, monkeypatch, batch + b"x", 0, end) == "no batch"
+
+
+@every_opener
+def test_an_error_of_the_decompression_is_passed_on(opener: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "_open_batch", OPENERS[opener])
+    batch, seen = build_batch(7, [Record(value=b"v")], codec=compression.ZSTD), []
+
+    def refuse(codec: int, payload: Buffer) -> Buffer:
+        seen.append((codec, bytes(payload)))
+        raise compression.CodecMissing("no zstd")
+
+    with pytest.raises(compression.CodecMissing, match="no zstd"):
+        records.open_batch(memoryview(batch), 0, len(batch), refuse)
+    assert seen == [(compression.ZSTD, batch[61:])]

@@ -124,6 +124,8 @@ class FetchRequests:
         self._buffer: deque[FetchedChunk] = deque()
         self.buffered_bytes = 0
         """Bytes of record batches, including those of paused partitions."""
+        self._room_needed = 0
+        """Bytes of room that the next Fetch of a broker needs. 0 if none waits for room."""
 
     # Buffer, as used by the application
 
@@ -147,6 +149,11 @@ class FetchRequests:
                 taken.append(chunk)
         self._buffer = kept
         return taken
+
+    @property
+    def has_new_room(self) -> bool:
+        """True if a Fetch was not sent for lack of room in the buffer, and has it now."""
+        return 0 < self._room_needed <= self._room()
 
     @property
     def has_records(self) -> bool:
@@ -183,7 +190,7 @@ class FetchRequests:
 
     def poll(self, now: float) -> Wanted:
         """Return one Fetch for each broker that has fetchable partitions and no request in flight."""
-        room = self._options.buffer_bytes_max - self.buffered_bytes - self._expected_bytes()
+        room, self._room_needed = self._room(), 0
         by_node = self._by_node(now)
         share = self._options.buffer_bytes_max // max(1, len(by_node))
         requests, wake_at = [], math.inf
@@ -191,7 +198,10 @@ class FetchRequests:
             partitions = [each for each in listed if self._positions[each].not_before <= now]
             ready_at = max(self._ready_at(node_id), min(self._positions[each].not_before for each in listed))
             least, most = self._sizes(len(listed), share)
-            if node_id in self._busy or room < least:
+            if node_id in self._busy:
+                continue
+            if room < least:
+                self._room_needed = min(least, self._room_needed or least)
                 continue
             if not partitions or ready_at > now:
                 wake_at = min(wake_at, ready_at)
@@ -235,8 +245,9 @@ class FetchRequests:
 
     # Private methods
 
-    def _expected_bytes(self) -> int:
-        return sum(int(request.message.max_bytes) for request in self._busy.values())
+    def _room(self) -> int:
+        expected_bytes = sum(int(request.message.max_bytes) for request in self._busy.values())
+        return self._options.buffer_bytes_max - self.buffered_bytes - expected_bytes
 
     def _by_node(self, now: float) -> dict[int, list[TopicPartition]]:
         grouped: dict[int, list[TopicPartition]] = {}

@@ -102,10 +102,10 @@ typedef struct {
     Area area;
 } Run;
 
-/* Whether there is a whole batch at p whose records are not compressed; puts what its header says into the area. */
-static int read_batch(Run *of, const uint8_t *p) {
+/* Whether there is a whole batch at p; puts what its header says into the area. */
+static int read_header(Run *of, const uint8_t *p) {
     Area *area = &of->area;
-    if (of->end - p < HEADER || p[MAGIC_AT] != 2 || p[ATTRIBUTES_AT] & COMPRESSION_MASK) return 0;
+    if (of->end - p < HEADER || p[MAGIC_AT] != 2) return 0;
     const int64_t size = (int64_t)(int32_t)big32(p + 8) + LOG_OVERHEAD;
     if (size < HEADER || size > of->end - p || (int32_t)big32(p + COUNT_AT) < 0) return 0;
     area->bytes = p + HEADER;
@@ -117,6 +117,11 @@ static int read_batch(Run *of, const uint8_t *p) {
     area->append_time = (int64_t)big64(p + MAX_TIMESTAMP_AT);
     area->has_append_time = (p[ATTRIBUTES_AT] & TIMESTAMP_TYPE_MASK) != 0;
     return has_offsets(area);
+}
+
+/* Whether there is one whose records are not compressed. */
+static int read_batch(Run *of, const uint8_t *p) {
+    return read_header(of, p) && !(p[ATTRIBUTES_AT] & COMPRESSION_MASK);
 }
 
 /* How many rows the columns need at most. */
@@ -239,7 +244,7 @@ static uint64_t tally_samples(const uint8_t *samples, size_t rows, uint32_t weig
 /* ---- Python ---- */
 #ifndef RECORD_POSITIONS_CORE
 
-enum { VERSION = 4, RELEASE_FROM = 32 << 10 };
+enum { VERSION = 5, RELEASE_FROM = 32 << 10 };
 
 static PyObject *shortened(PyObject *whole, const Columns *columns, size_t rows) { /* steals whole */
     Columns fewer;
@@ -424,32 +429,347 @@ static PyObject *all_built(const Builder *with, Py_ssize_t first, Py_ssize_t las
     return found;
 }
 
+/* Fills the builder from the arguments of `build` and `records`, which it borrows, and gets the buffer of the area. */
+static int prepared(Builder *with, Py_buffer *data, PyObject *const *args, Py_ssize_t count, Py_ssize_t *first,
+                    Py_ssize_t *last) {
+    char *columns;
+    Py_ssize_t size;
+    if (count != 8 || !PyType_Check(args[4]) || !PyType_IsSubtype((PyTypeObject *)args[4], &PyTuple_Type)
+        || !PyTuple_Check(args[7])) {
+        PyErr_SetString(PyExc_TypeError, count != 8 ? "8 arguments are needed" : "records are tuples");
+        return 0;
+    }
+    *first = PyLong_AsSsize_t(args[2]);
+    *last = PyLong_AsSsize_t(args[3]);
+    if (PyErr_Occurred() || PyBytes_AsStringAndSize(args[1], &columns, &size) < 0) return 0;
+    if (size % ROW || *first < 0 || *last < *first || *last > size / ROW) {
+        PyErr_SetString(PyExc_ValueError, "no such rows");
+        return 0;
+    }
+    PyObject *no_headers = PyTuple_New(0);
+    if (!no_headers || PyObject_GetBuffer(args[0], data, PyBUF_SIMPLE) < 0) {
+        Py_XDECREF(no_headers);
+        return 0;
+    }
+    *with = (Builder){.bytes = data->buf, .size = data->len, .type = (PyTypeObject *)args[4], .timestamp_type = args[5],
+                      .headers_type = args[6], .no_headers = no_headers, .origin = args[7],
+                      .origins = PyTuple_Size(args[7])};
+    lay_out(&with->columns, (uint8_t *)columns, (size_t)(size / ROW));
+    return 1;
+}
+
 PyDoc_STRVAR(build_doc,
     "build(area, columns, first, last, record_type, timestamp_type, headers_type, origin) -> list of records; raises ValueError");
 
 static PyObject *build(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     (void)module;
     Py_buffer data;
-    char *columns;
-    Py_ssize_t size;
-    if (count != 8) return PyErr_Format(PyExc_TypeError, "build takes 8 arguments, not %zd", count);
-    if (!PyType_Check(args[4]) || !PyType_IsSubtype((PyTypeObject *)args[4], &PyTuple_Type) || !PyTuple_Check(args[7]))
-        return PyErr_Format(PyExc_TypeError, "records are tuples");
-    const Py_ssize_t first = PyLong_AsSsize_t(args[2]), last = PyLong_AsSsize_t(args[3]);
-    if (PyErr_Occurred() || PyBytes_AsStringAndSize(args[1], &columns, &size) < 0) return NULL;
-    if (size % ROW || first < 0 || last < first || last > size / ROW) return PyErr_Format(PyExc_ValueError, "no such rows");
-    PyObject *no_headers = PyTuple_New(0);
-    if (!no_headers || PyObject_GetBuffer(args[0], &data, PyBUF_SIMPLE) < 0) {
-        Py_XDECREF(no_headers);
-        return NULL;
-    }
-    Builder with = {.bytes = data.buf, .size = data.len, .type = (PyTypeObject *)args[4], .timestamp_type = args[5],
-                    .headers_type = args[6], .no_headers = no_headers, .origin = args[7], .origins = PyTuple_Size(args[7])};
-    lay_out(&with.columns, (uint8_t *)columns, (size_t)(size / ROW));
+    Builder with;
+    Py_ssize_t first, last;
+    if (!prepared(&with, &data, args, count, &first, &last)) return NULL;
     PyObject *found = all_built(&with, first, last);
     PyBuffer_Release(&data);
-    Py_DECREF(no_headers);
+    Py_DECREF(with.no_headers);
     return found;
+}
+
+/* ---- iterators ---- */
+
+/* Builds each record when it is requested: a record that is dropped before the next one leaves it its memory, which is
+ * still in the processor's cache. */
+typedef struct Records {
+    PyObject_HEAD
+    Builder with; /* owns its references */
+    PyObject *columns;
+    Py_buffer data;
+    Py_ssize_t next, last;
+    struct Records *after; /* what it continues with, or NULL; nothing else refers to it */
+} Records;
+
+enum { RECORDS_CONTENT = sizeof(Records) - sizeof(PyObject) };
+INLINE void *content_of(Records *self) { return (char *)self + sizeof(PyObject); }
+
+/* Hands records out to `async for` without a coroutine for each: those of `current`, while `position.moves` is `moves`.
+ * Else it awaits what `slow()` returns, which calls `begin`. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *slow, *current, *position, *moves;
+    PyObject *record; /* the one that is being handed out */
+} HandedOut;
+
+typedef struct {
+    PyTypeObject *records, *handed_out;
+    PyObject *moves_name;
+} State;
+
+static void drop_records(Records *self) {
+    if (self->data.obj) PyBuffer_Release(&self->data);
+    Py_XDECREF(self->columns);
+    Py_XDECREF((PyObject *)self->with.type);
+    Py_XDECREF(self->with.timestamp_type);
+    Py_XDECREF(self->with.headers_type);
+    Py_XDECREF(self->with.no_headers);
+    Py_XDECREF(self->with.origin);
+    memset(content_of(self), 0, RECORDS_CONTENT);
+}
+
+/* Whether there was an iterator behind this one, whose place it has taken. */
+static int continued(Records *self) {
+    Records *after = self->after;
+    if (!after) return 0;
+    drop_records(self);
+    memcpy(content_of(self), content_of(after), RECORDS_CONTENT);
+    memset(content_of(after), 0, RECORDS_CONTENT);
+    Py_DECREF((PyObject *)after);
+    return 1;
+}
+
+static void free_records(PyObject *object) {
+    PyTypeObject *type = Py_TYPE(object);
+    while (continued((Records *)object)) continue;
+    drop_records((Records *)object);
+    PyObject_Free(object);
+    Py_DECREF((PyObject *)type);
+}
+
+static PyObject *next_record(PyObject *object) {
+    Records *self = (Records *)object;
+    while (self->next == self->last && continued(self)) continue;
+    return self->next < self->last ? built(&self->with, (size_t)self->next++) : NULL;
+}
+
+static PyObject *records_left(PyObject *object, PyObject *none) {
+    Py_ssize_t left = 0;
+    (void)none;
+    for (const Records *self = (Records *)object; self; self = self->after) left += self->last - self->next;
+    return PyLong_FromSsize_t(left);
+}
+
+PyDoc_STRVAR(records_doc,
+    "records(as build, after) -> iterator of the records, each built when it is requested, and then of those of "
+    "`after`, another such iterator, which it empties, or None; raises ValueError");
+
+static PyObject *records(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    const State *state = PyModule_GetState(module);
+    if (count != 9) return PyErr_Format(PyExc_TypeError, "9 arguments are needed");
+    Records *given = Py_IsNone(args[8]) ? NULL : (Records *)args[8];
+    if (given && Py_TYPE(args[8]) != state->records) return PyErr_Format(PyExc_TypeError, "no such iterator");
+    Records *self = PyObject_New(Records, state->records);
+    Records *after = given && self ? PyObject_New(Records, state->records) : NULL;
+    if (self) memset(content_of(self), 0, RECORDS_CONTENT);
+    if (after) memset(content_of(after), 0, RECORDS_CONTENT);
+    if (!self || (given && !after) || !prepared(&self->with, &self->data, args, 8, &self->next, &self->last)) {
+        if (self) memset(content_of(self), 0, RECORDS_CONTENT); /* it owns nothing yet */
+        Py_XDECREF((PyObject *)self);
+        Py_XDECREF((PyObject *)after);
+        return NULL;
+    }
+    self->columns = Py_NewRef(args[1]);
+    for (int i = 4; i < 8; i++) Py_INCREF(args[i]);
+    if (given) { /* its content moves, so that nobody else can refer to it and no circle comes about */
+        memcpy(content_of(after), content_of(given), RECORDS_CONTENT);
+        memset(content_of(given), 0, RECORDS_CONTENT);
+        self->after = after;
+    }
+    return (PyObject *)self;
+}
+
+static PyMethodDef records_methods[] = {{"__length_hint__", records_left, METH_NOARGS, NULL}, {NULL, NULL, 0, NULL}};
+static PyType_Slot records_slots[] = {
+    {Py_tp_dealloc, (void *)free_records}, {Py_tp_iter, (void *)PyObject_SelfIter},
+    {Py_tp_iternext, (void *)next_record}, {Py_tp_methods, records_methods}, {0, NULL}};
+static PyType_Spec records_spec = {"kafka_share_proxy.wire.records._record_positions.Records", sizeof(Records), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, records_slots};
+
+static int visit_handed_out(PyObject *object, visitproc visit, void *arg) {
+    HandedOut *self = (HandedOut *)object;
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT(self->slow);
+    Py_VISIT(self->current);
+    Py_VISIT(self->position);
+    Py_VISIT(self->moves);
+    Py_VISIT(self->record);
+    return 0;
+}
+
+static int clear_handed_out(PyObject *object) {
+    HandedOut *self = (HandedOut *)object;
+    Py_CLEAR(self->slow);
+    Py_CLEAR(self->current);
+    Py_CLEAR(self->position);
+    Py_CLEAR(self->moves);
+    Py_CLEAR(self->record);
+    return 0;
+}
+
+static void free_handed_out(PyObject *object) {
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject_GC_UnTrack(object);
+    clear_handed_out(object);
+    PyObject_GC_Del(object);
+    Py_DECREF((PyObject *)type);
+}
+
+static void put(PyObject **to, PyObject *value) { PyObject *before = *to; *to = Py_NewRef(value); Py_XDECREF(before); }
+
+static PyObject *begin(PyObject *object, PyObject *args) {
+    HandedOut *self = (HandedOut *)object;
+    PyObject *current, *position, *moves;
+    if (!PyArg_ParseTuple(args, "OOO", &current, &position, &moves)) return NULL;
+    if (!PyIter_Check(current)) return PyErr_Format(PyExc_TypeError, "the records are no iterator");
+    put(&self->current, current);
+    put(&self->position, position);
+    put(&self->moves, moves);
+    return Py_NewRef(Py_None);
+}
+
+/* Takes the next record: 1. 0: `slow` must find it. -1: an exception. */
+static int take_record(HandedOut *self) {
+    if (!self->current) return 0;
+    const State *state = PyType_GetModuleState(Py_TYPE((PyObject *)self));
+    PyObject *moves = PyObject_GetAttr(self->position, state->moves_name);
+    if (!moves) return -1;
+    const int is_same = moves == self->moves ? 1 : PyObject_RichCompareBool(moves, self->moves, Py_EQ);
+    Py_DECREF(moves);
+    if (is_same <= 0) return is_same;
+    PyObject *current = Py_NewRef(self->current), *record = PyIter_Next(current);
+    Py_DECREF(current);
+    if (!record) return PyErr_Occurred() ? -1 : 0;
+    PyObject *before = self->record;
+    self->record = record;
+    Py_XDECREF(before);
+    return 1;
+}
+
+static PyObject *wait_for_record(PyObject *object) {
+    HandedOut *self = (HandedOut *)object;
+    const int taken = take_record(self);
+    if (taken) return taken < 0 ? NULL : Py_NewRef(object);
+    PyObject *coroutine = PyObject_CallNoArgs(self->slow);
+    PyObject *found = coroutine ? PyObject_CallMethod(coroutine, "__await__", NULL) : NULL;
+    Py_XDECREF(coroutine);
+    return found;
+}
+
+static PyObject *taken_record(HandedOut *self) {
+    PyObject *record = self->record;
+    self->record = NULL;
+    return record ? record : PyErr_Format(PyExc_RuntimeError, "each record is awaited once");
+}
+
+static PySendResult send_record(PyObject *object, PyObject *value, PyObject **result) {
+    (void)value;
+    *result = taken_record((HandedOut *)object);
+    return *result ? PYGEN_RETURN : PYGEN_ERROR;
+}
+
+/* As `send_record`, for tracers and for 3.11's other ways: by an exception. */
+static PyObject *raise_record(PyObject *object) {
+    PyObject *record = taken_record((HandedOut *)object);
+    PyObject *stop = record ? PyObject_CallFunctionObjArgs(PyExc_StopIteration, record, NULL) : NULL;
+    Py_XDECREF(record);
+    if (stop) PyErr_SetObject(PyExc_StopIteration, stop);
+    Py_XDECREF(stop);
+    return NULL;
+}
+
+PyDoc_STRVAR(handed_out_doc,
+    "handed_out(slow) -> asynchronous iterator of records; `slow` is called for those that are not ready");
+
+static PyObject *handed_out(PyObject *module, PyObject *slow) {
+    const State *state = PyModule_GetState(module);
+    HandedOut *self = PyObject_GC_New(HandedOut, state->handed_out);
+    if (!self) return NULL;
+    self->current = self->position = self->moves = self->record = NULL;
+    self->slow = Py_NewRef(slow);
+    PyObject_GC_Track((PyObject *)self);
+    return (PyObject *)self;
+}
+
+static PyMethodDef handed_out_methods[] = {{"begin", begin, METH_VARARGS, NULL}, {NULL, NULL, 0, NULL}};
+static PyType_Slot handed_out_slots[] = {
+    {Py_tp_dealloc, (void *)free_handed_out}, {Py_tp_traverse, (void *)visit_handed_out},
+    {Py_tp_clear, (void *)clear_handed_out}, {Py_tp_iternext, (void *)raise_record},
+    {Py_am_aiter, (void *)PyObject_SelfIter}, {Py_am_anext, (void *)PyObject_SelfIter},
+    {Py_am_await, (void *)wait_for_record}, {Py_am_send, (void *)send_record},
+    {Py_tp_methods, handed_out_methods}, {0, NULL}};
+static PyType_Spec handed_out_spec = {
+    "kafka_share_proxy.wire.records._record_positions.HandedOut", sizeof(HandedOut), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION, handed_out_slots};
+
+/* ---- one batch ---- */
+
+/* Checks header and checksum of the batch at p. Returns the area of its records, decompressed; NULL: an exception. */
+static PyObject *opened(Run *of, PyObject *data, const uint8_t *p, int is_checked, PyObject *open) {
+    const int codec = of->end - p < HEADER ? 0 : p[ATTRIBUTES_AT] & COMPRESSION_MASK;
+    Area *area = &of->area;
+    if (!read_header(of, p) || area->bytes + area->size != of->end)
+        return PyErr_Format(PyExc_ValueError, "not exactly one whole record batch of magic 2");
+    PyThreadState *state = NULL;
+    const int release = is_checked && area->size >= RELEASE_FROM;
+    if (release) state = PyEval_SaveThread();
+    const int is_right = !is_checked || crc32c(0, p + CRC_FROM, (size_t)(of->end - p) - CRC_FROM) == big32(p + CRC_AT);
+    if (release) PyEval_RestoreThread(state);
+    if (!is_right)
+        return PyErr_Format(PyExc_ValueError, "the checksum of the record batch at offset %lld is wrong",
+                            (long long)area->base_offset);
+    PyObject *payload = PySequence_GetSlice(data, (p - of->bytes) + HEADER, of->end - of->bytes);
+    if (!payload || !codec) return payload;
+    PyObject *whole = PyObject_CallFunction(open, "iO", codec, payload);
+    Py_DECREF(payload);
+    return whole;
+}
+
+static PyObject *found_in_opened(Area *area, PyObject *whole) {
+    Py_buffer data;
+    if (PyObject_GetBuffer(whole, &data, PyBUF_SIMPLE) < 0) return NULL;
+    area->bytes = area->origin = data.buf;
+    area->size = (size_t)data.len;
+    area->before = -1;
+    PyObject *columns = found_in(area), *type, *value, *trace;
+    PyBuffer_Release(&data);
+    if (columns || !PyErr_ExceptionMatches(PyExc_ValueError)) return columns;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_Format(PyExc_ValueError, "the record batch at offset %lld: %S", (long long)area->base_offset, value);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(trace);
+    return NULL;
+}
+
+PyDoc_STRVAR(open_batch_doc,
+    "open_batch(data, start, end, is_checked, open) -> (area, columns) of one batch; open(codec, payload) "
+    "decompresses; raises ValueError");
+
+static PyObject *open_batch(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    (void)module;
+    Py_buffer data;
+    if (count != 5) return PyErr_Format(PyExc_TypeError, "open_batch takes 5 arguments, not %zd", count);
+    const Py_ssize_t start = PyLong_AsSsize_t(args[1]), end = PyLong_AsSsize_t(args[2]);
+    const int is_checked = PyObject_IsTrue(args[3]);
+    if (PyErr_Occurred() || PyObject_GetBuffer(args[0], &data, PyBUF_SIMPLE) < 0) return NULL;
+    PyObject *whole = NULL, *columns = NULL;
+    Run of = {.bytes = data.buf};
+    if (start < 0 || end < start || end > data.len) {
+        PyErr_SetString(PyExc_ValueError, "no such range of bytes");
+    } else {
+        of.end = of.bytes + end;
+        whole = opened(&of, args[0], of.bytes + start, is_checked, args[4]);
+    }
+    if (whole) columns = found_in_opened(&of.area, whole);
+    PyBuffer_Release(&data);
+    if (columns) return Py_BuildValue("(NN)", whole, columns);
+    Py_XDECREF(whole);
+    return NULL;
+}
+
+PyDoc_STRVAR(room_doc, "room(size) -> bytearray of so many bytes, which may be anything");
+
+static PyObject *room(PyObject *module, PyObject *size) {
+    (void)module;
+    const Py_ssize_t bytes = PyLong_AsSsize_t(size);
+    if (bytes >= 0) return PyByteArray_FromStringAndSize(NULL, bytes);
+    return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "a negative size");
 }
 
 PyDoc_STRVAR(hashes_doc, "hashes(area, columns, first, last) -> uint32 of each row; raises ValueError");
@@ -545,15 +865,43 @@ static PyObject *tally(PyObject *module, PyObject *const *args, Py_ssize_t count
 }
 
 static int prepare(PyObject *module) {
+    State *state = PyModule_GetState(module);
     make_tables();
     look_around(ALL);
+    state->records = (PyTypeObject *)PyType_FromModuleAndSpec(module, &records_spec, NULL);
+    state->handed_out = (PyTypeObject *)PyType_FromModuleAndSpec(module, &handed_out_spec, NULL);
+    state->moves_name = PyUnicode_InternFromString("moves");
+    if (!state->records || !state->handed_out || !state->moves_name) return -1;
     return PyModule_AddIntConstant(module, "VERSION", VERSION);
+}
+
+static int visit_state(PyObject *module, visitproc visit, void *arg) {
+    const State *state = PyModule_GetState(module);
+    Py_VISIT(state->records);
+    Py_VISIT(state->handed_out);
+    return 0;
+}
+
+static int clear_state(PyObject *module) {
+    State *state = PyModule_GetState(module);
+    Py_CLEAR(state->records);
+    Py_CLEAR(state->handed_out);
+    return 0;
+}
+
+static void free_state(void *module) {
+    clear_state(module);
+    Py_CLEAR(((State *)PyModule_GetState(module))->moves_name);
 }
 
 static PyMethodDef functions[] = {
     {"find", (PyCFunction)(void (*)(void))find, METH_FASTCALL, find_doc},
     {"find_run", (PyCFunction)(void (*)(void))run, METH_FASTCALL, run_doc},
     {"build", (PyCFunction)(void (*)(void))build, METH_FASTCALL, build_doc},
+    {"records", (PyCFunction)(void (*)(void))records, METH_FASTCALL, records_doc},
+    {"handed_out", handed_out, METH_O, handed_out_doc},
+    {"open_batch", (PyCFunction)(void (*)(void))open_batch, METH_FASTCALL, open_batch_doc},
+    {"room", room, METH_O, room_doc},
     {"hashes", (PyCFunction)(void (*)(void))hashes, METH_FASTCALL, hashes_doc},
     {"sample", (PyCFunction)(void (*)(void))sample, METH_FASTCALL, sample_doc},
     {"tally", (PyCFunction)(void (*)(void))tally, METH_FASTCALL, tally_doc},
@@ -566,7 +914,11 @@ static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "kafka_share_proxy.wire.records._record_positions",
     .m_doc = "Positions of the records of a batch.",
+    .m_size = sizeof(State),
     .m_methods = functions,
+    .m_traverse = visit_state,
+    .m_clear = clear_state,
+    .m_free = free_state,
     .m_slots = slots,
 };
 

@@ -1,6 +1,8 @@
 from array import array
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from typing import Any, Generic, TypeVar
 
+T = TypeVar("T")
 Built = TypeVar("Built", bound=tuple[Any, ...])
 Bytes = bytes | bytearray | memoryview
 
@@ -27,6 +29,28 @@ def build(
     origin: tuple[Any, ...],
     /,
 ) -> list[Built]: ...
+def records(
+    area: Bytes,
+    columns: bytes,
+    first: int,
+    last: int,
+    record_type: type[Built],
+    timestamp_type: int,
+    headers_type: Any,
+    origin: tuple[Any, ...],
+    after: Iterator[Built] | None,
+    /,
+) -> Iterator[Built]: ...
+def open_batch(
+    data: Bytes, start: int, end: int, is_checked: bool, open_payload: Callable[[int, Any], Bytes], /
+) -> tuple[Bytes, bytes]: ...
+def room(size: int, /) -> bytearray: ...
+
+class HandedOut(AsyncIterator[T], Generic[T]):
+    def __anext__(self) -> Coroutine[Any, Any, T]: ...
+    def begin(self, current: Iterator[T], position: Any, moves: int, /) -> None: ...
+
+def handed_out(slow: Callable[[], Coroutine[Any, Any, T]], /) -> HandedOut[T]: ...
 def hashes(area: Bytes, columns: bytes, first: int, last: int, /) -> bytes: ...
 def sample(
     area: Bytes, count: int, base_offset: int, first: int, every: int, /

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from kafka_share_proxy.wire.codec.primitives import Buffer
 from kafka_share_proxy.wire.errors import RemoteProtocolError
-from kafka_share_proxy.wire.records import legacy, record_runs, records
+from kafka_share_proxy.wire.records import compression, legacy, record_runs, records
 from kafka_share_proxy.wire.records.batches import KEPT, AbortedTransaction, Batch, BatchTable, split_complete
 from kafka_share_proxy.wire.records.record_views import LazyRecords
 from kafka_share_proxy.wire.records.records import DECOMPRESSED_MAX
@@ -64,21 +64,31 @@ class _Response:
         """Parse any other batch. Return None if it ends below the position. Raises RemoteProtocolError,
         CodecMissing.
         """
+        if fate == KEPT and batch.magic == 2 and batch.last_offset >= self.position:
+            found = records.open_batch(
+                self.data, batch.position, batch.end, self._open_payload, check_crcs=self.check_crcs
+            )
+            return self._fetched(LazyRecords(*found, batch.timestamp_type), batch, batch.base_offset)
+        return self._empty_or_legacy(batch, fate)
+
+    def _open_payload(self, codec: int, payload: Buffer) -> Buffer:
+        return compression.opened(codec, payload, self.decompressed_max)
+
+    def _empty_or_legacy(self, batch: Batch, fate: int) -> FetchedRecords | None:
         source = memoryview(self.data)[batch.position : batch.end]
         if self.check_crcs and batch.magic == 2 and not records.has_valid_checksum(source):
             raise RemoteProtocolError(f"the checksum of the record batch at offset {batch.base_offset} is wrong")
         if batch.last_offset < self.position:
             return None
-        found = self._opened(source, batch) if fate == KEPT else LazyRecords()
-        return self._fetched(found, batch)
+        return self._fetched(self._opened(source) if fate == KEPT else LazyRecords(), batch)
 
-    def _opened(self, source: memoryview, batch: Batch) -> LazyRecords:
-        whole: Buffer = source if batch.magic == 2 else legacy.as_batch(source, self.decompressed_max)
+    def _opened(self, source: memoryview) -> LazyRecords:
+        whole = legacy.as_batch(source, self.decompressed_max)
         header = records.read_header(whole)
         return LazyRecords(*records.find_records(whole, header, self.decompressed_max), header.timestamp_type)
 
-    def _fetched(self, found: LazyRecords, last: Batch) -> FetchedRecords:
-        kept = found.from_offset(self.position)
+    def _fetched(self, found: LazyRecords, last: Batch, first_offset: int = -1) -> FetchedRecords:
+        kept = found if first_offset >= self.position else found.from_offset(self.position)
         self.position = max(self.position, last.last_offset + 1)
         return FetchedRecords(kept, self.position, last.leader_epoch)
 
@@ -107,13 +117,13 @@ def fetched_records(
         RemoteProtocolError: a batch or record is invalid, or the bytes contain no complete batch.
         compression.CodecMissing: a batch is compressed by a codec that is not installed.
     """
-    response = _Response(data, position, check_crcs, decompressed_max)
+    response = _Response(memoryview(data), position, check_crcs, decompressed_max)
     table, wrong = _whole_batches(data)
-    for fate, batches in _runs(table, table.fates(aborted)):
+    for fate, begin, end in _runs(table, table.fates(aborted)):
         if fate is None:
-            found, fault = response.run(batches)
+            found, fault = response.run(table[begin:end])
         else:
-            found, fault = response.single(batches[0], fate), None
+            found, fault = response.single(table[begin], fate), None
         if found is not None:
             yield found
         if fault is not None:
@@ -136,15 +146,18 @@ def _whole_batches(data: Buffer) -> tuple[BatchTable, RemoteProtocolError | None
         return split_complete(memoryview(data)[:end])[0], error
 
 
-def _runs(table: BatchTable, fates: bytes) -> Iterator[tuple[int | None, BatchTable]]:
-    """Split into runs of uncompressed batches to keep (with None), and single other batches with their fate."""
+def _runs(table: BatchTable, fates: bytes) -> Iterator[tuple[int | None, int, int]]:
+    """Split into runs of uncompressed batches to keep (with None), and single other batches with their fate.
+
+    Yields: the fate, and the indexes of the first batch and of the one after the last.
+    """
     begin = end = 0
     for (fate, (magic, attributes)), group in groupby(zip(fates, table.kinds, strict=True)):
         end += sum(1 for _ in group)
         is_plain = fate == KEPT and magic == 2 and not attributes & records.COMPRESSION_MASK
         while begin < end:
             stop = _end_of_run(table, begin, end) if is_plain else begin + 1
-            yield None if is_plain else fate, table[begin:stop]
+            yield None if is_plain else fate, begin, stop
             begin = stop
 
 

@@ -8,11 +8,12 @@ from itertools import chain
 from typing import overload
 
 from kafka_share_proxy.wire.codec.primitives import Buffer
-from kafka_share_proxy.wire.records.record_positions import Built, RecordPositions
+from kafka_share_proxy.wire.records.record_positions import KERNEL, Built, RecordPositions
 from kafka_share_proxy.wire.records.records import CREATE_TIME, Record
 
 BUILT_AT_ONCE = 256
-"""Number of records that an iteration builds ahead: large enough to amortize the calls, small enough to waste little.
+"""Number of records that the Python fallback builds ahead, and of one piece of `async for`: large enough to amortize
+the calls, small enough to waste little.
 """
 
 
@@ -53,8 +54,8 @@ class LazyRecords(Sequence[Record]):
 
     def iterated(self, record_type: type[Built], origin: tuple[Hashable, ...] = ()) -> Iterator[Built]:
         """Iterate over the records as another type, built from the origin and the fields of a record."""
-        if len(self) <= BUILT_AT_ONCE:
-            return iter(self.positions.build(self.area, record_type, self.timestamp_type, origin))
+        if KERNEL == "c" or len(self) <= BUILT_AT_ONCE:
+            return self.positions.iterate(self.area, record_type, self.timestamp_type, origin)
         return chain.from_iterable(
             self.positions[first : first + BUILT_AT_ONCE].build(self.area, record_type, self.timestamp_type, origin)
             for first in range(0, len(self), BUILT_AT_ONCE)
@@ -75,7 +76,7 @@ class LazyRecords(Sequence[Record]):
         """
         area = self.area
         owner = area.obj if isinstance(area, memoryview) else area
-        return self.positions.column_bytes + (0 if owner is source else len(area))
+        return len(self.positions.columns) + (0 if owner is source else len(area))
 
     def from_offset(self, offset: int) -> LazyRecords:
         """Return the records at or above an offset."""

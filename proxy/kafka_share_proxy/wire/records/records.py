@@ -353,7 +353,51 @@ def find_records(
     """
     area: Buffer = memoryview(batch)[HEADER.size :]
     if header.compression != compression.NONE:
-        area = compression.opened(header.compression, bytes(area), decompressed_max)
+        area = compression.opened(header.compression, area, decompressed_max)
+    return area, _positions(area, header)
+
+
+def open_batch(
+    data: Buffer, start: int, end: int, open_payload: Callable[[int, Buffer], Buffer], *, check_crcs: bool = True
+) -> tuple[Buffer, RecordPositions]:
+    """Return what `find_records` does for the batch of magic 2 in `data[start:end]`, in one call.
+
+    Args:
+        data: a memoryview, so that the compressed records are not copied.
+        start: position of the batch.
+        end: its end.
+        open_payload: called with the codec and the compressed records; returns the decompressed ones.
+        check_crcs: verify the checksum.
+
+    Raises:
+        RemoteProtocolError: no such batch, a wrong checksum or an invalid record.
+        Exception: raised by `open_payload`.
+    """
+    try:
+        area, columns = _open_batch(data, start, end, check_crcs, open_payload)
+    except ValueError as error:
+        raise RemoteProtocolError(str(error)) from error
+    return area, RecordPositions(columns)
+
+
+def _python_open_batch(
+    data: Buffer, start: int, end: int, check_crcs: bool, open_payload: Callable[[int, Buffer], Buffer]
+) -> tuple[Buffer, bytes]:
+    batch = memoryview(data)[start:end]
+    header = read_header(batch)
+    if check_crcs and not has_valid_checksum(batch):
+        raise RemoteProtocolError(f"the checksum of the record batch at offset {header.base_offset} is wrong")
+    area: Buffer = batch[HEADER.size :]
+    if header.compression != compression.NONE:
+        area = open_payload(header.compression, area)
+    return area, _positions(area, header).columns
+
+
+def _positions(area: Buffer, header: BatchHeader) -> RecordPositions:
     append_time = header.max_timestamp if header.is_log_append_time else None
     count, first, last = header.records_count, header.base_offset, header.last_offset
-    return area, record_positions.find(area, count, first, last, header.base_timestamp, append_time)
+    return record_positions.find(area, count, first, last, header.base_timestamp, append_time)
+
+
+_open_batch: Callable[[Buffer, int, int, bool, Callable[[int, Buffer], Buffer]], tuple[Buffer, bytes]]
+_open_batch = _python_open_batch if record_positions.EXTENSION is None else record_positions.EXTENSION.open_batch

@@ -1,0 +1,54 @@
+"""Memory of large responses, used again once no records refer to it.
+
+New memory costs as much as the copy of what is received: the kernel clears its pages, and nothing of it is in the
+processor's cache.
+"""
+
+from __future__ import annotations
+
+from kafka_share_proxy.wire.records.record_positions import room
+from kafka_share_proxy.wire.values import MIB
+
+FRAME_BYTES_MAX = 8 * MIB
+"""Maximum bytes of memory that is used again."""
+UNUSED_MAX = 2
+"""Maximum number of frames whose memory one consumer keeps although nothing is in it."""
+SPARE = 8
+"""One part in this many is added to a size, because the sizes of responses to the same request differ a little."""
+
+
+class FrameMemory:
+    """Memory for the frames of one consumer."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: list[bytearray] = []
+        """All that is in use, and little that is not."""
+
+    def take(self, size: int) -> memoryview:
+        """Return memory of this size, which contains any bytes. It is in use as long as a memoryview refers to it."""
+        fitting = (each for each in self._known if size <= len(each) <= 2 * size and _is_free(each))
+        memory = next(fitting, None)
+        if memory is None:
+            memory = room(size + size // SPARE)
+            if len(memory) <= FRAME_BYTES_MAX:
+                self._known.append(memory)
+        taken = memoryview(memory)[:size]
+        self.drop_unused(UNUSED_MAX)
+        return taken
+
+    def drop_unused(self, unused_max: int = 1) -> None:
+        """Free the memory of all but this many frames in which nothing is."""
+        unused = [number for number, each in enumerate(self._known) if _is_free(each)]
+        for number in reversed(unused[: max(0, len(unused) - unused_max)]):
+            del self._known[number]
+
+
+def _is_free(memory: bytearray) -> bool:
+    """Return True if no memoryview refers to it. A change of its size is refused otherwise."""
+    try:
+        memory.append(memory.pop())
+    except BufferError:
+        return False
+    return True

@@ -11,6 +11,8 @@ KIPs: 320, 396, 734, 405, 1005, 1023. See views/README.md rule 21 and views/READ
 
 from __future__ import annotations
 
+from functools import cache
+
 from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.views.apis.base_queries import Wording, respond_from_bases
@@ -20,20 +22,25 @@ from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 
 KEY = ApiKey.LIST_OFFSETS
-_WORDING = Wording(
-    request_topic=messages.ListOffsetsRequest.ListOffsetsTopic,
-    request_partition=messages.ListOffsetsRequest.ListOffsetsPartition,
-    response=messages.ListOffsetsResponse,
-    response_topic=messages.ListOffsetsResponse.ListOffsetsTopicResponse,
-    response_partition=messages.ListOffsetsResponse.ListOffsetsPartitionResponse,
-    topic="name",
-    partition="partition_index",
-    content=("timestamp", "current_leader_epoch"),
-)
+
+
+@cache
+def _wording() -> Wording[messages.ListOffsetsResponse, messages.ListOffsetsResponse.ListOffsetsPartitionResponse]:
+    """Return the structure of the messages, whose classes are made at the first request."""
+    return Wording(
+        request_topic=messages.ListOffsetsRequest.ListOffsetsTopic,
+        request_partition=messages.ListOffsetsRequest.ListOffsetsPartition,
+        response=messages.ListOffsetsResponse,
+        response_topic=messages.ListOffsetsResponse.ListOffsetsTopicResponse,
+        response_partition=messages.ListOffsetsResponse.ListOffsetsPartitionResponse,
+        topic="name",
+        partition="partition_index",
+        content=("timestamp", "current_leader_epoch"),
+    )
 
 
 async def handle(call: Call[messages.ListOffsetsRequest], views: ViewServices) -> bytes | None:
-    return await respond_from_bases(call, views, _WORDING)
+    return await respond_from_bases(call, views, _wording())
 
 
 API = DeclaredApi(key=KEY, handle=handle, wants=lambda _: NAMES_VIEW)

@@ -10,6 +10,8 @@ KIPs: 101, 320. See views/README.md rule 21 and views/README.md rule 29.
 
 from __future__ import annotations
 
+from functools import cache
+
 from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.views.apis.base_queries import Wording, respond_from_bases
@@ -19,20 +21,25 @@ from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 
 KEY = ApiKey.OFFSET_FOR_LEADER_EPOCH
-_WORDING = Wording(
-    request_topic=messages.OffsetForLeaderEpochRequest.OffsetForLeaderTopic,
-    request_partition=messages.OffsetForLeaderEpochRequest.OffsetForLeaderPartition,
-    response=messages.OffsetForLeaderEpochResponse,
-    response_topic=messages.OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult,
-    response_partition=messages.OffsetForLeaderEpochResponse.EpochEndOffset,
-    topic="topic",
-    partition="partition",
-    content=("current_leader_epoch", "leader_epoch"),
-)
+
+
+@cache
+def _wording() -> Wording[messages.OffsetForLeaderEpochResponse, messages.OffsetForLeaderEpochResponse.EpochEndOffset]:
+    """Return the structure of the messages, whose classes are made at the first request."""
+    return Wording(
+        request_topic=messages.OffsetForLeaderEpochRequest.OffsetForLeaderTopic,
+        request_partition=messages.OffsetForLeaderEpochRequest.OffsetForLeaderPartition,
+        response=messages.OffsetForLeaderEpochResponse,
+        response_topic=messages.OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult,
+        response_partition=messages.OffsetForLeaderEpochResponse.EpochEndOffset,
+        topic="topic",
+        partition="partition",
+        content=("current_leader_epoch", "leader_epoch"),
+    )
 
 
 async def handle(call: Call[messages.OffsetForLeaderEpochRequest], views: ViewServices) -> bytes | None:
-    return await respond_from_bases(call, views, _WORDING)
+    return await respond_from_bases(call, views, _wording())
 
 
 API = DeclaredApi(key=KEY, handle=handle, wants=lambda _: NAMES_VIEW)

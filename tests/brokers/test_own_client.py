@@ -39,7 +39,9 @@ async def test_metadata_names_brokers_and_what_they_can_do(autojump_clock: trio.
             response, versions = await own.metadata(["t"])
         assert [(broker.node_id, broker.host) for broker in response.brokers] == [(1, "b1")]
         assert [topic.name for topic in response.topics] == ["t"]
-        assert (versions.ranges[78], versions.finalized) == ((1, 2), {"share.version": 1})
+        assert versions.response is not None
+        levels = {each.name: each.max_version_level for each in versions.response.finalized_features}
+        assert (versions.ranges[78], levels) == ((1, 2), {"share.version": 1})
         assert net.dialled == [A]
 
     await with_client({A: Broker()}, test)

@@ -101,7 +101,7 @@ class Opened:
     expires = float("inf")
 
     def __init__(self, stream: trio.abc.Stream) -> None:
-        self.versions = BrokerVersions(ranges={1: (13, 13)}, finalized={}, response=None)
+        self.versions = BrokerVersions(ranges={1: (13, 13)}, response=None)
         self._stream = stream
 
     def hand_over(self) -> trio.abc.Stream:

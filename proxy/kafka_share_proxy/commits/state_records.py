@@ -58,7 +58,7 @@ class RangeKey(NamedTuple):
     partition: int
     first: int
     last: int
-    """Inclusive."""
+    """Last offset, inclusive."""
 
 
 class GroupKey(NamedTuple):

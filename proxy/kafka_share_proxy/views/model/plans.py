@@ -42,7 +42,7 @@ class Plan:
     starts: tuple[int, ...]
     """Start of each range, ascending from 0. A range ends where the next one starts, the last one at 2^32."""
     topic: str = ""
-    """Informational."""
+    """Only for information."""
     weights: tuple[float, ...] = field(default=(), compare=False)
     """Share of the load of each range, if known."""
 

@@ -112,7 +112,7 @@ class BatchMaker:
         self._makers = makers
 
     def batches(self, records: Iterable[LazyRecords]) -> Iterator[pa.RecordBatch]:
-        """Yield record batches of about ROWS_WANTED rows, in order."""
+        """Yield record batches of about ROWS_PER_BATCH rows, in order."""
         pieces: list[LazyRecords] = []
         rows = size = 0
         for piece in records:

@@ -1,8 +1,8 @@
 """State machine of one Fetch of views: what was scanned for which slot, and what to read next.
 
 Theory of operation. A view partition is a slot of a base partition. The position of a slot advances over every batch
-that was scanned for it. Slots of one base partition at the same `BasePlace` advance together: a batch is read once for
-all of them. A `BasePlace` is an offset with the leader epoch that a client has read up to it (-1 matches any). After
+that was scanned for it. Slots of one base partition at the same `BasePosition` advance together: a batch is read once
+for all of them. A `BasePosition` is an offset with the leader epoch that a client has read up to it (-1 matches any). After
 the log of a leader was truncated, a client that has read truncated records differs in that epoch from one that has not.
 `FetchScan.step` returns what to read next:
 

@@ -2,7 +2,7 @@
 
 Theory of operation. A view partition is a slot of a base partition. The position of a slot advances over every batch
 that was scanned for it. Slots of one base partition at the same `BasePosition` advance together: a batch is read once
-for all of them. A `BasePosition` is an offset with the leader epoch that a client has read up to it (-1 matches any). After
+for all of them. A `BasePosition` is an offset with the leader epoch that a client has read up to it (-1: any). After
 the log of a leader was truncated, a client that has read truncated records differs in that epoch from one that has not.
 `FetchScan.step` returns what to read next:
 

@@ -31,7 +31,7 @@ def decoding(scene: Scene) -> Iterator[Figure]:
     options, (split,) = _planned(scene.brokers)
 
     def columns() -> int:
-        maker = BatchMaker(options.columns, split.place, options.ranges)
+        maker = BatchMaker(options.columns, split.topic_partition, options.ranges)
         return sum(batch.num_rows for batch in maker.batches(LogReader(options, split).records()))
 
     batch = memoryview(

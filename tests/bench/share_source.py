@@ -93,7 +93,7 @@ def read(options: ShareSourceOptions, topic: Topic, records: int) -> int:
     wanted = [(TopicPartition(topic.name, each), OffsetSpan(0, size)) for each in range(PARTITIONS)]
     rows = batches = 0
     for split in make_splits(wanted, {topic.name: topic.topic_id}, options.source.ranges):
-        maker = BatchMaker(options.source.columns, split.place, options.source.ranges)
+        maker = BatchMaker(options.source.columns, split.topic_partition, options.source.ranges)
         for batch in maker.batches(LogReader(options.source, split).records()):
             rows += batch.num_rows
             batches += 1

@@ -53,7 +53,7 @@ def test_what_is_done_in_any_order_is_committed_with_its_ranges() -> None:
 def test_what_was_done_before_is_not_returned_again() -> None:
     positions = assigned()
     commits = IndividualCommits(positions)
-    commits.found(PositionFound(partition=A0, committed=OffsetAndMetadata(2, "ic/1;3-3,6-7")))
+    commits.on_position(PositionFound(partition=A0, committed=OffsetAndMetadata(2, "ic/1;3-3,6-7")))
     assert offsets(commits.delivered(parts(2, 7))) == [2, 4, 5, 8]
     for offset in (2, 4, 5, 8):
         commits.done(A0, offset)
@@ -91,7 +91,7 @@ def test_records_that_are_not_done_are_bounded() -> None:
 def test_text_that_cannot_be_read_is_an_error_and_its_offset_counts() -> None:
     commits = IndividualCommits(assigned())
     with pytest.raises(CommitTextError):
-        commits.found(PositionFound(partition=A0, committed=OffsetAndMetadata(2, "ic/1;9-3")))
+        commits.on_position(PositionFound(partition=A0, committed=OffsetAndMetadata(2, "ic/1;9-3")))
     assert offsets(commits.delivered(parts(2, 2))) == [2, 3]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kafka_share_proxy.commits.early_matches import WORDS, wanted
+from kafka_share_proxy.commits.early_matches import WORDS, may_be_individual
 from kafka_share_proxy.forwarding.dispatch.early_matches import ByKnownGroup
 from kafka_share_proxy.forwarding.dispatch.request_inspection import GroupMatch
 from kafka_share_proxy.forwarding.walk.walking import Pending, RequestWalk, Table
@@ -51,7 +51,7 @@ class Looked:
     def is_wanted(self, data: bytes) -> bool:
         """Return the result of the match, after the fast selection."""
         key, version = (int.from_bytes(data[at : at + 2], "big") for at in (4, 6))
-        kind = wanted(key, self.services)
+        kind = may_be_individual(key, self.services)
         assert isinstance(kind, ByKnownGroup)
         wants = kind.look(key, version)
 

@@ -176,5 +176,5 @@ async def test_without_an_identity_nothing_waits(autojump_clock: MockClock, foll
 def test_owner_that_keeps_nothing_in_a_topic_says_itself_which_groups_it_knows() -> None:
     followed = FollowedGroups(lambda _event, **_: None, clock=lambda: 0.0)
     assert followed.is_known("g") is False
-    followed.mark("g")
+    followed.add("g")
     assert followed.is_known("g") is True

@@ -12,7 +12,7 @@ class Asker:
 
     def __init__(self, locks: PartitionLocks, *, alone: bool) -> None:
         self._stack = ExitStack()
-        (self._turn,) = self._stack.enter_context(locks.asked({"p": alone}))
+        (self._turn,) = self._stack.enter_context(locks.queued({"p": alone}))
 
     @property
     def is_in(self) -> bool:
@@ -59,7 +59,7 @@ def test_who_leaves_the_line_lets_others_in() -> None:
 def test_next_place_is_asked_for_when_the_one_before_is_there() -> None:
     locks = PartitionLocks()
     alone = Asker(locks, alone=True)
-    with locks.asked({"p": False, "q": True}) as turns:
+    with locks.queued({"p": False, "q": True}) as turns:
         places = iter(turns)
         assert not next(places).done
         assert len(locks) == 1

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka_share_proxy.commits import state_records
-from kafka_share_proxy.commits.state_records import INDIVIDUAL_COMMITS, GroupKey, RangeKey, RangePlace, RangeValue
+from kafka_share_proxy.commits.state_records import INDIVIDUAL_COMMITS, GroupKey, RangeKey, RangePartition, RangeValue
 from kafka_share_proxy.durable.partition_log import Reign
 from kafka_share_proxy.durable.state_partitions import state_partition
 from kafka_share_proxy.wire.definitions import registry
@@ -68,7 +68,7 @@ def test_range_keys_are_those_of_the_generated_codec(group_id, topic, partition,
     stored = state_records.encode_key(RangeKey(**fields))
     assert stored == b"\0\0" + codec.encode(message(**fields))
     assert state_records.decode_key(stored) == RangeKey(**fields)
-    assert state_records.split_range_key(stored) == (RangePlace(group_id, topic, partition), first, last)
+    assert state_records.split_range_key(stored) == (RangePartition(group_id, topic, partition), first, last)
 
 
 @given(
@@ -92,7 +92,7 @@ def test_ranges_of_a_partition_share_their_place_and_those_of_a_commit_their_val
 
 def test_long_names_are_not_remembered():
     """Clients may send ids of 32 KiB."""
-    remembered = (state_records._known_prefix, state_records._known_place)
+    remembered = (state_records._known_prefix, state_records._known_partition)
     before = [cache.cache_info().currsize for cache in remembered]
     state_records.decode_key(state_records.encode_key(RangeKey("g" * 32_000, "t", 0, 1, 2)))
     assert [cache.cache_info().currsize for cache in remembered] == before

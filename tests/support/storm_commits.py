@@ -174,7 +174,7 @@ class CommitStorm:
             return False
         if self.held.is_committed_known:
             return True
-        was = max(self.held.stored_committed, self.held.mark)
+        was = max(self.held.stored_committed, self.held.committed)
         change = self.held.broker_says(self.mark, -1, self.metadata)
         is_stored = self._store(change)
         if self.mark < was and is_stored:
@@ -192,7 +192,7 @@ class CommitStorm:
         fails = self._chance(0.15)
         for span, is_put in records[: self._random.randrange(len(records) + 1)] if fails else records:
             if is_put:
-                self.topic[span] = self.held.mark
+                self.topic[span] = self.held.committed
             else:
                 self.topic.pop(span, None)
         if fails:

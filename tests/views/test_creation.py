@@ -301,7 +301,7 @@ def test_ids_are_found_to_be_views_or_plain(world: World) -> None:
 def test_without_create_a_missing_view_stays_missing(world: World) -> None:
     """The watch creates only requested views."""
     names, _ = world.run(world.keeper.read([V]))
-    sights = world.run(world.keeper.look(world.client, names, missing=Missing.LEAVE))
+    sights = world.run(world.keeper.prepare(world.client, names, missing=Missing.LEAVE))
     assert sights[V].code == 3
     assert V not in world.cluster.topics
 
@@ -319,7 +319,7 @@ def test_time_that_never_comes_ends_nothing() -> None:
 
 def test_the_keeper_is_what_view_services_ask_for() -> None:
     """All doors are there."""
-    for door in ("ensure", "resolve", "look", "read", "file", "know"):
+    for door in ("ensure", "resolve", "prepare", "read", "file", "know"):
         assert callable(getattr(ViewCreation, door))
 
 

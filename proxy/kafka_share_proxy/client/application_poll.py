@@ -18,13 +18,13 @@ from kafka_share_proxy.client.network_task import NetworkTask
 from kafka_share_proxy.client.polled_records import PartitionRecords, PolledRecords, RecordsUnreadable
 from kafka_share_proxy.client.rebalance_listener import RebalanceListener
 from kafka_share_proxy.client.record_supply import RecordSupply
-from kafka_share_proxy.consumer import events as told
+from kafka_share_proxy.consumer import events as event_types
 from kafka_share_proxy.consumer.events import BackgroundEvent
 from kafka_share_proxy.consumer.fetch.offset_requests import NoOffsetForPartition
 from kafka_share_proxy.consumer.partitions import NOTHING, Partitions
 
 POLL_RECORDS_MAX = 500
-"""Default maximum number of records of one poll (max.poll.records)."""
+"""max.poll.records."""
 
 
 class PollResult(NamedTuple):
@@ -32,13 +32,13 @@ class PollResult(NamedTuple):
 
     records: PolledRecords
     to_be_revoked: Partitions
-    """Partitions that are given up at the start of the next poll, unless delayed."""
+    """Given up at the start of the next poll, unless delayed."""
     lost: Partitions
-    """Partitions lost since the last poll. Other members own them, or may own them."""
+    """Lost since the last poll. Other members may own them."""
 
 
 class ApplicationPoll:
-    """Implementation of `poll` for one consumer. A cancelled poll is continued by the next call."""
+    """A cancelled poll is continued by the next call."""
 
     def __init__(
         self,
@@ -52,22 +52,18 @@ class ApplicationPoll:
         self._network = network
         self._listener = listener
         self._supplies = supplies
-        """Record supplies of the main flow and of the child flow."""
         self._individual = individual
         self._revoke_in_same_poll = revoke_in_same_poll
         self._events: deque[BackgroundEvent] = deque()
-        """Events received from the channel and not processed yet."""
         self._is_polling = False
         self._poll_is_open = False
-        """True if a poll has begun and not ended, because it was cancelled or raised."""
+        """True if a poll was cancelled or raised."""
         self._reported_revoked: Partitions = NOTHING
-        """Partitions whose revocation the listener knows, and that are not given up yet."""
+        """Partitions whose revocation the listener knows."""
 
     @trio.lowlevel.enable_ki_protection
     async def run(self, deadline: float, records_max: int) -> PollResult:
-        """Run a poll. Positions do not advance beyond the records that it returns until `passed`. Raises as
-        `Consumer.poll`.
-        """
+        """Positions do not advance beyond the records that it returns until `passed`. Raises as `Consumer.poll`."""
         if self._is_polling:
             raise trio.BusyResourceError("another task polls this consumer")
         self._is_polling = True
@@ -86,7 +82,7 @@ class ApplicationPoll:
             self._is_polling = False
 
     async def report_revoked(self, partitions: Partitions) -> None:
-        """Call the listener for the revocation of partitions, once."""
+        """Call the listener, once for each partition."""
         due = partitions - self._reported_revoked
         if not due:
             return
@@ -99,7 +95,6 @@ class ApplicationPoll:
             raise
 
     def gave_up_everything(self) -> None:
-        """Reset the state after all partitions were given up."""
         self._reported_revoked = NOTHING
 
     async def _begin(self) -> None:
@@ -121,7 +116,7 @@ class ApplicationPoll:
             self._events.popleft()
 
     def _next_event(self) -> bool:
-        """Receive an event if the queue is empty. Return True if the queue has one."""
+        """Return True if the queue has an event now."""
         if not self._events:
             try:
                 self._events.append(self._network.background.receive_nowait())
@@ -131,52 +126,52 @@ class ApplicationPoll:
 
     async def _act_on(self, event: BackgroundEvent) -> None:
         match event:
-            case told.BackgroundError():
+            case event_types.BackgroundError():
                 self._network.error_taken()
                 if not self._is_outdated(event):
                     raise event.error
-            case told.AssignPartitions():
+            case event_types.AssignPartitions():
                 await self._assigned_by_group(event)
-            case told.RevokePartitions() if self._revoke_in_same_poll:
+            case event_types.RevokePartitions() if self._revoke_in_same_poll:
                 await self._revoke_now(event)
-            case told.PositionFound() if self._individual is not None:
-                self._individual.found(event)
-            case told.PartitionsLost():
+            case event_types.PositionFound() if self._individual is not None:
+                self._individual.on_position(event)
+            case event_types.PartitionsLost():
                 await self._listener.on_partitions_lost(event.partitions)
             case _:
                 pass
 
-    def _is_outdated(self, event: told.BackgroundError) -> bool:
+    def _is_outdated(self, event: event_types.BackgroundError) -> bool:
         """Return True if the application has sought since the error about a missing offset was reported."""
         if not isinstance(event.error, NoOffsetForPartition):
             return False
         position = self._network.core.positions.get(event.error.partition)
         return position is None or position.moves != event.error.moves
 
-    async def _assigned_by_group(self, event: told.AssignPartitions) -> None:
+    async def _assigned_by_group(self, event: event_types.AssignPartitions) -> None:
         try:
             await self._listener.on_partitions_assigned(event.added)
         except Exception:
-            self._network.apply(told.AckPartitionsAssigned(event.rebalance_id))
+            self._network.apply(event_types.AckPartitionsAssigned(event.rebalance_id))
             raise
-        self._network.apply(told.AckPartitionsAssigned(event.rebalance_id))
+        self._network.apply(event_types.AckPartitionsAssigned(event.rebalance_id))
 
-    async def _revoke_now(self, event: told.RevokePartitions) -> None:
+    async def _revoke_now(self, event: event_types.RevokePartitions) -> None:
         partitions = event.partitions & self._network.core.ledger.outstanding
         try:
             await self._listener.on_partitions_revoked(partitions)
         except Exception:
-            self._network.apply(told.AckPartitionsRevoked(event.rebalance_id, partitions))
+            self._network.apply(event_types.AckPartitionsRevoked(event.rebalance_id, partitions))
             raise
-        self._network.apply(told.AckPartitionsRevoked(event.rebalance_id, partitions))
+        self._network.apply(event_types.AckPartitionsRevoked(event.rebalance_id, partitions))
         await self._network.wait_until(lambda: not partitions & self._network.core.ledger.outstanding)
 
     def _ended(self, records_max: int) -> PollResult | None:
-        """Return the result if there is anything new, else None."""
+        """Return None if there is nothing new."""
         self._network.arrival_taken()
         ledger = self._network.core.ledger
         has_news = bool(ledger.unreported or ledger.lost_pending)
-        records = self._taken(records_max)
+        records = self._take_records(records_max)
         if len(records) or has_news:
             return self._result(records)
         if (fatal := self._network.core.membership.fatal) is not None:
@@ -188,13 +183,13 @@ class ApplicationPoll:
         self._poll_is_open = False
         return PollResult(records, to_be_revoked, lost)
 
-    def _taken(self, records_max: int) -> PolledRecords:
-        """Take records out of the buffer. Chunks without records are skipped."""
+    def _take_records(self, records_max: int) -> PolledRecords:
+        """Chunks without records are skipped."""
         flows = self._network.core.flows
         while True:
             parts: list[PartitionRecords] = []
             for supply in self._supplies:
-                parts += self._taken_of(supply, records_max, is_first=not parts)
+                parts += self._take_from(supply, records_max, is_first=not parts)
             if any(each.has_new_room for each in flows):
                 self._network.nudge()
             records = PolledRecords(parts)
@@ -207,11 +202,11 @@ class ApplicationPoll:
         for (partition, flow), offset in {(part.partition, part.flow): part.next_offset for part in parts}.items():
             self._network.core.consumed(partition, offset, flow)
 
-    def _taken_of(self, supply: RecordSupply, records_max: int, *, is_first: bool) -> list[PartitionRecords]:
+    def _take_from(self, supply: RecordSupply, records_max: int, *, is_first: bool) -> list[PartitionRecords]:
         room = self._individual.room if self._individual else lambda _: records_max
         try:
             parts = supply.take(records_max, room, may_raise=is_first)
         except RecordsUnreadable as error:
-            self._network.apply(told.Seek(error.partition, error.offset, error.flow))
+            self._network.apply(event_types.Seek(error.partition, error.offset, error.flow))
             raise
         return parts if self._individual is None else self._individual.delivered(parts)

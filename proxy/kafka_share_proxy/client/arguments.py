@@ -13,22 +13,24 @@ PartitionName = TopicPartition | tuple[str, int]
 
 
 def named_partition(name: PartitionName) -> TopicPartition:
-    """A partition by its names. ValueError: no partition can be called so."""
+    """Raises ValueError for an invalid topic or partition."""
     if not (isinstance(name, tuple) and len(name) == 2 and isinstance(name[0], str) and isinstance(name[1], int)):
         raise ValueError(f"{name!r} is no partition: write (topic, number)")
-    found = TopicPartition(*name)
-    if not found.topic or found.partition < 0:
-        raise ValueError(f"{found.topic!r} {found.partition}: a topic has a name, and its partitions count from 0")
-    return found
+    partition = TopicPartition(*name)
+    if not partition.topic or partition.partition < 0:
+        raise ValueError(
+            f"{partition.topic!r} {partition.partition}: a topic has a name, and its partitions count from 0"
+        )
+    return partition
 
 
 def named_partitions(names: Iterable[PartitionName]) -> Partitions:
-    """Partitions by their names. ValueError: no partition can be called so."""
+    """Raises ValueError for an invalid topic or partition."""
     return frozenset(map(named_partition, names))
 
 
 def named_topics(topics: Iterable[str]) -> frozenset[str]:
-    """Topics, each once. ValueError: an empty name, or a text instead of a list."""
+    """Raises ValueError for an empty name, or a text instead of a list."""
     if isinstance(topics, str):
         raise ValueError(f"topics is a text, {topics!r}: write a list of names")
     names = frozenset(topics)
@@ -40,7 +42,7 @@ def named_topics(topics: Iterable[str]) -> frozenset[str]:
 
 
 def check_pattern(pattern: str | None) -> None:
-    """ValueError: it is no regular expression."""
+    """Raise ValueError for an invalid regular expression."""
     try:
         re.compile(pattern or "")
     except re.error as error:
@@ -48,11 +50,11 @@ def check_pattern(pattern: str | None) -> None:
 
 
 def checked_offsets(offsets: Mapping[Any, int | OffsetAndMetadata]) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return the offsets to commit. Raises ValueError for a negative offset or an invalid partition."""
-    named = {
+    """Raises ValueError for a negative offset or an invalid partition."""
+    checked = {
         named_partition(each): offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
         for each, offset in offsets.items()
     }
-    if wrong := [each for each, offset in named.items() if offset.offset < 0]:
-        raise ValueError(f"offset {named[wrong[0]].offset} of {wrong[0]} is negative")
-    return named
+    if wrong := [each for each, offset in checked.items() if offset.offset < 0]:
+        raise ValueError(f"offset {checked[wrong[0]].offset} of {wrong[0]} is negative")
+    return checked

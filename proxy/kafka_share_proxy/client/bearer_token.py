@@ -15,7 +15,7 @@ from kafka_share_proxy.wire.sasl import SEPARATOR
 
 MECHANISM = "OAUTHBEARER"
 TOKEN_S = 20.0
-"""Time limit of the callback. After it, and after any error, connections are tried again as if a broker were away."""
+"""Time limit of the callback. After it, and after any error, connections are tried again as if a broker were down."""
 
 FetchToken = Callable[[], str | Awaitable[str]]
 
@@ -25,13 +25,14 @@ class OAuthBearer(NamedTuple):
 
     token: FetchToken
     """Returns a token that is valid now. Called for every connection, and again before its session ends (KIP-368). A
-    plain function runs in a worker thread and may block; an async function runs in the Trio task of the connection."""
+    plain function runs in a worker thread and may block; an async function runs in the Trio task of the connection.
+    """
     extensions: Mapping[str, str] = {}
     """Sent with the token (KIP-342)."""
 
 
 def bearer_identity(login: OAuthBearer) -> Identity:
-    """Return the identity of a login. ConfigurationError: the token is no function, or an extension is malformed."""
+    """Raises ConfigurationError if the token is no function, or an extension is malformed."""
     if not callable(login.token):
         raise ConfigurationError("sasl=OAuthBearer(...): the token is a function that returns it")
     for name, value in login.extensions.items():
@@ -46,7 +47,7 @@ def bearer_identity(login: OAuthBearer) -> Identity:
 
 
 async def fetched(callback: FetchToken) -> str:
-    """Return the token of a callback. UpstreamLost: it failed, took too long or returned no token."""
+    """Raises UpstreamLost if the callback failed, took too long or returned no token."""
     try:
         with trio.fail_after(TOKEN_S):
             if iscoroutinefunction(callback):

@@ -1,9 +1,8 @@
 """One pipelined connection to one broker (client/README.md rules 5-7).
 
 How it works. `send` appends a frame to a queue and its request to the list of waiting requests. One task writes,
-another reads. Responses arrive in the order of the requests, so each response belongs to the first waiting request.
-Callers never write or read themselves, so a cancelled caller cannot leave the stream between two frames. A connection
-that fails in any way ends as a whole, and all waiting requests get the reason.
+another reads. Callers never write or read themselves, so a cancelled caller cannot leave the stream between two frames.
+A connection that fails in any way ends as a whole, and all waiting requests get the reason.
 
 A session with a lifetime is renewed on the connection (KIP-368). Once renewal is due, new requests are held back. When
 all sent requests have responses, the login of `wire.sasl.authentication` runs. Then the held requests are sent.
@@ -40,13 +39,12 @@ from kafka_share_proxy.wire.errors import RemoteProtocolError, UpstreamLost
 from kafka_share_proxy.wire.values import MIB, Address
 
 RESPONSE_BYTES_MAX = 100 * MIB
-"""Maximum size of a response in bytes. fetch.max.bytes is 50 MiB, and a batch may be larger than requested."""
+"""fetch.max.bytes is 50 MiB, and a batch may be larger than requested."""
 WAITING_MAX = 100
-"""Maximum number of requests of one connection that are held back or in flight. One more is refused."""
+"""Held back or in flight. One more is refused."""
 READ_BYTES = 64 << 10
 """Bytes of one read between frames. A larger frame is read into a separate buffer."""
 READ_BYTES_MAX = MIB
-"""Bytes of one read within a large frame."""
 CLOSED = "the broker closed the connection"
 CORRELATION_IDS = 1 << 31
 """Number of correlation ids before they repeat (AbstractRequest: int32, not negative)."""
@@ -58,13 +56,10 @@ AUTHENTICATE_VERSIONS = (1, 2)
 """Versions of SaslAuthenticate. From version 1 on it returns the lifetime of the session."""
 
 API_KEYS = {name: key for key, name in registry.API_KEYS.items()}
-"""API key by API name, for example "Fetch"."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A request that is in flight or queued for writing."""
-
     api: str
     version: int
     correlation_id: int
@@ -73,8 +68,8 @@ class _Waiting:
     done: Done
 
 
-class _Asked(NamedTuple):
-    """The arguments of `send` for one request."""
+class _UnsentCall(NamedTuple):
+    """Arguments of `send` for one request."""
 
     api: str
     message: Any
@@ -84,7 +79,7 @@ class _Asked(NamedTuple):
 
 
 class BrokerConnection:
-    """An open connection. `run` writes and reads."""
+    """`run` writes and reads."""
 
     def __init__(
         self,
@@ -93,27 +88,22 @@ class BrokerConnection:
         response_bytes_max: int = RESPONSE_BYTES_MAX,
         memory: FrameMemory | None = None,
     ) -> None:
-        """Use a connection that has been set up. Raises RemoteProtocolError if the broker sent more than responses."""
+        """Raises RemoteProtocolError if the broker sent more than responses."""
         self.address: Address = opened.address
         self.versions: BrokerVersions = opened.versions
         self.trouble = ""
-        """Reason why the connection has ended. Empty while it is open."""
+        """Empty while the connection is open."""
         self.has_responded = False
-        """True after the first response. A broker that requires authentication closes the connection at the first
-        request.
-        """
+        """A broker that requires authentication closes the connection at the first request."""
         self._stream = opened.hand_over()
         self._client_id = settings.client_id
         self._identity = settings.identity
         self._renew_at = opened.expires
-        """Time (trio.current_time) at which the session must be renewed. Infinite if it has no lifetime."""
+        """Infinite if the session has no lifetime."""
         self._renewing: Generator[sasl.Query, Any, int] | None = None
-        """Remaining requests of a login in progress."""
         self._is_fetching = False
-        """True while the token of the next session is being fetched."""
         self._nursery: trio.Nursery | None = None
-        self._held_back: list[_Asked] = []
-        """Requests held back until the session is renewed."""
+        self._held_back: list[_UnsentCall] = []
         self._response_bytes_max = response_bytes_max
         self._memory = memory or FrameMemory()
         self._scope = trio.CancelScope()
@@ -123,41 +113,34 @@ class BrokerConnection:
         self._correlation_ids = count(1)
         self._received = bytearray()
         self._last_reason: str | None = None
-        """Reason for closing as soon as no request waits. None if the connection stays open."""
+        """Reason for closing as soon as no request waits."""
 
     # Public methods
 
     @property
     def waiting(self) -> int:
-        """Number of requests without a response."""
         return len(self._waiting) + len(self._held_back)
 
     @property
     def is_open(self) -> bool:
-        """True if the connection has not ended."""
         return not self.trouble
 
     def send(self, api: str, message: Any, versions: tuple[int, int], timeout_s: float, done: Done) -> None:
         """Send a request in the highest version that both sides support.
 
-        Args:
-            api: API name, for example "Fetch" for FetchRequest.
-            message: the request.
-            versions: lowest and highest version that the caller understands.
-            timeout_s: seconds until the response is due. The connection ends after them, since responses arrive in
-                order.
-            done: called with the response or the failure.
+        After `timeout_s` the connection ends, since responses arrive in order. `done` is called with the response or
+        the failure.
         """
         if (refusal := self._refusal()) is not None:
             done(refusal)
         elif trio.current_time() < self._renew_at:
-            self._send(_Asked(api, message, versions, timeout_s, done))
+            self._send(_UnsentCall(api, message, versions, timeout_s, done))
         else:
-            self._held_back.append(_Asked(api, message, versions, timeout_s, done))
+            self._held_back.append(_UnsentCall(api, message, versions, timeout_s, done))
             self._renew_session()
 
-    def _send(self, asked: _Asked) -> None:
-        api, message, versions, timeout_s, done = asked
+    def _send(self, unsent: _UnsentCall) -> None:
+        api, message, versions, timeout_s, done = unsent
         version = self._version(api, versions)
         if isinstance(version, str):
             done(RequestFailure(FailureKind.UNSUPPORTED_VERSION, version))
@@ -170,17 +153,17 @@ class BrokerConnection:
         self._set_deadline()
 
     def close(self, reason: str) -> None:
-        """End the connection and fail all waiting requests immediately. May be called twice."""
+        """Fail all waiting requests immediately. May be called twice."""
         self._close(reason, FailureKind.DISCONNECTED)
 
     def close_when_idle(self, reason: str) -> None:
-        """End the connection as soon as no request waits. The caller must send no further requests."""
+        """The caller must send no further requests."""
         self._last_reason = reason
         if not self.waiting:
             self.close(reason)
 
     async def run(self) -> None:
-        """Write and read until the connection ends for any reason. `trouble` then contains the reason."""
+        """Write and read until the connection ends. `trouble` then contains the reason."""
         try:
             with self._scope:
                 await self._write_and_read()
@@ -196,7 +179,7 @@ class BrokerConnection:
         if self.trouble:
             return
         self.trouble = reason
-        in_flight: list[_Waiting | _Asked] = [*self._waiting, *self._held_back]
+        in_flight: list[_Waiting | _UnsentCall] = [*self._waiting, *self._held_back]
         self._waiting.clear()
         self._held_back.clear()
         self._unsent.clear()
@@ -239,7 +222,7 @@ class BrokerConnection:
             self._close(reason_of(error), FailureKind.DISCONNECTED)
         else:
             versions = AUTHENTICATE_VERSIONS if version is None else (version, version)
-            self._send(_Asked(registry.API_KEYS[key], query, versions, RESPONSE_TIMEOUT_S, self._request_on))
+            self._send(_UnsentCall(registry.API_KEYS[key], query, versions, RESPONSE_TIMEOUT_S, self._request_on))
 
     def _renewed(self, renew_at: float) -> None:
         self._renewing, self._renew_at = None, renew_at
@@ -256,7 +239,7 @@ class BrokerConnection:
         return None
 
     def _version(self, api: str, versions: tuple[int, int]) -> int | str:
-        """Return the version to use, or an error text if there is none."""
+        """Return an error text if there is no common version."""
         ours, theirs = registry.versions(API_KEYS[api]), self.versions.ranges.get(API_KEYS[api])
         if theirs is None:
             return f"{self.address} does not serve {api}"
@@ -266,15 +249,14 @@ class BrokerConnection:
         return high
 
     def _set_deadline(self) -> None:
-        """Set the earliest deadline of the waiting requests. They are few, and their timeouts differ."""
+        """Search all waiting requests: they are few, and their timeouts differ."""
         self._scope.deadline = min((each.deadline for each in self._waiting), default=math.inf)
 
     def _expire(self) -> None:
-        """Close the connection because a request timed out, unless it has ended for another reason."""
         late = min(self._waiting, key=lambda each: each.deadline, default=None)
         if self.trouble or late is None:
             return
-        text = f"{late.api}: {self.address} did not answer within {late.timeout_s:g} s"
+        text = f"{late.api}: {self.address} did not respond within {late.timeout_s:g} s"
         self._waiting.remove(late)
         self.close(f"{late.api} was not answered within {late.timeout_s:g} s")
         late.done(RequestFailure(FailureKind.TIMED_OUT, text))
@@ -308,12 +290,12 @@ class BrokerConnection:
 
     def _responded(self, frame: Buffer) -> None:
         if not self._waiting:
-            raise RemoteProtocolError("an answer to nothing came")
+            raise RemoteProtocolError("a response without a request")
         first = self._waiting[0]  # removed only after its response was read, so that otherwise `close` fails it
         correlation_id_received, response = frames.decode_response(API_KEYS[first.api], first.version, frame)
         if correlation_id_received != first.correlation_id:
             raise RemoteProtocolError(
-                f"request {correlation_id_received} was answered, {first.correlation_id} was asked"
+                f"request {correlation_id_received} got a response instead of request {first.correlation_id}"
             )
         self._waiting.popleft()
         self.has_responded = True

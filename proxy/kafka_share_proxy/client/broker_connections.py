@@ -1,9 +1,9 @@
 """Connections to brokers by node and lane, dialled on demand (client/README.md rules 8-12).
 
-How it works. A `_Place` is a node and a lane. It has at most one connection, and the requests that wait for it. The
-first request starts dialling, after the backoff for earlier failures of the node. Once there is a connection, all
-waiting requests are sent. If dialling fails, all of them fail. A request for any node uses an open connection, else a
-node that has not failed, else the bootstrap servers.
+How it works. Each node and lane (`_NodeLane`) has at most one connection, and the requests that wait for it. The first
+request starts dialling, after the backoff for earlier failures of the node. Once there is a connection, all waiting
+requests are sent. If dialling fails, all of them fail. A request for any node uses an open connection, else a node that
+has not failed, else the bootstrap servers.
 """
 
 from __future__ import annotations
@@ -37,22 +37,19 @@ from kafka_share_proxy.wire.values import Address
 RECONNECT_BACKOFF_S, RECONNECT_BACKOFF_MAX_S = 0.05, 1.0
 """reconnect.backoff.ms and reconnect.backoff.max.ms"""
 UNSENT_MAX = 100
-"""Maximum number of requests that wait for one connection to be made. One more fails immediately."""
+"""One more fails immediately."""
 SETUP_S = 30.0
 """Seconds for dialling, TLS, versions and SASL together. A slower server counts as unreachable."""
 FAILURES_MAX = 100
-"""Number of nodes with a backoff at which nodes that left the cluster are forgotten. They may come back."""
+"""Number of nodes with a backoff at which nodes that left the cluster are forgotten."""
 
 _TROUBLE: tuple[type[ProxyError], ...] = (UpstreamLost, RemoteProtocolError, AuthenticationFailed)
 
 OnOutcome = Callable[[UnsentRequest, Outcome], None]
-"""Called once for each request that was passed to `send`."""
 
 
 @dataclass(eq=False)
-class _Place:
-    """A node and a lane, with its connection and waiting requests."""
-
+class _NodeLane:
     node_id: int
     lane: Lane
     connection: BrokerConnection | None = None
@@ -75,19 +72,12 @@ class BrokerConnections:
     ) -> None:
         """Run connections in the nursery until it ends.
 
-        Args:
-            nursery: of the network task.
-            bootstrap: servers to start with, and to use when no known node can be reached.
-            settings: for making connections.
-            jitter: draws from [-1, 1], for backoffs.
-            on_outcome: called with the outcome of each request; must not raise.
-            present: the consumer's troubles, to which failed connections are reported.
-            metrics: count the connections that were made.
+        `bootstrap` servers are also used when no known node can be reached. `on_outcome` is called with the outcome of
+        each request; it must not raise. Failed connections are reported to `present`.
         """
         self.nodes: Mapping[int, Address] = {}
-        """Known addresses of brokers by node id."""
         self.troubles: dict[int, str] = {}
-        """Node id -> reason why it could not be reached recently. ANY_NODE represents the bootstrap servers."""
+        """ANY_NODE represents the bootstrap servers."""
         self._nursery = nursery
         self._bootstrap = tuple(bootstrap)
         self._settings = settings
@@ -95,47 +85,45 @@ class BrokerConnections:
         self._on_outcome = on_outcome
         self._present = present or Troubles()
         self._metrics = metrics or ClientMetrics()
-        self._places: dict[tuple[int, Lane], _Place] = {}
+        self._by_lane: dict[tuple[int, Lane], _NodeLane] = {}
         self._backoffs: dict[int, RetryBackoff] = {}
         self._memory = FrameMemory()
 
     def send(self, request: UnsentRequest) -> None:
-        """Send a request over its connection, which is made if necessary."""
+        """Make the connection if necessary."""
         node_id = self._any_node() if request.node_id == ANY_NODE else request.node_id
-        place = self._places.setdefault((node_id, request.lane), _Place(node_id, request.lane))
-        self._retire(place)
-        if place.connection is not None:
-            self._send_over(place.connection, request)
-        elif len(place.unsent) >= UNSENT_MAX:
+        node_lane = self._by_lane.setdefault((node_id, request.lane), _NodeLane(node_id, request.lane))
+        self._retire(node_lane)
+        if node_lane.connection is not None:
+            self._send_over(node_lane.connection, request)
+        elif len(node_lane.unsent) >= UNSENT_MAX:
             self._fail(request, f"{UNSENT_MAX} requests wait for a connection to node {node_id} already")
         else:
-            place.unsent.append(request)
-            if place.dialling is None:
-                place.dialling = trio.CancelScope()
-                self._nursery.start_soon(self._open, place, place.dialling, name="dial")
+            node_lane.unsent.append(request)
+            if node_lane.dialling is None:
+                node_lane.dialling = trio.CancelScope()
+                self._nursery.start_soon(self._open, node_lane, node_lane.dialling, name="dial")
 
-    def found(self, nodes: Mapping[int, Address]) -> None:
-        """Set the known addresses, and forget the troubles of brokers that are not among them."""
+    def set_nodes(self, nodes: Mapping[int, Address]) -> None:
+        """Set the known addresses, and forget the troubles of other brokers."""
         self.nodes = nodes
         for node_id in self.troubles.keys() - nodes.keys() - {ANY_NODE}:
             del self.troubles[node_id]
             self._present.end(TroubleKind.CONNECTION, node_id)
 
     def close(self, reason: str) -> None:
-        """End all connections. All waiting requests fail with the reason."""
-        for place in list(self._places.values()):
-            if place.dialling is not None:
-                place.dialling.cancel()
-            self._fail_unsent(place, RequestFailure(FailureKind.DISCONNECTED, reason))
-            if place.connection is not None:
-                place.connection.close(reason)
-        self._places.clear()
+        for node_lane in list(self._by_lane.values()):
+            if node_lane.dialling is not None:
+                node_lane.dialling.cancel()
+            self._fail_unsent(node_lane, RequestFailure(FailureKind.DISCONNECTED, reason))
+            if node_lane.connection is not None:
+                node_lane.connection.close(reason)
+        self._by_lane.clear()
 
     def open_connections(self) -> Iterator[tuple[int, Lane, BrokerConnection]]:
-        """Yield node id, lane and connection of all open connections."""
-        for place in self._places.values():
-            if place.connection is not None and place.connection.is_open:
-                yield place.node_id, place.lane, place.connection
+        for node_lane in self._by_lane.values():
+            if node_lane.connection is not None and node_lane.connection.is_open:
+                yield node_lane.node_id, node_lane.lane, node_lane.connection
 
     # Choice of the node
 
@@ -148,7 +136,7 @@ class BrokerConnections:
         return min(well, key=self._is_dialled_last, default=ANY_NODE)
 
     def _is_dialled_last(self, node_id: int) -> tuple[bool, int]:
-        return (node_id, Lane.DATA) not in self._places, node_id
+        return (node_id, Lane.DATA) not in self._by_lane, node_id
 
     def _backoff(self, node_id: int) -> RetryBackoff:
         if node_id not in self._backoffs and len(self._backoffs) >= FAILURES_MAX:
@@ -164,59 +152,61 @@ class BrokerConnections:
 
     # Connections
 
-    def _retire(self, place: _Place) -> None:
-        """Remove a connection that has ended, or that leads to an outdated address of the node."""
-        opened = place.connection
+    def _retire(self, node_lane: _NodeLane) -> None:
+        """Remove a connection that has ended, or whose node has another address now."""
+        opened = node_lane.connection
         if opened is None:
             return
-        moved = place.node_id != ANY_NODE and opened.address not in self._addresses(place.node_id)
+        moved = node_lane.node_id != ANY_NODE and opened.address not in self._addresses(node_lane.node_id)
         if not opened.is_open or moved:
-            place.connection = None
+            node_lane.connection = None
             opened.close_when_idle("replaced")
 
     @trio.lowlevel.enable_ki_protection
-    async def _open(self, place: _Place, scope: trio.CancelScope) -> None:
-        backoff = self._backoff(place.node_id)
+    async def _open(self, node_lane: _NodeLane, scope: trio.CancelScope) -> None:
+        backoff = self._backoff(node_lane.node_id)
         with scope:
             await trio.sleep_until(backoff.ready_at if backoff.ready_at > -math.inf else trio.current_time())
-            made = await self._connect(place.node_id)
-            place.dialling = None
-            if isinstance(made, RequestFailure):
+            opened = await self._connect(node_lane.node_id)
+            node_lane.dialling = None
+            if isinstance(opened, RequestFailure):
                 backoff.failed(trio.current_time())
-                self._failed(place.node_id, made.text)
-                self._fail_unsent(place, made)
+                self._failed(node_lane.node_id, opened.text)
+                self._fail_unsent(node_lane, opened)
                 return
-            place.connection = made
+            node_lane.connection = opened
             self._metrics.connections += 1
-            self._nursery.start_soon(self._run, place, made, name=f"connection to {made.address}")
-            unsent, place.unsent = place.unsent, []
+            self._nursery.start_soon(self._run, node_lane, opened, name=f"connection to {opened.address}")
+            unsent, node_lane.unsent = node_lane.unsent, []
             for request in unsent:
-                self._send_over(made, request)
+                self._send_over(opened, request)
 
     @trio.lowlevel.enable_ki_protection
-    async def _run(self, place: _Place, made: BrokerConnection) -> None:
-        await made.run()
-        if place.connection is made:
-            place.connection = None
-        if not made.has_responded:
-            self._backoff(place.node_id).failed(trio.current_time())
+    async def _run(self, node_lane: _NodeLane, opened: BrokerConnection) -> None:
+        await opened.run()
+        if node_lane.connection is opened:
+            node_lane.connection = None
+        if not opened.has_responded:
+            self._backoff(node_lane.node_id).failed(trio.current_time())
             hint = "" if self._settings.identity else " (as brokers do that want SASL)"
-            self._failed(place.node_id, f"{made.address}: {made.trouble}, before it responded to a request{hint}")
+            self._failed(
+                node_lane.node_id, f"{opened.address}: {opened.trouble}, before it responded to a request{hint}"
+            )
 
     async def _connect(self, node_id: int) -> BrokerConnection | RequestFailure:
         addresses = self._addresses(node_id)
         attempts = [partial(open_connection, address, self._settings) for address in addresses]
-        found: Race[OwnConnection, ProxyError] = Race()
+        race_result: Race[OwnConnection, ProxyError] = Race()
         with trio.move_on_after(SETUP_S) as waiting:
-            found = await race(attempts, _TROUBLE, OwnConnection.aclose)
+            race_result = await race(attempts, _TROUBLE, OwnConnection.aclose)
         if waiting.cancelled_caught:
             return RequestFailure(FailureKind.DISCONNECTED, f"{_listed(addresses)}: not ready within {SETUP_S:g} s")
-        if found.winner is None:
-            text = "; ".join(dict.fromkeys(map(str, found.failures.values())))
-            refused = any(isinstance(each, AuthenticationFailed) for each in found.failures.values())
+        if race_result.winner is None:
+            text = "; ".join(dict.fromkeys(map(str, race_result.failures.values())))
+            refused = any(isinstance(each, AuthenticationFailed) for each in race_result.failures.values())
             kind = FailureKind.AUTHENTICATION if refused else FailureKind.DISCONNECTED
             return RequestFailure(kind, text or f"nobody knows where node {node_id} listens")
-        opened = found.winner[1]
+        opened = race_result.winner[1]
         try:
             return BrokerConnection(opened, self._settings, memory=self._memory)
         except RemoteProtocolError as error:
@@ -242,15 +232,15 @@ class BrokerConnections:
 
     def _took(self, opened: BrokerConnection, request: UnsentRequest, outcome: Outcome) -> None:
         if not isinstance(outcome, RequestFailure):
-            for place in self._places.values():
-                if place.connection is opened:
-                    self._backoff(place.node_id).succeeded()
-                    self.troubles.pop(place.node_id, None)
-                    self._present.end(TroubleKind.CONNECTION, place.node_id)
+            for node_lane in self._by_lane.values():
+                if node_lane.connection is opened:
+                    self._backoff(node_lane.node_id).succeeded()
+                    self.troubles.pop(node_lane.node_id, None)
+                    self._present.end(TroubleKind.CONNECTION, node_lane.node_id)
         self._on_outcome(request, outcome)
 
-    def _fail_unsent(self, place: _Place, failure: RequestFailure) -> None:
-        unsent, place.unsent = place.unsent, []
+    def _fail_unsent(self, node_lane: _NodeLane, failure: RequestFailure) -> None:
+        unsent, node_lane.unsent = node_lane.unsent, []
         for request in unsent:
             self._on_outcome(request, failure)
 

@@ -12,9 +12,8 @@ from kafka_share_proxy.client.share_notes import RECORDS_ACKNOWLEDGED
 from kafka_share_proxy.consumer.requests import Outcome, RequestFailure, UnsentRequest
 
 PREFIX = "org.apache.kafka.consumer."
-"""Prefix of all metric names (KIP-714)."""
+"""KIP-714."""
 SENT_MAX = 10_000
-"""Maximum number of requests in flight whose latency is measured."""
 
 
 @dataclass(slots=True)
@@ -31,7 +30,7 @@ class Latency:
         self.longest_s = max(self.longest_s, seconds)
 
     def values(self, name: str) -> dict[str, float]:
-        """Return average and maximum in milliseconds, as KIP-714 has them; empty before the first."""
+        """Return milliseconds, as KIP-714 has them; empty before the first."""
         if not self.count:
             return {}
         return {f"{name}.avg": 1000 * self.total_s / self.count, f"{name}.max": 1000 * self.longest_s}
@@ -55,8 +54,6 @@ class ClientMetrics:
     _rebalancing_since: float | None = None
 
     def observing(self, observe: Observe) -> Observe:
-        """Return an observer that counts notes and passes them on."""
-
         def both(note: ConsumerNote) -> None:
             self.noted(note)
             observe(note)
@@ -64,7 +61,6 @@ class ClientMetrics:
         return both
 
     def noted(self, note: ConsumerNote) -> None:
-        """Count a note."""
         facts, now = note.facts, trio.current_time()
         if note.event == POLLED:
             self.records += facts["main"] + facts["child"]
@@ -83,12 +79,10 @@ class ClientMetrics:
             self.refused += facts["records"] if facts["error"] is not None else 0
 
     def sent(self, request: UnsentRequest) -> None:
-        """Note that a request was handed to its connection."""
         if len(self._sent) < SENT_MAX:
             self._sent[request] = trio.current_time()
 
-    def came(self, request: UnsentRequest, outcome: Outcome) -> None:
-        """Note the outcome of a request."""
+    def on_outcome(self, request: UnsentRequest, outcome: Outcome) -> None:
         sent_at = self._sent.pop(request, None)
         if sent_at is not None and not isinstance(outcome, RequestFailure):
             took_s = trio.current_time() - sent_at
@@ -97,8 +91,8 @@ class ClientMetrics:
                 self.fetches.add(took_s)
 
     def values(self, gauges: Mapping[str, float]) -> dict[str, float]:
-        """Return all metrics by name, with present values of the core. What was not measured yet is missing."""
-        named: dict[str, float] = {
+        """Return the metrics that were measured, by name."""
+        by_name: dict[str, float] = {
             "connection.creation.total": self.connections,
             **self.requests.values("node.request.latency"),
             **self.fetches.values("fetch.manager.fetch.latency"),
@@ -107,7 +101,7 @@ class ClientMetrics:
         }
         if self._first_poll is not None:
             elapsed_s = max(trio.current_time() - self._first_poll, self._polling_s)
-            named |= {
+            by_name |= {
                 "fetch.manager.records.consumed.total": self.records,
                 "poll.idle.ratio.avg": self._polling_s / elapsed_s if elapsed_s else 0.0,
                 "coordinator.commit.total": self.commits.count,
@@ -117,6 +111,6 @@ class ClientMetrics:
                 **self.rebalances.values("coordinator.rebalance.latency"),
             }
         if self.acknowledged:
-            named["share.fetch.manager.acknowledgements.send.total"] = self.acknowledged
-            named["share.fetch.manager.acknowledgements.error.total"] = self.refused
-        return {PREFIX + name: value for name, value in sorted(named.items())}
+            by_name["share.fetch.manager.acknowledgements.send.total"] = self.acknowledged
+            by_name["share.fetch.manager.acknowledgements.error.total"] = self.refused
+        return {PREFIX + name: value for name, value in sorted(by_name.items())}

@@ -10,7 +10,7 @@ from kafka_share_proxy.consumer.topic_listing import PartitionInfo, Topics
 
 
 class ClusterCalls:
-    """Base class with the calls that need no group and no subscription."""
+    """Calls that need no group and no subscription."""
 
     def __init__(self, network: NetworkLoop[Any]) -> None:
         self._cluster = network
@@ -27,9 +27,8 @@ class ClusterCalls:
     async def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
         """Return the partitions of a topic, ascending. The topic is not created.
 
-        Raises:
-            BrokerRefused: with the code UNKNOWN_TOPIC_OR_PARTITION if there is no such topic, or if this principal may
-                not see it. ValueError: the name is empty. CallTimedOut: as of every call.
+        Raises BrokerRefused with the code UNKNOWN_TOPIC_OR_PARTITION if there is no such topic, or if this principal
+        may not see it, and ValueError if the name is empty.
         """
         if not topic:
             raise ValueError("a topic has a name")

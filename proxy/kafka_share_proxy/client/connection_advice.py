@@ -22,18 +22,13 @@ _ADVICE = (
     ("refuses", ""),
     ("does not take", ""),
 )
-"""Part of an error text -> what to check; the first that matches counts."""
+"""Part of an error text -> what to check; the first match counts."""
 _BOOTSTRAP = "Check the address in bootstrap=, that a broker runs there, and firewalls"
 _ADVERTISED = "This address comes from advertised.listeners of the broker: check that it is reachable from this machine"
 
 
 def connection_advice(text: str, node_id: int) -> str:
-    """Return what to check, as one sentence without a full stop.
-
-    Args:
-        text: of the error.
-        node_id: of the broker; ANY_NODE: one of the bootstrap servers.
-    """
+    """Return what to check, as one sentence without a full stop. `node_id` ANY_NODE: one of the bootstrap servers."""
     for part, advice in _ADVICE:
         if part in text:
             return advice

@@ -11,13 +11,13 @@ from kafka_share_proxy.consumer.events import ConsumerError
 from kafka_share_proxy.wire.values import TopicPartition
 
 Deserialize = Callable[[bytes], Any]
-"""Makes an object of the bytes of a key or value. It is not called for null."""
+"""Not called for null."""
 
 
 class RecordDeserializationError(ConsumerError):
     """A key or value cannot be deserialized; `__cause__` is the error of the deserializer.
 
-    A consumer raises it again until the application seeks past the offset. A share consumer has released the record.
+    Raised again by a consumer until the application seeks past the offset. A share consumer has released the record.
     """
 
     def __init__(self, partition: TopicPartition, offset: int, part: str, cause: Exception) -> None:
@@ -33,7 +33,7 @@ Some = TypeVar("Some", ConsumerRecord, ShareRecord)
 
 
 class Deserializers:
-    """Both deserializers of one consumer. False if it has none."""
+    """False if the consumer has none."""
 
     def __init__(self, key: Deserialize | None = None, value: Deserialize | None = None) -> None:
         self._key, self._value = key, value
@@ -42,7 +42,7 @@ class Deserializers:
         return self._key is not None or self._value is not None
 
     def made(self, records: Iterable[Some]) -> tuple[list[Some], RecordDeserializationError | None]:
-        """Return the records with objects as keys and values, up to the first that fails, and why it fails."""
+        """Return the records up to the first that fails, and why it fails."""
         done: list[Some] = []
         for record in records:
             part = "key"

@@ -1,8 +1,7 @@
 """Identity of a member, in the bytes that confluent-kafka passes from a consumer to a transactional producer.
 
 The broker then refuses offsets of a transaction whose member is no longer in the group (KIP-447). The bytes are
-librdkafka's own (`rd_kafka_consumer_group_metadata_write`, version 2 of them). A test compares them with what the
-library writes.
+librdkafka's own (`rd_kafka_consumer_group_metadata_write`, version 2), which a test compares.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ _GENERATION = struct.Struct("=i")
 
 
 def group_metadata(group_id: str, who: MemberIdentity) -> bytes:
-    """Return the bytes that `Consumer.consumer_group_metadata()` of confluent-kafka returns."""
+    """Return what `Consumer.consumer_group_metadata()` of confluent-kafka does."""
     instance = b"\1" if who.instance_id is None else b"\0" + _text(who.instance_id)
     return MAGIC + _GENERATION.pack(who.generation) + _text(group_id) + _text(who.member_id) + instance
 

@@ -19,25 +19,24 @@ from kafka_share_proxy.offsets.ranges import OffsetSpan
 from kafka_share_proxy.wire.values import TopicPartition
 
 LeftOut = Mapping[TopicPartition, Sequence[OffsetSpan]]
-"""Ranges of done records that a commit could not store, ascending, by partition."""
+"""Done records that a commit could not store, ascending."""
 
 
 class _Kept(NamedTuple):
     ledger: OffsetLedger
     moves: int
-    behind: tuple[LedgerFlow, ...] = ()
-    """Ranges that a second flow reads, ascending."""
+    child_flows: tuple[LedgerFlow, ...] = ()
+    """Ranges that a second flow reads."""
 
     def flow(self, part: PartitionRecords) -> OffsetLedger | LedgerFlow:
-        """Return the ledger of a part. A part of the second flow ends at the end of its range, or before."""
+        """A part of the second flow ends at the end of its range, or before."""
         if part.flow is Flow.MAIN:
             return self.ledger
-        return next(each for each in self.behind if part.next_offset <= (each.end or 0))
+        return next(each for each in self.child_flows if part.next_offset <= (each.end or 0))
 
     @property
     def left(self) -> tuple[OffsetSpan, ...]:
-        """Ranges that the second flow has not returned yet."""
-        ends = ((each.position or 0, each.end or 0) for each in self.behind)
+        ends = ((each.position or 0, each.end or 0) for each in self.child_flows)
         return tuple(OffsetSpan(position, end) for position, end in ends if position < end)
 
 
@@ -50,10 +49,8 @@ class IndividualCommits:
         self._of: dict[TopicPartition, _Kept] = {}
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
 
-    def found(self, event: PositionFound) -> None:
-        """Start a partition at its committed offset. Raises CommitTextError if the metadata with ranges cannot be
-        parsed.
-        """
+    def on_position(self, event: PositionFound) -> None:
+        """Raises CommitTextError if the metadata with ranges cannot be parsed."""
         position = self._positions.get(event.partition)
         if position is None:
             return
@@ -63,31 +60,29 @@ class IndividualCommits:
         except CommitTextError:
             self._of[event.partition] = _Kept(self._new(offset), position.moves)
             raise
-        behind = () if event.main_from is None else tuple(map(ledger.flow, ledger.jump(event.main_from)))
-        self._of[event.partition] = _Kept(ledger, position.moves, behind)
+        child_flows = () if event.main_from is None else tuple(map(ledger.flow, ledger.jump(event.main_from)))
+        self._of[event.partition] = _Kept(ledger, position.moves, child_flows)
 
     def room(self, partition: TopicPartition) -> int:
-        """Return the number of records that may be returned before some are done."""
         kept = self._of.get(partition)
         return self._outstanding_max - (kept.ledger.outstanding if kept else 0)
 
     def delivered(self, parts: Iterable[PartitionRecords]) -> list[PartitionRecords]:
-        """Note the delivered records, and remove those that are done already."""
+        """Return the parts without records that are done already."""
         self._forget_lost()
-        wanted: list[PartitionRecords] = []
+        remaining: list[PartitionRecords] = []
         for part in parts:
             flow = self._kept(part).flow(part)
             done = [(each, each) for each in part.records.positions.offsets if not flow.delivered(each)]
             runs = part.records.outside(done) if done else [part.records]
-            wanted += [part._replace(records=run) for run in runs or [part.records[:0]]]
+            remaining += [part._replace(records=run) for run in runs or [part.records[:0]]]
             flow.position_moved(part.next_offset)
-        return wanted
+        return remaining
 
     def done(self, partition: TopicPartition, offset: int) -> bool:
-        """Note that a record is processed. Returns: False if its partition no longer belongs to this member.
+        """Return False if the partition no longer belongs to this member.
 
-        Raises:
-            ValueError: it was not returned by poll, or is done already.
+        Raises ValueError if the record was not returned by poll, or is done already.
         """
         self._forget_lost()
         if partition not in self._of:
@@ -96,7 +91,7 @@ class IndividualCommits:
         return True
 
     def left_out(self, parts: Iterable[PartitionRecords], returned: Iterable[ConsumerRecord]) -> None:
-        """Mark as done the records of a poll that interceptors withheld from the application."""
+        """Mark as done the records that interceptors withheld from the application."""
         kept = {(each.topic, each.partition, each.offset) for each in returned}
         for part in parts:
             for offset in part.records.positions.offsets:
@@ -104,19 +99,18 @@ class IndividualCommits:
                     self.done(part.partition, offset)
 
     def to_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return offset and ranges above it to commit, for partitions that changed since `committed`."""
+        """Return offsets with ranges, for partitions that changed since `committed`."""
         self._forget_lost()
         for kept in self._of.values():
             kept.ledger.catch_up = kept.left
-        found = {
+        offsets = {
             partition: OffsetAndMetadata(kept.ledger.mark, kept.ledger.text())
             for partition, kept in self._of.items()
             if kept.ledger.mark is not None
         }
-        return {each: offset for each, offset in found.items() if self._committed.get(each) != offset}
+        return {each: offset for each, offset in offsets.items() if self._committed.get(each) != offset}
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Note that the group has stored these offsets and all ranges above them."""
         self._committed |= offsets
 
     def _kept(self, part: PartitionRecords) -> _Kept:
@@ -133,11 +127,11 @@ class IndividualCommits:
         begin = part.records.positions.offsets[0] if part.records else part.next_offset
         if begin >= (kept.ledger.position or 0):
             return kept._replace(moves=moves)
-        mark = kept.ledger.mark
-        if mark is None or begin <= mark:
+        committed = kept.ledger.mark
+        if committed is None or begin <= committed:
             return _Kept(self._new(None), moves)
         before = [(start, min(end, begin)) for start, end in kept.ledger.snapshot().ranges if start < begin]
-        ledger = OffsetLedger(mark, before, outstanding_max=self._outstanding_max)
+        ledger = OffsetLedger(committed, before, outstanding_max=self._outstanding_max)
         ledger.jump(begin)
         left = [OffsetSpan(start, min(end, begin)) for start, end in kept.left if start < begin]
         return _Kept(ledger, moves, tuple(map(ledger.flow, left)))
@@ -152,12 +146,10 @@ class IndividualCommits:
 
 
 def count_offsets(left_out: LeftOut) -> int:
-    """Return the number of offsets in ranges of several partitions."""
     return sum(span.end - span.start for ranges in left_out.values() for span in ranges)
 
 
 def left_out_text(partition: TopicPartition, ranges: Sequence[OffsetSpan]) -> str:
-    """Return the log line for done records that a commit could not store."""
     offsets = sum(span.end - span.start for span in ranges)
     return (
         f"OffsetCommit of {partition}: {offsets} done offsets in {len(ranges)} ranges above the committed offset are "

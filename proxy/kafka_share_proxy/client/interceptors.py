@@ -15,28 +15,27 @@ from kafka_share_proxy.consumer.partitions import OffsetAndMetadata
 from kafka_share_proxy.wire.values import TopicPartition
 
 T = TypeVar("T")
-"""Return type of an interceptor method."""
 
 
 class ConsumerInterceptor:
     """Base class that does nothing; override methods. Their exceptions are noted, and the consumer continues."""
 
     def on_consume(self, records: Sequence[ConsumerRecord]) -> Sequence[ConsumerRecord]:
-        """See the records of one poll, and return those that the application is to get: fewer, others, or the same.
+        """Return those of the polled records that the application is to get: fewer, others, or the same.
 
         The position advances past all of them; with individual commits the omitted ones count as done.
         """
         return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """See what the group has accepted, also of automatic commits. Called by the network task: it must be quick."""
+        """Observe accepted offsets, also of automatic commits. Called by the network task: it must be quick."""
 
     def close(self) -> None:
         """Called once, when the consumer is closed."""
 
 
 class Interceptors:
-    """All of one consumer, each given what the one before returned."""
+    """Each interceptor gets what the one before returned."""
 
     def __init__(self, interceptors: Sequence[ConsumerInterceptor], observe: Observe) -> None:
         self._all = tuple(interceptors)
@@ -46,20 +45,17 @@ class Interceptors:
         return bool(self._all)
 
     def consumed(self, polled: PolledRecords) -> PolledRecords:
-        """Return the records that the application gets of these."""
         records: Sequence[ConsumerRecord] = polled
         for each in self._all:
-            given = records
-            records = self._called(each, "on_consume", partial(each.on_consume, given), given)
+            before = records
+            records = self._called(each, "on_consume", partial(each.on_consume, before), before)
         return polled if records is polled else MadeRecords(polled.parts, records)
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Tell all of them."""
         for each in self._all:
             self._called(each, "on_commit", partial(each.on_commit, offsets), None)
 
     def close(self) -> None:
-        """Tell all of them, once."""
         ended, self._all = self._all, ()
         for each in ended:
             self._called(each, "close", each.close, None)

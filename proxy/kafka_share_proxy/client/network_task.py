@@ -55,9 +55,9 @@ from kafka_share_proxy.wire.errors import ProxyError
 from kafka_share_proxy.wire.values import Address
 
 CALLS_MAX = 10_000
-"""Maximum number of waiting calls, and of events that the network task has not processed. One more is refused."""
+"""Waiting calls, and events that the network task has not processed. One more is refused."""
 ERRORS_MAX = 100
-"""Maximum number of errors kept for the next poll. Later ones repeat earlier ones and are dropped."""
+"""Later errors repeat earlier ones and are dropped."""
 ITERATION_MIN_S = 0.001
 """Minimum wait of a loop iteration in seconds, also if a deadline has passed. A bug elsewhere must not cause a busy
 loop.
@@ -73,21 +73,21 @@ class WokenUp(ConsumerError):
 
 
 class PollBegan(NamedTuple):
-    """The application polls: partitions that it did not delay are released (ConsumerCore.begin_poll)."""
+    """Partitions that it did not delay are released (ConsumerCore.begin_poll)."""
 
     call_id: int
     continues: bool = False
-    """True if this poll continues one that was cancelled. Nothing is released again then."""
+    """This poll continues one that was cancelled. Nothing is released again then."""
 
 
 class GiveUp(NamedTuple):
-    """The caller of a call has stopped waiting for its result."""
+    """The caller has stopped waiting for its result."""
 
     call_id: int
 
 
 class ListTopics(NamedTuple):
-    """List the partitions of one topic, or of all with None. The result is topic -> its partitions."""
+    """The result is topic -> its partitions. None means all topics."""
 
     call_id: int
     topic: str | None
@@ -104,20 +104,17 @@ CALL_NAMES: dict[type, str] = {
     ListTopics: "listing topics",
     AwaitAcknowledgements: "acknowledging records",
 }
-"""Event type of a call -> name of the call in error messages."""
 
 
 class DrivenCore(Protocol):
-    """Interface of the cores: ConsumerCore and ShareCore."""
+    """Interface of ConsumerCore and ShareCore."""
 
     @property
-    def options(self) -> ClientOptions:
-        """Checked settings."""
-        ...
+    def options(self) -> ClientOptions: ...
 
     @property
     def waits_for(self) -> str:
-        """States of the coordinator and of the member, for an error message."""
+        """For an error message."""
         ...
 
     coordinator: CoordinatorRequests
@@ -126,41 +123,27 @@ class DrivenCore(Protocol):
     listing: TopicListing
     next_deadline: float
 
-    def start(self, now: float, /) -> None:
-        """Begin on the network side."""
-        ...
+    def start(self, now: float, /) -> None: ...
 
-    def stop(self, now: float, /) -> None:
-        """Stop all requests."""
-        ...
+    def stop(self, now: float, /) -> None: ...
 
-    def handle(self, event: Any, now: float, /) -> None:
-        """Process an event of the application."""
-        ...
+    def handle(self, event: Any, now: float, /) -> None: ...
 
     def last_refusal(self, call_id: int, /) -> ProxyError | None:
-        """Error with which brokers refuse what a call wants at present."""
+        """Return the error with which brokers refuse the call at present."""
         ...
 
     def gauges(self) -> Mapping[str, float]:
-        """Present values for metrics, by the end of their names."""
+        """Return present values for metrics, by the end of their names."""
         ...
 
-    def give_up(self, call_id: int, /) -> None:
-        """The caller of a call has stopped waiting for its result."""
-        ...
+    def give_up(self, call_id: int, /) -> None: ...
 
-    def poll(self, now: float, /) -> Sequence[UnsentRequest]:
-        """Return the requests to send now."""
-        ...
+    def poll(self, now: float, /) -> Sequence[UnsentRequest]: ...
 
-    def on_response(self, request: UnsentRequest, outcome: Outcome, now: float, /) -> None:
-        """Process the outcome of a request."""
-        ...
+    def on_response(self, request: UnsentRequest, outcome: Outcome, now: float, /) -> None: ...
 
-    def events(self) -> Sequence[BackgroundEvent]:
-        """Return the events for the application."""
-        ...
+    def events(self) -> Sequence[BackgroundEvent]: ...
 
 
 Core = TypeVar("Core", bound=DrivenCore)
@@ -168,14 +151,11 @@ Core = TypeVar("Core", bound=DrivenCore)
 
 @dataclass(eq=False, slots=True)
 class _Cell:
-    """Result of a call that waits."""
-
     result: CallDone
     done: trio.Event = field(default_factory=trio.Event)
 
 
 def jitter() -> float:
-    """Draw from [-1, 1)."""
     return int.from_bytes(os.urandom(4), "big") / (1 << 31) - 1
 
 
@@ -194,17 +174,15 @@ class NetworkLoop(Generic[Core]):
         self.core = core
         self.metrics = metrics or ClientMetrics()
         self.clock = clock or SuspensionClock()
-        """Clock for all decisions of the core. Locks and sessions end while the machine is suspended, so it counts that
-        time.
-        """
+        """Locks and sessions end while the machine is suspended, so this clock counts that time."""
         self.observe = observe
         group_id = core.options.group_id
         self.log = TroubleLog("consumer without a group" if group_id is None else f"consumer of group {group_id!r}")
         core.troubles.observer = self.log.observer
         self._is_waited_for = False
-        """True while the application waits in poll. It is alive then, however long the wait."""
+        """The application is alive then, however long the wait."""
         self.closed = ""
-        """Reason why the consumer has ended. Empty while it runs."""
+        """Empty while the consumer runs."""
         self.connections: BrokerConnections | None = None
         self._bootstrap, self._settings = bootstrap, settings
         self._to_network, self._from_application = trio.open_memory_channel[ToNetwork](CALLS_MAX)
@@ -215,14 +193,14 @@ class NetworkLoop(Generic[Core]):
         self._cells: dict[int, _Cell] = {}
         self._call_ids = count(1)
         self._errors_kept = 0
-        self._arrival_told = False
+        self._is_arrival_reported = False
         self._is_running = False
         self._nodes_seen: tuple[Any, tuple[str, int] | None] = (None, None)
 
     # Called by the application
 
     def tell(self, event: ToNetwork) -> None:
-        """Put an event into the channel. Raises ConsumerClosed if the network task has ended."""
+        """Raises ConsumerClosed if the network task has ended."""
         if self.closed:
             raise ConsumerClosed(self.closed)
         try:
@@ -235,11 +213,8 @@ class NetworkLoop(Generic[Core]):
     def apply(self, event: ToNetwork) -> None:
         """Put an event into the channel and process it now, after all events before it.
 
-        The caller's next call sees its effect (client/README.md rule 2). Requests and events that result from it follow
-        in the next loop iteration of the network task.
-
-        Raises:
-            ConsumerClosed: the network task has ended. ConsumerError: too many events wait.
+        The caller's next call sees its effect (client/README.md rule 2). Raises ConsumerClosed, and ConsumerError if
+        too many events wait.
         """
         self.tell(event)
         if self._is_running:
@@ -248,18 +223,17 @@ class NetworkLoop(Generic[Core]):
     async def call(self, event: Callable[[int], ToNetwork]) -> Any:
         """Send an event, and wait for its CallDone. Return its value, or raise its error.
 
-        If cancelled, the event is still processed and its result is dropped. Raises CallTimedOut if there is no result
-        within api_timeout_s.
+        If cancelled, the event is still processed. Raises CallTimedOut if there is no result within api_timeout_s.
         """
         if len(self._cells) >= CALLS_MAX:
             raise ConsumerError(f"{CALLS_MAX} calls wait already: await some of them")
         call_id = next(self._call_ids)
         cell = _Cell(CallDone(call_id=call_id))
-        asked = event(call_id)
-        self.tell(asked)
+        request_event = event(call_id)
+        self.tell(request_event)
         self._cells[call_id] = cell
         try:
-            with self._time_limit(CALL_NAMES.get(type(asked), "the call"), call_id):
+            with self._time_limit(CALL_NAMES.get(type(request_event), "the call"), call_id):
                 await cell.done.wait()
         finally:
             self._cells.pop(call_id, None)
@@ -271,14 +245,10 @@ class NetworkLoop(Generic[Core]):
         return cell.result.value
 
     async def wait_until(self, condition: Callable[[], bool], *, call: str = "") -> None:
-        """Wait until a condition is true.
+        """Wait until a condition, checked after each loop iteration, is true.
 
-        Args:
-            condition: checked after each loop iteration.
-            call: name of the call in error messages. Empty waits without a time limit.
-
-        Raises:
-            ConsumerClosed: the consumer has ended. CallTimedOut: the condition was not true within api_timeout_s.
+        Without the name of a `call` there is no time limit. Raises ConsumerClosed, and CallTimedOut after
+        api_timeout_s.
         """
         await trio.lowlevel.checkpoint()
         with self._time_limit(call) if call else nullcontext():
@@ -289,9 +259,7 @@ class NetworkLoop(Generic[Core]):
 
     @contextmanager
     def _time_limit(self, call: str, call_id: int = 0) -> Iterator[None]:
-        """Limit a wait to api_timeout_s. On time-out raise the last refusal of the call by a broker, else
-        CallTimedOut.
-        """
+        """Limit a wait. Raises the last refusal of the call by a broker, else CallTimedOut."""
         timeout_s = self.core.options.api_timeout_s
         try:
             with trio.fail_after(timeout_s):
@@ -302,15 +270,14 @@ class NetworkLoop(Generic[Core]):
             raise CallTimedOut(f"{call}: no result within {timeout_s:g} s; {self.why()}") from None
 
     def why(self) -> str:
-        """Return what the consumer waits for at present, for an error message."""
         return self.core.troubles.why() or f"no broker has refused anything: {self.core.waits_for}"
 
     def arrival_taken(self) -> None:
-        """Note that the application has checked the buffer, so that the next arrival of records is reported to it."""
-        self._arrival_told = False
+        """Report the next arrival of records again."""
+        self._is_arrival_reported = False
 
     async def next_event(self) -> BackgroundEvent:
-        """Return the next event of the channel. Raises ConsumerClosed if the consumer has ended."""
+        """Raises ConsumerClosed if the consumer has ended."""
         self._is_waited_for = True
         try:
             return await self.background.receive()
@@ -324,31 +291,28 @@ class NetworkLoop(Generic[Core]):
         self._something.set()
 
     def error_taken(self) -> None:
-        """Note that the application has received an error, so that another can be kept."""
         self._errors_kept -= 1
 
     def interrupt(self, error: ProxyError) -> None:
-        """Make the application's current or next poll raise the error."""
         self._to_application.send_nowait(BackgroundError(error=error))
         self._errors_kept += 1
 
     # Network side
 
     async def run(self) -> None:
-        """Run until cancelled."""
         self.core.start(self.clock.now())
         self._is_running = True
         try:
             async with trio.open_nursery() as nursery:
                 self.connections = BrokerConnections(
-                    nursery, self._bootstrap, self._settings, jitter, self._came, self.core.troubles, self.metrics
+                    nursery, self._bootstrap, self._settings, jitter, self._on_outcome, self.core.troubles, self.metrics
                 )
                 while True:
-                    await self._turn(self.connections)
+                    await self._iterate(self.connections)
         finally:
             self._end()
 
-    async def _turn(self, connections: BrokerConnections) -> None:
+    async def _iterate(self, connections: BrokerConnections) -> None:
         self._something = trio.Event()
         self._take(self.clock.now())
         self._note_nodes(connections)
@@ -394,8 +358,8 @@ class NetworkLoop(Generic[Core]):
                 [BackgroundError(error=failed) if caller is None else CallDone(call_id=caller, error=failed)]
             )
 
-    def _came(self, request: UnsentRequest, outcome: Outcome) -> None:
-        self.metrics.came(request, outcome)
+    def _on_outcome(self, request: UnsentRequest, outcome: Outcome) -> None:
+        self.metrics.on_outcome(request, outcome)
         self._outcomes.append((request, outcome))
         self._something.set()
 
@@ -408,7 +372,7 @@ class NetworkLoop(Generic[Core]):
         known = {node_id: _address(node) for node_id, node in nodes.items()}
         if coordinator.node_id is not None and coordinator.address is not None:
             known[coordinator.node_id] = Address(*coordinator.address)
-        connections.found(known)
+        connections.set_nodes(known)
 
     def _report_application(self, events: Sequence[BackgroundEvent]) -> None:
         for event in events:
@@ -421,14 +385,12 @@ class NetworkLoop(Generic[Core]):
                 self._to_application.send_nowait(event)
 
     def _is_wanted(self, event: BackgroundEvent) -> bool:
-        """Return True to report the event. One unread arrival is enough, errors are limited, notes are for the observer
-        only.
-        """
+        """Return True to report an event. One unread arrival is enough, and errors are limited."""
         if isinstance(event, CatchUpChanged):
             return False
         if isinstance(event, FetchArrived):
-            told, self._arrival_told = self._arrival_told, True
-            return not told
+            was_reported, self._is_arrival_reported = self._is_arrival_reported, True
+            return not was_reported
         if isinstance(event, BackgroundError):
             if self._errors_kept >= ERRORS_MAX:
                 return False
@@ -436,7 +398,6 @@ class NetworkLoop(Generic[Core]):
         return True
 
     def _finish(self, result: CallDone) -> None:
-        """Deliver the result of a call. Dropped if the call was given up."""
         cell = self._cells.pop(result.call_id, None)
         if cell is not None:
             cell.result = result
@@ -461,8 +422,7 @@ class NetworkTask(NetworkLoop[ConsumerCore]):
     async def begin_poll(self, *, continues: bool) -> None:
         """Begin a poll after all earlier events. The network task runs an iteration only if it has something to do.
 
-        Args:
-            continues: the previous poll was cancelled, and this one continues it.
+        `continues`: the previous poll was cancelled, and this one continues it.
         """
         now = self.clock.now()
         is_due = now >= self.core.next_deadline

@@ -15,7 +15,7 @@ COORDINATOR_STATE = "coordinator state"
 REBALANCE_STATE = "rebalance state"
 """before, after, reason"""
 REVOKE_DELAYED = "revoke delayed"
-"""partitions, granted, remaining_s: seconds until the first of them is given up as lost"""
+"""remaining_s: seconds until the first of the partitions is given up as lost"""
 PARTITIONS_LOST = "partitions lost"
 """partitions, reason"""
 
@@ -41,15 +41,13 @@ class ConsumerNote(NamedTuple):
 
 
 Observe = Callable[[ConsumerNote], None]
-"""Called during the consumer's work. It must be fast and must not raise, because that would end the consumer."""
+"""Must be fast and must not raise, because that would end the consumer."""
 
 
-def ignore(_: ConsumerNote) -> None:
-    """Ignore notes. The default observer."""
+def ignore(_: ConsumerNote) -> None: ...
 
 
 def note_of(event: PartitionsLost | CatchUpChanged) -> ConsumerNote:
-    """Return the note for an event of the network side."""
     if isinstance(event, PartitionsLost):
         return ConsumerNote(PARTITIONS_LOST, {"partitions": shown(event.partitions), "reason": event.reason})
     facts = {
@@ -63,8 +61,6 @@ def note_of(event: PartitionsLost | CatchUpChanged) -> ConsumerNote:
 
 
 def on_state(event: str, observe: Observe) -> Callable[[StateChange[Any]], None]:
-    """Return an observer of transitions that logs them and makes notes of them."""
-
     def note(change: StateChange[Any]) -> None:
         facts = {"before": change.before.value, "after": change.after.value, "reason": change.reason}
         LOGGER.debug("%s: %s -> %s (%s)", event, change.before.value, change.after.value, change.reason)

@@ -16,7 +16,7 @@ from kafka_share_proxy.consumer.troubles import TroubleKind
 CLOSE_S = 30.0
 """Seconds for the last call of the listener, requests in flight, and leaving the group."""
 CANCELLED_CLOSE_S = 2.0
-"""Seconds for the same if the block was cancelled, since its end is awaited."""
+"""If the block was cancelled, since its end is awaited."""
 
 SLOW_CLOSE_S = 3.0
 """Seconds after which a close is logged as slow, with what it waits for."""
@@ -25,9 +25,7 @@ SLOW_CLOSE_S = 3.0
 class Closable(Protocol):
     """Consumer object that a block returns to the application."""
 
-    async def close(self) -> None:
-        """Give up all partitions and leave the group."""
-        ...
+    async def close(self) -> None: ...
 
 
 Opened = TypeVar("Opened", bound=Closable)
@@ -44,11 +42,11 @@ class OpenBlock(Generic[Opened]):
     """
 
     def __init__(self, make: Callable[[], tuple[NetworkLoop[Any], Opened]]) -> None:
-        """`make`: returns the network task and the consumer. It raises if the arguments are invalid."""
+        """Prepare the block. `make` raises if the arguments are invalid."""
         self._make = make
         self._nursery_of = trio.open_nursery()
         self._network_scope = trio.CancelScope(shield=True)
-        """Scope of the network task. It is shielded, so that the group is left also if the block was cancelled."""
+        """Shielded, so that the group is left also if the block was cancelled."""
         self._consumer: Opened | None = None
         self._network: NetworkLoop[Any] | None = None
         self._nursery: trio.Nursery | None = None
@@ -94,7 +92,7 @@ class OpenBlock(Generic[Opened]):
             self._warn(f"the group was not left, and last commits may be missing, after {limit_s:g} s; {self._why()}")
 
     async def _close_or_say_why(self, consumer: Opened) -> None:
-        """Close the consumer, and log what it waits for if that takes long. A time-out is logged, not raised."""
+        """A time-out is logged, not raised."""
         if self._nursery is not None:
             self._nursery.start_soon(self._warn_later, name="slow close")
         try:

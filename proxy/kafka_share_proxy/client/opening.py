@@ -121,8 +121,6 @@ def open_consumer(
 
 
 class _Reading(NamedTuple):
-    """Initial subscription or assignment."""
-
     topics: Iterable[str]
     pattern: str | None
     partitions: list[PartitionName]

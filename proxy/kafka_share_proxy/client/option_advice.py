@@ -46,17 +46,10 @@ _MEANT = {
 """Name in other clients, with `_` for `.` -> what to write here."""
 _PREFIXES = {"ssl_": "say tls=True, or tls= with an ssl.SSLContext", "sasl_oauth": "say sasl="}
 SIMILAR_MIN = 0.75
-"""Similarity of a misspelt name, from 0 to 1."""
 
 
 def option_advice(name: str, known: Sequence[str], elsewhere: Sequence[str] = ()) -> str:
-    """Return what to write in place of an unknown option.
-
-    Args:
-        name: that was given.
-        known: options that there are.
-        elsewhere: options of the other kind of consumer.
-    """
+    """Return what to write in place of an unknown option. `elsewhere`: options of the other kind of consumer."""
     plain = name.lower().replace(".", "_").replace("-", "_")
     if plain in _MEANT:
         return _MEANT[plain]

@@ -29,10 +29,9 @@ class SaslLogin(NamedTuple):
     """Identity of the client for SASL."""
 
     mechanism: str
-    """PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."""
     username: str
     password: str | Callable[[], str]
-    """Or what reads it, at every authentication."""
+    """Or a function that reads it, at every authentication."""
 
 
 class ConnectionSettings(NamedTuple):
@@ -60,17 +59,7 @@ def client_settings(
     connect: Connect = trio.open_tcp_stream,
     options: Mapping[str, Any],
 ) -> ClientSettings:
-    """Check all of it. Raises ConfigurationError, with what is wrong and what would be right.
-
-    Args:
-        bootstrap: `host:port,host:port`, or several of these.
-        group: the group id.
-        client_id: what requests say of the program; quotas and logs of brokers name it.
-        tls: True: certificates that the system trusts; or a context of your own.
-        sasl: mechanism, user name, password.
-        connect: dials (host, port).
-        options: fields of ConsumerOptions by name.
-    """
+    """Raise ConfigurationError with what is wrong and what would be right. Arguments are those of `open_consumer`."""
     checked = checked_options(ConsumerOptions, group, options)
     return ClientSettings(*connection_settings(bootstrap, client_id, tls, sasl, connect), checked)
 
@@ -82,7 +71,6 @@ def connection_settings(
     sasl: SaslLogin | OAuthBearer | tuple[str, str, str] | None,
     connect: Connect,
 ) -> ConnectionSettings:
-    """Arguments and errors as of `client_settings`."""
     check_arguments(
         {
             "client_id": (client_id, str),
@@ -105,13 +93,7 @@ def connection_settings(
 
 
 def checked_options(kind: type[Options], group: str | None, options: Mapping[str, Any]) -> Options:
-    """The options of a consumer. Raises ConfigurationError.
-
-    Args:
-        kind: of which consumer.
-        group: the group id.
-        options: fields of the kind by name.
-    """
+    """Return the options of a consumer. Raises ConfigurationError."""
     known = tuple(name for name in names(kind) if name != "group_id")
     other = names(ShareConsumerOptions if kind is ConsumerOptions else ConsumerOptions)
     if unknown := [name for name in options if name not in known]:
@@ -124,28 +106,27 @@ def checked_options(kind: type[Options], group: str | None, options: Mapping[str
 
 
 def check_arguments(values: Mapping[str, tuple[object, Any]]) -> None:
-    """Raise ConfigurationError where an argument, name -> (value, type), has another type."""
+    """Raise ConfigurationError for an argument, name -> (value, type), of another type."""
     if wrong := check_types(values):
         raise ConfigurationError("; ".join(wrong))
 
 
 def optional_function(value: object) -> tuple[object, Any]:
-    """Return an argument that may be None, with the type that `check_arguments` demands of it."""
     return value, type(None) if value is None else callable
 
 
 def addresses(bootstrap: str | Iterable[str]) -> tuple[Address, ...]:
-    """Servers, each once, in their order. ConfigurationError: one of them is no host and port, or there is none."""
+    """Return the servers, each once, in order. Raises ConfigurationError."""
     try:
         check_arguments({"bootstrap": (bootstrap, str | Iterable)})
         listed = [bootstrap] if isinstance(bootstrap, str) else list(bootstrap)
         check_arguments({"bootstrap": (listed, Sequence[str])})
-        found = bootstrap_servers(listed)
+        servers = bootstrap_servers(listed)
     except BadServer as error:
         raise ConfigurationError(f"bootstrap server {error}: write host:port, with a port of 1 to 65535") from None
-    if not found:
+    if not servers:
         raise ConfigurationError("bootstrap names no server: write host:port")
-    return found
+    return servers
 
 
 def _identity(sasl: SaslLogin | OAuthBearer | tuple[str, str, str] | None) -> Identity | None:

@@ -22,7 +22,7 @@ from kafka_share_proxy.client.cluster_calls import ClusterCalls
 from kafka_share_proxy.client.deserializers import Deserializers
 from kafka_share_proxy.client.network_task import ConsumerClosed, NetworkLoop, WokenUp
 from kafka_share_proxy.client.share_records import ShareRecord, share_records
-from kafka_share_proxy.consumer import events as told
+from kafka_share_proxy.consumer import events as event_types
 from kafka_share_proxy.consumer.events import ConsumerError
 from kafka_share_proxy.consumer.groups.states import CoordinatorState
 from kafka_share_proxy.consumer.options import ConfigurationError
@@ -36,9 +36,7 @@ from kafka_share_proxy.wire.errors import ProxyError
 from kafka_share_proxy.wire.values import TopicPartition
 
 RESULTS_MAX = 10_000
-"""Maximum number of results that wait for the callback. Beyond it, the oldest are dropped: the application neither
-polls nor commits.
-"""
+"""Results that wait for the callback. Beyond it, the oldest are dropped: the application neither polls nor commits."""
 
 OnAcknowledged = Callable[[AcknowledgementResult], None]
 """Called in poll, commit, unsubscribe and close, in the task of the caller. These calls raise its exceptions."""
@@ -52,9 +50,8 @@ class ShareConsumerState(NamedTuple):
     coordinator: CoordinatorState
     member: ShareMemberState
     held: int
-    """Number of records that were returned and are not acknowledged."""
     troubles: Mapping[int, str]
-    """Node id -> reason why it could not be reached recently. -1 represents the bootstrap servers."""
+    """-1 represents the bootstrap servers."""
 
 
 class ShareConsumer(ClusterCalls):
@@ -68,7 +65,6 @@ class ShareConsumer(ClusterCalls):
         on_acknowledged: OnAcknowledged | None = None,
         deserializers: Deserializers | None = None,
     ) -> None:
-        """`on_acknowledged`: called with the result of every acknowledgement."""
         self._deserializers = deserializers or Deserializers()
         super().__init__(network)
         self._network = network
@@ -78,12 +74,12 @@ class ShareConsumer(ClusterCalls):
         self._on_acknowledged = on_acknowledged
         self._results: deque[AcknowledgementResult] = deque(maxlen=RESULTS_MAX)
         self._errors: dict[str, ProxyError] = {}
-        """Errors that the next polls raise, by their text, so that a repeated error is raised once."""
+        """Errors by their text, so that a repeated error is raised once."""
         self._is_subscribed = self._is_polling = False
         self._iterated: Iterator[ShareRecord] = iter(())
 
     def came(self, result: AcknowledgementResult) -> None:
-        """Note the result of acknowledgements. Called by the core."""
+        """Called by the core."""
         if self._on_acknowledged is not None:
             self._results.append(result)
 
@@ -96,7 +92,7 @@ class ShareConsumer(ClusterCalls):
         names = named_topics(topics)
         if not names:
             raise ValueError("subscribe to at least one topic; unsubscribe ends a subscription")
-        self._network.apply(told.Subscribe(names))
+        self._network.apply(event_types.Subscribe(names))
         self._is_subscribed, self._topics = True, names
 
     def subscription(self) -> frozenset[str]:
@@ -107,7 +103,7 @@ class ShareConsumer(ClusterCalls):
         """Send the acknowledgements made so far, release all other held records, and leave the group."""
         self._is_subscribed = False
         self._iterated = iter(())  # brokers release what the loop was not given
-        await self._network.call(told.LeaveGroup)
+        await self._network.call(event_types.LeaveGroup)
         self._run_callbacks()
 
     @property
@@ -147,8 +143,8 @@ class ShareConsumer(ClusterCalls):
         self._is_polling = True
         try:
             await trio.lowlevel.checkpoint()
-            if left := list(self._iterated):
-                return left
+            if remaining := list(self._iterated):
+                return remaining
             return await self._wait_for_records(trio.current_time() + timeout_s)
         finally:
             self._is_polling = self._core.is_polling = False
@@ -330,7 +326,7 @@ class ShareConsumer(ClusterCalls):
         with suppress(trio.WouldBlock, trio.EndOfChannel):
             while True:  # terminates: the channel holds a limited number of errors
                 event = self._network.background.receive_nowait()
-                if isinstance(event, told.BackgroundError):
+                if isinstance(event, event_types.BackgroundError):
                     self._network.error_taken()
                     self._errors[str(event.error)] = event.error
         for text in self._errors:

@@ -15,12 +15,11 @@ RECORDS_ACKNOWLEDGED = "records acknowledged"
 """partition, type (accept, release, reject, renew), records, error: text, or None. To be counted for each type."""
 RECORDS_RENEWED = "records renewed"
 """partition, offsets (the first and the last), records, renewals (of the one renewed most often), error. For logs: a
-record that is renewed for ever holds up the start offset of its partition."""
+record that is renewed forever holds up the start offset of its partition.
+"""
 
 
 def note_results(observe: Observe) -> Callable[[AcknowledgementResult], None]:
-    """An observer of results that makes notes of them."""
-
     def note(result: AcknowledgementResult) -> None:
         partition, error = str(result.partition), None if result.error is None else str(result.error)
         for kind, count in sorted(Counter(result.said.values()).items()):

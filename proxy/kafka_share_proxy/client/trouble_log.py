@@ -17,13 +17,11 @@ from kafka_share_proxy.consumer.partitions import shown
 from kafka_share_proxy.consumer.troubles import TROUBLES_MAX, Trouble, TroubleKind, TroubleObserver
 
 ROOT = "kafka_share_proxy"
-"""Parent of all loggers of the clients."""
 REMINDER_S = 60.0
-"""A trouble that lasts is logged again after this time."""
+"""Time after which a lasting trouble is logged again."""
 CHANGED_S = 10.0
-"""A trouble whose text has changed is logged again after this time."""
+"""Time after which a changed trouble is logged again."""
 LINES_PER_MINUTE = 20
-"""Maximum number of warnings of one consumer in a minute."""
 PATIENCE_S = {
     TroubleKind.CONNECTION: 0.0,
     TroubleKind.TOPIC: 1.0,
@@ -40,25 +38,22 @@ _LOST = (
     ("UNKNOWN_MEMBER_ID", "Check whether the process or the network stood still for longer than session_timeout_s"),
     ("FENCED_MEMBER_EPOCH", "Check whether the process or the network stood still for longer than the session timeout"),
 )
-"""Part of a reason for which partitions were lost -> what to check."""
+"""Part of a reason -> what to check."""
 
 
 @dataclass(slots=True)
 class _Line:
-    """Log state of one present trouble."""
-
     since: float
     logged_at: float | None = None
     text: str = ""
     omitted: int = 0
-    """Reports since the last line."""
 
 
 class TroubleLog:
-    """Writes the log lines of one consumer, rate limited."""
+    """Rate limited."""
 
     def __init__(self, name: str) -> None:
-        """`name`: of the consumer, which begins every line."""
+        """Prepare a log. The name begins every line."""
         self.observer = TroubleObserver(self.reported, self.ended)
         self._name = name
         self._loggers = {each: logging.getLogger(f"{ROOT}.{each.value}") for each in TroubleKind}
@@ -81,21 +76,18 @@ class TroubleLog:
         self.warning(trouble.kind, f"{trouble.text}{again}{advice}")
 
     def ended(self, trouble: Trouble) -> None:
-        """Log the end of a trouble that was logged."""
         line = self._lines.pop((trouble.kind, trouble.subject), None)
         if line is not None and line.logged_at is not None:
             lasted = trio.current_time() - line.since
             self._loggers[trouble.kind].info("%s: over after %.0f s: %s", self._name, lasted, trouble.text)
 
     def event(self, event: BackgroundEvent) -> None:
-        """Log that partitions were lost."""
         if isinstance(event, PartitionsLost):
             advice = next((advice for part, advice in _LOST if part in event.reason), "")
             text = f"lost {shown(event.partitions)}: {event.reason}; other members may process their records"
             self.warning(TroubleKind.GROUP, f"{text}. {advice}" if advice else text)
 
     def warning(self, kind: TroubleKind, text: str) -> None:
-        """Log a warning, unless LINES_PER_MINUTE is reached."""
         minute = int(trio.current_time() // 60)
         if minute != self._minute:
             self._minute, self._in_minute = minute, 0

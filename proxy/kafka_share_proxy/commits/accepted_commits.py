@@ -18,7 +18,7 @@ class PlannedPart(NamedTuple):
     """One partition of a request, as it is sent to the coordinator."""
 
     entry: CommittedEntry
-    place: TopicPartition
+    topic_partition: TopicPartition
     held: PartitionCommits
     commit: PartitionCommit
     offset: int
@@ -35,7 +35,7 @@ def apply(
     audit, changes, changed, told = services.audit, [], [], []
     for part in accepted:
         entry, place, held, commit, offset, _, _ = part
-        before = held.mark if held.is_committed_known else None
+        before = held.committed if held.is_committed_known else None
         change = held.accepted(commit, offset, epoch_of(held, entry[2], entry[3], offset))
         if change:
             changes.append(StoredChange(place, held, change, entry[3], member_id))
@@ -56,4 +56,4 @@ def epoch_of(held: PartitionCommits | None, asked_offset: int, requested_epoch: 
     """
     if offset == asked_offset:
         return requested_epoch
-    return held.committed_epoch if held is not None and held.is_committed_known and held.mark == offset else -1
+    return held.committed_epoch if held is not None and held.is_committed_known and held.committed == offset else -1

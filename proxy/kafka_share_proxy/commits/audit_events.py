@@ -16,17 +16,16 @@ from kafka_share_proxy.offsets.ranges import RangeChange
 from kafka_share_proxy.wire.values import TopicPartition
 
 RANGES_REPORTED = 1000
-"""Maximum number of ranges listed in one event. The event always contains their total number."""
+"""The event always contains the total number of ranges."""
 
 
 class AcceptedCommit(NamedTuple):
     """Changes of one partition by a commit that the broker accepted."""
 
-    place: TopicPartition
+    topic_partition: TopicPartition
     held: PartitionCommits
     change: RangeChange
     previous: int | None
-    """The committed offset before. None if it was unknown."""
 
 
 @dataclass(slots=True)
@@ -35,22 +34,20 @@ class CommitAudit:
 
     audit: Audit
     state_owner: CallbackOwner
-    """Receiver of the callbacks of appends."""
 
     def committed(self, group: CommittingGroup, member_id: str, commits: Sequence[AcceptedCommit]) -> None:
-        """Emit the events of a request once its appends in flight are stored."""
-        events = [(Place(*commit.place), _values(commit)) for commit in commits]
+        events = [(Place(*commit.topic_partition), _values(commit)) for commit in commits]
         if not events:
             return
         appends = [append for append in group.appends if not append.done]
-        left = len(appends)
+        pending = len(appends)
 
         def settled() -> None:
-            nonlocal left
-            left -= 1
-            if left <= 0 and all(map(_is_stored, appends)):
-                for place, values in events:
-                    self.audit.offer("commit", place, group.group_id, member_id or None, values)
+            nonlocal pending
+            pending -= 1
+            if pending <= 0 and all(map(_is_stored, appends)):
+                for partition, values in events:
+                    self.audit.offer("commit", partition, group.group_id, member_id or None, values)
 
         if not appends:
             settled()
@@ -59,10 +56,10 @@ class CommitAudit:
 
 
 def _values(commit: AcceptedCommit) -> tuple[Any, ...]:
-    """Return the values of an event, taken at acceptance: other commits may follow before this one is stored."""
+    """Return the values at acceptance, because other commits may follow before this one is stored."""
     put, held = commit.change.put, commit.held
     return (
-        held.mark,
+        held.committed,
         commit.previous,
         [(span.start, span.last) for span in put[:RANGES_REPORTED]],
         len(put),

@@ -24,30 +24,34 @@ class BrokerOffset(NamedTuple):
     """The broker's entry for one partition."""
 
     offset: int
-    """The committed offset. -1 if there is none."""
     leader_epoch: int
     metadata: str | None
     error_code: ErrorCode
-    """UNSTABLE_OFFSET_COMMIT if a transaction that may change the offset is open."""
+    """UNSTABLE_OFFSET_COMMIT if an open transaction may change the offset."""
 
 
 async def request_committed(
-    connection: Connection, group_id: str, places: Collection[TopicPartition]
+    connection: Connection, group_id: str, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, BrokerOffset]:
-    """Return what is committed for each of these partitions. Raises UpstreamLost."""
     by_topic: dict[str, list[int]] = {}
-    for place in places:
-        by_topic.setdefault(place.topic, []).append(place.partition)
+    for partition in partitions:
+        by_topic.setdefault(partition.topic, []).append(partition.partition)
     request = messages.OffsetFetchRequest
-    topics = [request.OffsetFetchRequestTopic(name=name, partition_indexes=found) for name, found in by_topic.items()]
-    wanted = request(group_id=group_id, topics=topics, require_stable=True)
-    responded = await send_request(connection, ApiKey.OFFSET_FETCH, OFFSET_FETCH_VERSION, wanted)
+    topics = [
+        request.OffsetFetchRequestTopic(name=name, partition_indexes=offsets) for name, offsets in by_topic.items()
+    ]
+    offset_fetch = request(group_id=group_id, topics=topics, require_stable=True)
+    responded = await send_request(connection, ApiKey.OFFSET_FETCH, OFFSET_FETCH_VERSION, offset_fetch)
     response = decode_response(messages.OffsetFetchResponse, OFFSET_FETCH_VERSION, responded)
     refused = ErrorCode.of(response.error_code)
-    found = {place: BrokerOffset(-1, -1, None, refused or ErrorCode.UNKNOWN_SERVER_ERROR) for place in places}
+    offsets = {
+        partition: BrokerOffset(-1, -1, None, refused or ErrorCode.UNKNOWN_SERVER_ERROR) for partition in partitions
+    }
     for topic in response.topics or ():
         for entry in topic.partitions or ():
             code = refused or ErrorCode.of(entry.error_code)
-            place = TopicPartition(topic.name, entry.partition_index)
-            found[place] = BrokerOffset(entry.committed_offset, entry.committed_leader_epoch, entry.metadata, code)
-    return found
+            partition = TopicPartition(topic.name, entry.partition_index)
+            offsets[partition] = BrokerOffset(
+                entry.committed_offset, entry.committed_leader_epoch, entry.metadata, code
+            )
+    return offsets

@@ -10,7 +10,7 @@ from kafka_share_proxy.forwarding.dispatch.routes import FramedHandler
 
 
 class CarriedCommits:
-    """Commit handlers for requests over links; see carried.CarriedRequests."""
+    """See carried.CarriedRequests."""
 
     feature = FEATURE
 
@@ -29,8 +29,8 @@ class CarriedCommits:
         return NothingKept()
 
     def link_ended(self, number: int) -> None:
-        """See carried.CarriedRequests. Nothing to do: no records are read over links."""
+        """Do nothing: no records are read over links."""
 
     def links_changed(self) -> None:
-        """See carried.CarriedRequests. Requests that wait at the gate check it again."""
+        """Check again the requests that wait at the gate."""
         self._services.gate.look()

@@ -11,8 +11,8 @@ from kafka_share_proxy.commits.apis import (
     k42_delete_groups,
     k47_offset_delete,
 )
-from kafka_share_proxy.commits.early_matches import wanted
-from kafka_share_proxy.commits.fast_path import ShortWay
+from kafka_share_proxy.commits.early_matches import may_be_individual
+from kafka_share_proxy.commits.fast_path import FastPath
 from kafka_share_proxy.commits.locked_partitions import PartitionBusy
 from kafka_share_proxy.commits.services import CommitServices
 from kafka_share_proxy.commits.until_loaded import until_loaded
@@ -38,19 +38,17 @@ DELETIONS: tuple[DeclaredApi[CommitServices], ...] = (k42_delete_groups.API, k47
 
 
 def commits(services: CommitServices) -> dict[int, Served]:
-    """Return API key -> handler, for the APIs that are handled after share groups."""
     served = {api.key: _served(api, services) for api in COMMITS}
-    served[k08_offset_commit.KEY] = replace(served[k08_offset_commit.KEY], at_once=ShortWay(services).take)
+    served[k08_offset_commit.KEY] = replace(served[k08_offset_commit.KEY], at_once=FastPath(services).take)
     return served
 
 
 def deletions(services: CommitServices) -> dict[int, Served]:
-    """Return API key -> handler, for the APIs that are handled before share groups."""
     return {api.key: _served(api, services) for api in DELETIONS}
 
 
 def of_owner(services: CommitServices) -> dict[int, FramedHandler]:
-    """Return API key -> handler for requests of other proxies. Handlers return None if this proxy is not the owner."""
+    """Return the handlers for requests of other proxies. They return None if this proxy is not the owner."""
     return {api.key: _owned(api, services).handle_peers for api in (*COMMITS, *DELETIONS)}
 
 
@@ -76,22 +74,22 @@ def _served(api: DeclaredApi[CommitServices], services: CommitServices) -> Serve
     handler: Handler = _owned(api, services).handle
     if api.splits is not None:
         handler = _of_ours(handler, api.splits, services)
-    return Served(until_loaded(api, handler, services), wanted(api.key, services))
+    return Served(until_loaded(api, handler, services), may_be_individual(api.key, services))
 
 
 def _of_ours(handler: Handler, splits: Splits, services: CommitServices) -> Handler:
-    """Wrap the handler so that it receives only known groups. Later handlers or the broker respond for the others."""
+    """Make the handler receive only known groups. Later handlers or the broker respond for the others."""
 
     async def handle(call: Call[RequestMessage[Message]]) -> ResponseFrame | Message | None:
-        mine, rest = list[object](), list[object]()
+        own_groups, other_groups = list[object](), list[object]()
         for entry in splits.entries(call.message):
             name = splits.group_of(entry)
-            (mine if name is not None and services.knows(name) else rest).append(entry)
+            (own_groups if name is not None and services.knows(name) else other_groups).append(entry)
             await call.work.step()
-        if not rest:
+        if not other_groups:
             return await handler(call)
-        theirs = await next_response(splits.about(call, rest))
-        response = await handler(splits.about(call, mine))
-        return await splits.joined(call, [theirs, await decoded(call, response or b"")])
+        other_responses = await next_response(splits.about(call, other_groups))
+        response = await handler(splits.about(call, own_groups))
+        return await splits.joined(call, [other_responses, await decoded(call, response or b"")])
 
     return handle

@@ -17,7 +17,7 @@ OTHERS = "(others)"
 NEAR_LIMIT = 0.8
 """Fraction of the allowed ranges from which on a partition is counted as near the limit."""
 GROUPS_A_STEP = 20
-"""Groups visited before other tasks run. Each group may have thousands of ranges."""
+"""Each group may have thousands of ranges."""
 
 
 @dataclass(slots=True)
@@ -31,7 +31,6 @@ class CommitFigures:
     """Seconds from a change of ranges until it was stored or had failed."""
 
     def took(self, code: ErrorCode | None, *, is_individual: bool) -> None:
-        """Count one commit of a partition under its error code."""
         is_refused = code is not None and code != NO_ERROR
         self.commits["refused" if is_refused else "individual" if is_individual else "plain"] += 1
 
@@ -49,23 +48,24 @@ class HeldSurvey(NamedTuple):
     """Result of one survey of all groups held here."""
 
     groups: list[GroupCommits]
-    """The groups with the most ranges by name, and one entry for all others."""
+    """The groups with the most ranges, and one entry for all others."""
     near_limit: int
     """Number of partitions near the maximum number of ranges. At the maximum, commits are refused with 12."""
 
 
 def survey(held: HeldCommits, groups_max: int, ranges_max: int) -> Generator[None, None, HeldSurvey]:
-    """Survey all groups, yielding between steps because there may be many."""
-    found, near_limit = list[GroupCommits](), 0
+    groups, near_limit = list[GroupCommits](), 0
     for number, group in enumerate(list(held.groups.values())):
         each = [partition for partition in group.partitions.values() if partition.ranges]
         if each:
             ranges = sum(len(partition.ranges) for partition in each)
-            found.append(GroupCommits(group.group_id, ranges, sum(partition.offsets_open for partition in each)))
+            groups.append(GroupCommits(group.group_id, ranges, sum(partition.offsets_open for partition in each)))
             near_limit += sum(len(partition.ranges) >= NEAR_LIMIT * ranges_max for partition in each)
         if number % GROUPS_A_STEP == 0:
             yield
-    found.sort(key=attrgetter("ranges"), reverse=True)
-    shown, rest = found[:groups_max], found[groups_max:]
-    others = GroupCommits(OTHERS, sum(each.ranges for each in rest), sum(each.offsets_open for each in rest))
-    return HeldSurvey([*shown, others], near_limit)
+    groups.sort(key=attrgetter("ranges"), reverse=True)
+    shown, not_shown = groups[:groups_max], groups[groups_max:]
+    combined = GroupCommits(
+        OTHERS, sum(each.ranges for each in not_shown), sum(each.offsets_open for each in not_shown)
+    )
+    return HeldSurvey([*shown, combined], near_limit)

@@ -29,12 +29,10 @@ WORDS: Mapping[int, tuple[bytes, ...]] = {
     ApiKey.TXN_OFFSET_COMMIT: (TEXT_WORD,),
     ApiKey.OFFSET_DELETE: (),
 }
-"""API key -> words that select a request, for APIs whose requests name one group. Requests of other APIs are decoded
-first."""
+"""Words that select a request, for APIs whose requests name one group. Other requests are decoded first."""
 
 
-def wanted(key: int, services: CommitServices) -> EarlyMatch:
-    """Return the check for requests of an API that may contain a text or name a known group."""
+def may_be_individual(key: int, services: CommitServices) -> EarlyMatch:
     words = WORDS.get(key)
     if words is None:
         return EveryRequest()

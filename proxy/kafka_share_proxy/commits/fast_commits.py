@@ -36,19 +36,15 @@ class Overdue:
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
         self._waiting: dict[FastCommit, None] = {}
-        """Waiting commits in the order of their deadlines. Finished ones are removed, because members commit thousands
-        of times a second."""
         self._is_planned = False
 
     def watch(self, commit: FastCommit) -> None:
-        """Start the timeout of a commit."""
         commit.deadline = self._timers.now() + RESPONSE_MAX_S
         self._waiting[commit] = None
         if not self._is_planned:
             self._plan()
 
     def forget(self, commit: FastCommit) -> None:
-        """Stop the timeout of a commit, if it has one."""
         self._waiting.pop(commit, None)
 
     def _plan(self) -> None:
@@ -67,28 +63,26 @@ class Overdue:
 
 @dataclass(slots=True, eq=False)
 class FastCommit(ExpectedResponse):
-    """One request in flight; see interfaces.ExpectedResponse."""
+    """See interfaces.ExpectedResponse."""
 
     services: CommitServices
-    others: Overdue
+    overdue_commits: Overdue
     connection: AtOnceConnection
     group: CommittingGroup
     request: Request
     member_id: str
     parts: Sequence[PlannedPart]
     locks: dict[Hashable, bool] | None
-    """Partition locks held by this commit, by partition. None after they are released."""
+    """None after the locks are released."""
     deadline: float = 0.0
     is_over: bool = False
     correlation_id: int = 0
     response: bytes = b""
-    """The coordinator's response."""
     changed: Sequence[PlannedPart] = ()
-    """Partitions whose change must be stored before the client gets its response."""
+    """Partitions to store before the client gets its response."""
     _appends: Sequence[Promise[None]] = ()
 
     def send(self, frame: memoryview) -> None:
-        """Send the planned request to the coordinator."""
         self.services.gate.enter(self.group.doors, self.interrupted)
         self.correlation_id = int.from_bytes(frame[8:12], "big", signed=True)
         entries, fields, may_append = [], [], False
@@ -122,9 +116,9 @@ class FastCommit(ExpectedResponse):
             self._finish(NO_ERROR)
             return
         self._appends = list(self.group.appends)
-        self._look()
+        self._finish_when_stored()
         if not self.is_over:
-            self.others.watch(self)
+            self.overdue_commits.watch(self)
 
     def lost(self) -> None:
         self.services.journal.coming.end(self, self.services.timers.now())
@@ -133,21 +127,22 @@ class FastCommit(ExpectedResponse):
         self._end()
 
     def _accepted(self) -> Sequence[PlannedPart]:
-        """Return the partitions that the coordinator has committed."""
         figures = self.services.figures
         if commit_frames.accepted(self.response, self.request.version, len(self.parts)):
             for part in self.parts:
                 figures.took(NO_ERROR, is_individual=part.commit.done is not None)
             return self.parts
-        codes, found = codes_of(self._decoded()), []
+        codes, accepted = codes_of(self._decoded()), []
         for part in self.parts:
-            code = ErrorCode.of(codes.get((part.entry[0], part.place.partition), ErrorCode.UNKNOWN_SERVER_ERROR))
+            code = ErrorCode.of(
+                codes.get((part.entry[0], part.topic_partition.partition), ErrorCode.UNKNOWN_SERVER_ERROR)
+            )
             figures.took(code, is_individual=part.commit.done is not None)
             if code == NO_ERROR:
-                found.append(part)
+                accepted.append(part)
             elif code not in DEFINITE:
                 part.held.forget_committed()
-        return found
+        return accepted
 
     def _decoded(self) -> messages.OffsetCommitResponse:
         response: messages.OffsetCommitResponse
@@ -156,14 +151,14 @@ class FastCommit(ExpectedResponse):
 
     # Stored
 
-    def _look(self) -> None:
-        """Finish when every append that was in flight for the group has ended. Usually the last one ends last."""
+    def _finish_when_stored(self) -> None:
+        """Finish when every append in flight for the group has ended. Usually the last one ends last."""
         if self.is_over:
             return
         for append in reversed(self._appends):
             if not append.done:
                 connection = self.connection.owner
-                append.on_settled(partial(connection.call_soon, self._look), self.services.state_owner)
+                append.on_settled(partial(connection.call_soon, self._finish_when_stored), self.services.state_owner)
                 return
         for append in self._appends:
             code = outcome_of(append)
@@ -212,7 +207,7 @@ class FastCommit(ExpectedResponse):
     def _with_code(self, code: ErrorCode) -> bytes:
         """Return the coordinator's response with this code in the partitions that could not be stored."""
         response = self._decoded()
-        changed = {(part.entry[0], part.place.partition) for part in self.changed}
+        changed = {(part.entry[0], part.topic_partition.partition) for part in self.changed}
         for topic in response.topics or ():
             for entry in topic.partitions or ():
                 if (name_or_id(topic), entry.partition_index) in changed:
@@ -229,24 +224,23 @@ class FastCommit(ExpectedResponse):
         self.connection.owner.call_soon(self._refuse)
 
     def _refuse(self) -> None:
-        """Respond with 15 for every partition."""
         if self.is_over:
             return
         self._end()
         response = messages.OffsetCommitResponse
-        found: dict[str | bytes, list[messages.OffsetCommitResponse.OffsetCommitResponsePartition]] = {}
+        entries_by_topic: dict[str | bytes, list[messages.OffsetCommitResponse.OffsetCommitResponsePartition]] = {}
         for part in self.parts:
             entry = response.OffsetCommitResponsePartition(
-                partition_index=part.place.partition, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE
+                partition_index=part.topic_partition.partition, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE
             )
-            found.setdefault(part.entry[0], []).append(entry)
+            entries_by_topic.setdefault(part.entry[0], []).append(entry)
         topics = [
             response.OffsetCommitResponseTopic(
                 name="" if isinstance(topic, bytes) else topic,
                 topic_id=topic if isinstance(topic, bytes) else ZERO_UUID,
                 partitions=entries,
             )
-            for topic, entries in found.items()
+            for topic, entries in entries_by_topic.items()
         ]
         message = response(topics=topics)
         frame = frames.response(self.request.key, self.request.version, self.correlation_id, message)
@@ -254,11 +248,10 @@ class FastCommit(ExpectedResponse):
 
     def _end(self) -> None:
         self.is_over = True
-        self.others.forget(self)
+        self.overdue_commits.forget(self)
         self.services.gate.leave(self.group.doors, self.interrupted)
 
     def _leave(self) -> None:
-        """Release the partition locks."""
         locks, self.locks = self.locks, None
         if locks is not None:
             self.services.locks.leave(locks)

@@ -1,10 +1,9 @@
 """Fast path without a task for OffsetCommit in its most common form, which members send thousands of times a second.
 
-Theory of operation. `ShortWay.take` receives the bytes of a single request. It handles a request that needs no other
-request first: the group is marked, its committed offsets are known, its partitions are not locked, and the state is
-loaded here. Such a request is planned and forwarded to the coordinator with two fields changed, under the client's
-correlation id (`fast_commits`). All other requests are left to `apis/k08_offset_commit`, which does the same in the
-same order. Tests compare the two.
+Theory of operation. `FastPath.take` handles a request that needs no other request first: the group is marked, its
+committed offsets are known, its partitions are not locked, and the state is loaded here. Such a request is planned and
+forwarded to the coordinator with two fields changed, under the client's correlation id (`fast_commits`). All other
+requests are left to `apis/k08_offset_commit`, which does the same in the same order. Tests compare the two.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from kafka_share_proxy.wire.codec.commit_frames import CommittedEntry
 from kafka_share_proxy.wire.values import ZERO_UUID, TopicPartition
 
 
-class ShortWay:
-    """The fast path, one per process; see interfaces.AtOnce."""
+class FastPath:
+    """See interfaces.AtOnce. One per process."""
 
     def __init__(self, services: CommitServices) -> None:
         self._services = services
@@ -52,7 +51,7 @@ class ShortWay:
             return False
         locks: dict[Hashable, bool] = {(group_id, *WHOLE_GROUP): False}
         for part in planned:
-            locks[(group_id, *part.place)] = part.moves
+            locks[(group_id, *part.topic_partition)] = part.moves
         if len(locks) <= len(planned) or not self._services.locks.enter(locks):
             return False  # a partition is named twice, or another request holds its lock
         commit = FastCommit(self._services, self._overdue, connection, group, request, member_id, planned, locks)
@@ -61,14 +60,14 @@ class ShortWay:
         return True
 
     def _may_serve(self, group: CommittingGroup) -> bool:
-        """Return True if this proxy owns the group and all proxies know that it is marked."""
+        """Return True if this proxy owns the group, which all proxies know to be marked."""
         services, gate = self._services, self._services.gate
         if not (group.is_marker_stored and group.is_marker_seen) or gate.refused or services.off:
             return False
         return services.serves(group.group_id) and gate.lets_in(group.doors)
 
     def _planned(self, group: CommittingGroup, entries: Sequence[CommittedEntry]) -> list[PlannedPart] | None:
-        """Return the planned partitions. None if another request is needed first, or if something has to be refused."""
+        """Return None if another request is needed first, or if something has to be refused."""
         planned = []
         for entry in entries:
             part = self._part(group, entry)
@@ -82,15 +81,15 @@ class ShortWay:
         topic = self._topic(name)
         if topic is None or offset < 0:
             return None
-        place = TopicPartition(topic.name, partition)
-        held = group.partitions.get(place)
+        topic_partition = TopicPartition(topic.name, partition)
+        held = group.partitions.get(topic_partition)
         if held is None or not _is_settled(held, topic):
             return None
         try:
             commit = _commit_of(offset, metadata, self._services.options.ranges_max)
         except CommitTextError:
             return None
-        if commit is None or (commit.done is not None and not (held.ranges or group.topics == {place.topic})):
+        if commit is None or (commit.done is not None and not (held.ranges or group.topics == {topic_partition.topic})):
             return None
         plan = held.plan(commit)
         if plan.ranges > max(self._services.options.ranges_max, len(held.ranges)):
@@ -98,10 +97,10 @@ class ShortWay:
         if plan.offset > offset and isinstance(name, str):
             return None  # the topic id has to be verified first (commits/README.md rule 16)
         epoch = epoch_of(held, offset, leader_epoch, plan.offset)
-        return PlannedPart(entry, place, held, commit, plan.offset, plan.moves, epoch)
+        return PlannedPart(entry, topic_partition, held, commit, plan.offset, plan.moves, epoch)
 
     def _topic(self, name: str | bytes) -> Topic | None:
-        """Return the topic with this name or id. None if it has to be requested from the broker."""
+        """Return None if the topic has to be requested from the broker."""
         services = self._services
         view = services.services.topology
         if isinstance(name, bytes):
@@ -115,7 +114,7 @@ def _is_settled(held: PartitionCommits, topic: Topic) -> bool:
 
 
 def _commit_of(offset: int, metadata: str | None, ranges_max: int) -> PartitionCommit | None:
-    """Return the commit in this metadata. None if it contains more than ranges. Raises CommitTextError."""
+    """Return None if the metadata contains more than ranges. Raises CommitTextError."""
     ranges = None if metadata is None else one_range(metadata)
     if ranges is not None and ranges_max:
         return PartitionCommit(offset, ranges)

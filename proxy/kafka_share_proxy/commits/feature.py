@@ -13,7 +13,7 @@ from kafka_share_proxy.commits.audit_events import CommitAudit
 from kafka_share_proxy.commits.carried_requests import CarriedCommits
 from kafka_share_proxy.commits.checks import CommitCheck
 from kafka_share_proxy.commits.followed_groups import FollowedGroups
-from kafka_share_proxy.commits.garbage_collection import GroupsThatAreGone
+from kafka_share_proxy.commits.garbage_collection import ExpiredGroups
 from kafka_share_proxy.commits.held_state import HeldCommits
 from kafka_share_proxy.commits.services import CommitOptions, CommitServices, commit_gate
 from kafka_share_proxy.commits.settings import Commits
@@ -117,7 +117,7 @@ class CommitRuntime:
 
     async def run(self) -> None:
         """Follow which groups commit individually, and watch for deleted groups, until cancelled."""
-        GroupsThatAreGone(self.services).start()
+        ExpiredGroups(self.services).start()
         if self.tail is not None:
             await self.services.followed.run(self.tail)
 

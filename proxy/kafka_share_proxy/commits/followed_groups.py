@@ -34,13 +34,12 @@ from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.wire.errors import ProxyError
 
 GROUPS_MAX = 100_000
-"""Maximum number of remembered groups. Beyond it, all groups of the partition with the next group go to their owner."""
+"""Beyond it, all groups of the partition with the next group go to their owner."""
 GROUP_CHARACTERS_MAX = 16_000_000
-"""Maximum total length of the remembered group ids in characters, with the same effect. An id may have 32 KiB."""
+"""Maximum total length of the remembered group ids, with the same effect. An id may have 32 KiB."""
 PASS_AFTER_S = 30.0
-"""Seconds that plain commits wait for a topic that cannot be read. After that they are forwarded."""
-LOOK_S = 1.0
-"""Seconds between two checks of the loading time."""
+"""Seconds that plain commits wait for a topic that cannot be read."""
+CHECK_S = 1.0
 
 
 class FollowedGroups:
@@ -48,14 +47,11 @@ class FollowedGroups:
 
     def __init__(self, notes: Notes, clock: Callable[[], float] = trio.current_time) -> None:
         self.groups: dict[str, int] = {}
-        """Group id -> the partition of the topic with its group record. The early check of requests reads this dict
-        directly."""
+        """Group id -> partition of its group record. The early check of requests reads this dict directly."""
         self.uncertain: dict[int, bool] = {}
         """Partitions whose groups are unknown -> True if all groups are treated as known."""
         self.off = ""
-        """The identity or right that the proxy lacks to read the topic. Empty if none."""
         self.overflowing: set[int] = set()
-        """Partitions that have more groups than can be remembered."""
         self._notes = notes
         self._clock = clock
         self._tail: Tail | None = None
@@ -80,12 +76,11 @@ class FollowedGroups:
         return promise
 
     def forget_waiter(self, promise: Promise[None]) -> None:
-        """Drop a promise of `changed`."""
         if promise in self._waiters:
             self._waiters.remove(promise)
 
-    def mark(self, group_id: str) -> None:
-        """Add a group whose record the owner has just stored, without waiting for this proxy's own tail."""
+    def add(self, group_id: str) -> None:
+        """Add a group whose record the owner has just stored, before this proxy's own tail reads it."""
         partition = state_partition(group_id)
         if group_id in self.groups or partition in self.overflowing:
             return
@@ -98,35 +93,34 @@ class FollowedGroups:
     # The tail
 
     async def run(self, tail: Tail) -> None:
-        """Follow the topic until cancelled."""
         self._tail = tail
         tail.on_read, tail.on_trouble = self._read, self._troubled
-        self._look()
+        self._update_uncertain()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(tail.run)
             while True:
-                await trio.sleep(LOOK_S)
-                self._look()
+                await trio.sleep(CHECK_S)
+                self._update_uncertain()
 
     def apply(self, key: bytes, value: bytes | None) -> None:
         if is_range_key(key) or INDIVIDUAL_COMMITS.is_keep_alive(key):
             return
-        named = decode_key(key)
-        assert isinstance(named, GroupKey)  # noqa: S101  # ranges were handled above
+        decoded = decode_key(key)
+        assert isinstance(decoded, GroupKey)  # noqa: S101  # ranges were handled above
         if value is None:
-            self._unmark(named.group_id)
+            self._remove(decoded.group_id)
         else:
             group_time_ms(value)  # raises if the version is unknown
-            self.mark(named.group_id)
+            self.add(decoded.group_id)
 
     def forget(self, partitions: Collection[int]) -> None:
-        gone = set(partitions)
-        self.overflowing -= gone
-        for group_id in [name for name, partition in self.groups.items() if partition in gone]:
-            self._unmark(group_id)
-        self._look()
+        forgotten = set(partitions)
+        self.overflowing -= forgotten
+        for group_id in [name for name, partition in self.groups.items() if partition in forgotten]:
+            self._remove(group_id)
+        self._update_uncertain()
 
-    def _unmark(self, group_id: str) -> None:
+    def _remove(self, group_id: str) -> None:
         if self.groups.pop(group_id, None) is not None:
             self._characters -= len(group_id)
 
@@ -134,30 +128,31 @@ class FollowedGroups:
         self._notes("commit-groups-too-many", partition=partition, groups=len(self.groups), groups_max=GROUPS_MAX)
         self.forget([partition])
         self.overflowing.add(partition)
-        self._look()
+        self._update_uncertain()
 
     def _read(self) -> None:
         self.off = ""
-        self._look()
+        self._update_uncertain()
 
     def _troubled(self, error: ProxyError) -> None:
         if lacks_identity(error) or isinstance(error, TopicRefused):
             self.off = str(error)
-            self._look()
+            self._update_uncertain()
 
     # Unknown groups
 
-    def _look(self) -> None:
-        """Recompute which partitions are uncertain, and wake the waiters if that has changed."""
+    def _update_uncertain(self) -> None:
         unreadable: Collection[int] = () if self._tail is None else self._tail.unreadable
-        found = dict.fromkeys((*unreadable, *self.overflowing), True)
-        loading = [] if self.off else [p for p in INDIVIDUAL_COMMITS.all if p not in found and not self._is_loaded(p)]
+        uncertain = dict.fromkeys((*unreadable, *self.overflowing), True)
+        loading = (
+            [] if self.off else [p for p in INDIVIDUAL_COMMITS.all if p not in uncertain and not self._is_loaded(p)]
+        )
         self._be_patient(loading)
         if not self._gave_up:
-            found.update(dict.fromkeys(loading, False))
-        if found != self.uncertain:
+            uncertain.update(dict.fromkeys(loading, False))
+        if uncertain != self.uncertain:
             self.uncertain.clear()
-            self.uncertain.update(found)
+            self.uncertain.update(uncertain)
             waiters, self._waiters = self._waiters, []
             for waiter in waiters:
                 waiter.set(None)
@@ -166,7 +161,6 @@ class FollowedGroups:
         return self._tail is None or self._tail.is_loaded(partition)
 
     def _be_patient(self, loading: Collection[int]) -> None:
-        """Give up waiting for loading partitions after PASS_AFTER_S, until all are loaded."""
         now = self._clock()
         if not loading:
             self._loading_since = None

@@ -25,107 +25,104 @@ from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost
 from kafka_share_proxy.wire.values import ZERO_UUID, TopicPartition
 
 R = TypeVar("R", bound=Message)
-"""The class of the response."""
 
 CHECK_EVERY_S = 600.0
-"""Seconds between two rounds."""
-GROUPS_AT_ONCE = 100
-"""Maximum number of groups checked in one round, not counting those that had no committed offset in the last one."""
-PARTITIONS_AT_ONCE = 1_000
-"""Maximum number of partitions of one group in one request. Larger groups need several requests."""
+GROUPS_PER_ROUND = 100
+"""Not counting groups that had no committed offset in the last round."""
+PARTITIONS_PER_REQUEST = 1_000
+"""Larger groups need several requests."""
 
 NOTHING_COMMITTED = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID})
-"""Error codes of an entry with offset -1 that mean "nothing committed". Requests name a topic id that was known, and
-ids are never reused."""
+"""Error codes that mean "nothing committed", with offset -1. A named topic id was known, and ids are never reused."""
 
 
-class GroupsThatAreGone:
-    """Periodic search for groups without committed offsets, for the lifetime of the process."""
+class ExpiredGroups:
+    """Periodic search for groups without committed offsets."""
 
     def __init__(self, services: CommitServices) -> None:
         self._services = services
-        self._turns = InTurn("")
-        """The rotation over groups. `suspected` are the groups that had no committed offset in the last round."""
+        self._rotation = InTurn("")
+        """`suspected` are the groups that had no committed offset in the last round."""
 
     def start(self) -> None:
-        """Start the periodic rounds."""
-        check_every(self._services.timers, CHECK_EVERY_S, self.look)
+        check_every(self._services.timers, CHECK_EVERY_S, self.check_groups)
 
-    async def look(self) -> None:
-        """Check some of the owned groups, and end those without committed offsets in two consecutive rounds."""
+    async def check_groups(self) -> None:
         suspected: set[str] = set()
         try:
             by_coordinator = await self._coordinators(self._next())
             for node_id, names in by_coordinator.items():
                 suspected |= await self._without_offsets(node_id, names)
-            for name in sorted(suspected & self._turns.suspected):
+            for name in sorted(suspected & self._rotation.suspected):
                 await self._end(name, by_coordinator)
         except ProxyError as error:
             self._services.services.notes("ranges-not-checked", reason=str(error))
-        self._turns.suspected = frozenset(suspected)
+        self._rotation.suspected = frozenset(suspected)
 
     def _next(self) -> list[str]:
-        """Return the groups to check in this round, in rotation."""
-        return self._turns.next(filter(self._is_ours, self._services.held.groups), GROUPS_AT_ONCE)
+        return self._rotation.next(filter(self._is_ours, self._services.held.groups), GROUPS_PER_ROUND)
 
     def _is_ours(self, name: str) -> bool:
         return self._services.gate.lets_in((state_partition(name),))
 
     async def _coordinators(self, names: Sequence[str]) -> dict[int, list[str]]:
-        """Return node id -> groups that it coordinates. Groups without a coordinator are left out. Raises
-        ProxyError."""
+        """Return node id -> groups that it coordinates. Raises ProxyError."""
         brokers = sorted(self._services.services.topology.brokers)
         if not brokers or not names:
             return {}
         response = await self._query(
             brokers[0], ApiKey.FIND_COORDINATOR, about_coordinators(CoordinatorOf.GROUP, names)
         )
-        found: dict[int, list[str]] = {}
+        by_node: dict[int, list[str]] = {}
         for entry in response.coordinators:
             if entry.error_code == ErrorCode.NONE:
-                found.setdefault(entry.node_id, []).append(entry.key)
-        return found
+                by_node.setdefault(entry.node_id, []).append(entry.key)
+        return by_node
 
     async def _without_offsets(self, node_id: int, names: Sequence[str]) -> set[str]:
-        """Return the names of the groups that have no committed offsets. Raises ProxyError."""
         groups = [self._services.held.groups[name] for name in names if name in self._services.held.groups]
-        left = {group.group_id: _with_ranges(group) for group in groups if not _may_be_open(group)}
-        gone: set[str] = set()
-        while left:  # as often as the largest group needs
-            empty = await self._empty(node_id, {name: places[:PARTITIONS_AT_ONCE] for name, places in left.items()})
-            gone |= {name for name in empty if len(left[name]) <= PARTITIONS_AT_ONCE}
-            left = {name: left[name][PARTITIONS_AT_ONCE:] for name in empty - gone}
-        return gone
+        unchecked = {group.group_id: _with_ranges(group) for group in groups if not _may_be_open(group)}
+        without_offsets: set[str] = set()
+        while unchecked:  # as often as the largest group needs
+            empty = await self._empty(
+                node_id, {name: partitions[:PARTITIONS_PER_REQUEST] for name, partitions in unchecked.items()}
+            )
+            without_offsets |= {name for name in empty if len(unchecked[name]) <= PARTITIONS_PER_REQUEST}
+            unchecked = {name: unchecked[name][PARTITIONS_PER_REQUEST:] for name in empty - without_offsets}
+        return without_offsets
 
-    async def _empty(self, node_id: int, asked: Mapping[str, Sequence[TopicPartition]]) -> set[str]:
+    async def _empty(self, node_id: int, queried: Mapping[str, Sequence[TopicPartition]]) -> set[str]:
         """Return the groups without a committed offset in these partitions, or in any partition if none are given."""
         message = messages.OffsetFetchRequest
-        wanted = [
-            message.OffsetFetchRequestGroup(group_id=name, topics=self._topics(name, places) if places else None)
-            for name, places in asked.items()
+        requested_groups = [
+            message.OffsetFetchRequestGroup(
+                group_id=name, topics=self._topics(name, partitions) if partitions else None
+            )
+            for name, partitions in queried.items()
         ]
-        response = await self._query(node_id, ApiKey.OFFSET_FETCH, message(groups=wanted, require_stable=True))
+        response = await self._query(
+            node_id, ApiKey.OFFSET_FETCH, message(groups=requested_groups, require_stable=True)
+        )
         return {
-            told.group_id
-            for told in response.groups
-            if told.group_id in asked and _has_nothing(told, asked[told.group_id])
+            group.group_id
+            for group in response.groups
+            if group.group_id in queried and _has_nothing(group, queried[group.group_id])
         }
 
     def _topics(
-        self, group_id: str, places: Sequence[TopicPartition]
+        self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> list[messages.OffsetFetchRequest.OffsetFetchRequestTopics]:
-        """Return the topics of these partitions, by name and by id. A missing topic id is filled in from the cluster's
-        metadata."""
-        message, found = messages.OffsetFetchRequest, dict[tuple[str, bytes], list[int]]()
-        for place in places:
-            known = self._services.services.topology.topic(place.topic)
-            topic_id = self._services.held.groups[group_id].partitions[place].topic_id
-            if topic_id == ZERO_UUID and known is not None:
-                topic_id = known.topic_id
-            found.setdefault((place.topic, topic_id), []).append(place.partition)
+        """Return the topics of these partitions. A missing topic id is filled in from the cluster's metadata."""
+        message, by_topic = messages.OffsetFetchRequest, dict[tuple[str, bytes], list[int]]()
+        for partition in partitions:
+            topic = self._services.services.topology.topic(partition.topic)
+            topic_id = self._services.held.groups[group_id].partitions[partition].topic_id
+            if topic_id == ZERO_UUID and topic is not None:
+                topic_id = topic.topic_id
+            by_topic.setdefault((partition.topic, topic_id), []).append(partition.partition)
         return [
             message.OffsetFetchRequestTopics(name=name, topic_id=topic_id, partition_indexes=indexes)
-            for (name, topic_id), indexes in found.items()
+            for (name, topic_id), indexes in by_topic.items()
         ]
 
     async def _end(self, name: str, by_coordinator: Mapping[int, Sequence[str]]) -> None:
@@ -153,14 +150,16 @@ class GroupsThatAreGone:
 
 
 def _with_ranges(group: CommittingGroup) -> list[TopicPartition]:
-    return [place for place, held in group.partitions.items() if held.ranges]
+    return [partition for partition, held in group.partitions.items() if held.ranges]
 
 
-def _has_nothing(told: messages.OffsetFetchResponse.OffsetFetchResponseGroup, places: Sequence[TopicPartition]) -> bool:
-    entries = [entry for topic in told.topics or () for entry in topic.partitions or ()]
+def _has_nothing(
+    group: messages.OffsetFetchResponse.OffsetFetchResponseGroup, partitions: Sequence[TopicPartition]
+) -> bool:
+    entries = [entry for topic in group.topics or () for entry in topic.partitions or ()]
     return (
-        told.error_code == ErrorCode.NONE
-        and len(entries) >= len(places)
+        group.error_code == ErrorCode.NONE
+        and len(entries) >= len(partitions)
         and all(entry.committed_offset < 0 and entry.error_code in NOTHING_COMMITTED for entry in entries)
     )
 

@@ -15,7 +15,7 @@ from kafka_share_proxy.commits.state_records import (
     CommitKey,
     GroupKey,
     RangeKey,
-    RangePlace,
+    RangePartition,
     RangeValue,
     decode_key,
     decode_range_value,
@@ -31,7 +31,6 @@ from kafka_share_proxy.offsets.ranges import loaded
 from kafka_share_proxy.wire.values import TopicPartition
 
 LOADED_AT_ONCE = 1000
-"""Records loaded before other tasks run."""
 
 COMPRESSED_TO = 4
 """Lower bound of the compression ratio of range records (14 was measured)."""
@@ -43,57 +42,51 @@ class CommittingGroup:
 
     group_id: str
     is_marked: bool = False
-    """True if the group record, by which all its commits go to the owner, is in the topic or being appended."""
+    """True if the group record is in the topic or being appended."""
     is_marker_stored: bool = False
-    """True if the group record is in the topic."""
     is_marker_seen: bool = False
-    """True if every proxy of the fleet has confirmed that it sends the group's commits to the owner."""
+    """True if every proxy of the fleet sends the group's commits to the owner."""
     partitions: dict[TopicPartition, PartitionCommits] = field(default_factory=dict)
     topics: set[str] = field(default_factory=set)
-    """Topics of `partitions`."""
     appends: dict[Promise[None], None] = field(default_factory=dict)
-    """Appends in flight."""
     doors: tuple[int] = field(init=False)
-    """The partition of the topic, in the form that a gate expects."""
+    """Partition of the topic, as a gate expects it."""
 
     def __post_init__(self) -> None:
         self.doors = (state_partition(self.group_id),)
 
     def topics_with_ranges(self) -> set[str]:
-        return {place.topic for place, held in self.partitions.items() if held.ranges}
+        return {partition.topic for partition, held in self.partitions.items() if held.ranges}
 
-    def of(self, place: TopicPartition) -> PartitionCommits:
-        """Return the state of a partition. It is created on first access."""
-        found = self.partitions.get(place)
-        if found is None:
-            found = self.hold(place, PartitionCommits())
-        return found
+    def of(self, partition: TopicPartition) -> PartitionCommits:
+        commits = self.partitions.get(partition)
+        if commits is None:
+            commits = self.hold(partition, PartitionCommits())
+        return commits
 
-    def hold(self, place: TopicPartition, commits: PartitionCommits) -> PartitionCommits:
-        """Set the state of a partition."""
-        self.partitions[place] = commits
-        self.topics.add(place.topic)
+    def hold(self, partition: TopicPartition, commits: PartitionCommits) -> PartitionCommits:
+        self.partitions[partition] = commits
+        self.topics.add(partition.topic)
         return commits
 
 
 @dataclass(slots=True)
 class _Loaded:
-    """Ranges of one partition while they are loaded. Kept in arrays, because there may be a million."""
+    """Ranges of one partition while they are loaded. Arrays, because there may be a million."""
 
     starts: array[int] = field(default_factory=lambda: array("q"))
     ends: array[int] = field(default_factory=lambda: array("q"))
     newest: RangeValue = field(default_factory=RangeValue)
-    """The value with the highest committed offset."""
+    """Value with the highest committed offset."""
 
     def add(self, first: int, last: int, value: RangeValue) -> None:
-        """Add one record of a range."""
         self.starts.append(first)
         self.ends.append(last + 1)
         if value is not self.newest and value.committed_offset >= self.newest.committed_offset:
             self.newest = value
 
     def commits(self) -> PartitionCommits:
-        """Return the state of the partition. Ranges that overlap or are split over several records are stored again."""
+        """Ranges that overlap or are split over several records are stored again."""
         ranges, change = loaded(zip(self.starts, self.ends, strict=True))
         held = PartitionCommits(ranges, stored_committed=self.newest.committed_offset, topic_id=self.newest.topic_id)
         held.not_stored(change)
@@ -109,33 +102,32 @@ class HeldCommits:
         """Maximum bytes of records in one append, before compression."""
 
     def group(self, group_id: str) -> CommittingGroup:
-        """Return the state of a group. It is created on first access."""
-        found = self.groups.get(group_id)
-        if found is None:
-            found = self.groups[group_id] = CommittingGroup(group_id)
-        return found
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = CommittingGroup(group_id)
+        return group
 
     def let_go(self, group_id: str) -> None:
-        """Drop a group that was created by a request and has no state to keep."""
+        """Drop a group that a request created and that has no state to keep."""
         group = self.groups.get(group_id)
         if group is not None and not group.is_marked and not group.appends and not group.topics_with_ranges():
             del self.groups[group_id]
 
     async def load(self, records: Iterable[tuple[bytes, bytes]]) -> None:
-        found: dict[RangePlace, _Loaded] = {}
+        loading_partitions: dict[RangePartition, _Loaded] = {}
         for count, (key, value) in enumerate(records):
             if count % LOADED_AT_ONCE == LOADED_AT_ONCE - 1:
                 await trio.lowlevel.checkpoint()
             if is_range_key(key):
-                place, first, last = split_range_key(key)
-                loading = found.get(place)
+                partition, first, last = split_range_key(key)
+                loading = loading_partitions.get(partition)
                 if loading is None:
-                    loading = found[place] = _Loaded()
+                    loading = loading_partitions[partition] = _Loaded()
                 loading.add(first, last, decode_range_value(value))
             elif not INDIVIDUAL_COMMITS.is_keep_alive(key):
                 self._load_group(decode_key(key), value)
-        for place, loading in found.items():
-            self.group(place.group_id).hold(TopicPartition(place.topic, place.partition), loading.commits())
+        for partition, loading in loading_partitions.items():
+            self.group(partition.group_id).hold(TopicPartition(partition.topic, partition.partition), loading.commits())
             await trio.lowlevel.checkpoint()
 
     def _load_group(self, key: object, value: bytes) -> None:
@@ -145,8 +137,8 @@ class HeldCommits:
         group.is_marked = group.is_marker_stored = True
 
     async def forget(self, partitions: Collection[int]) -> None:
-        gone = set(partitions)
-        for group_id in [name for name in self.groups if state_partition(name) in gone]:
+        forgotten = set(partitions)
+        for group_id in [name for name in self.groups if state_partition(name) in forgotten]:
             del self.groups[group_id]
 
     def stored(self, partitions: Collection[int], time_ms: int) -> Iterator[tuple[CommitKey, bytes]]:
@@ -154,8 +146,8 @@ class HeldCommits:
             if group.is_marker_stored:
                 yield GroupKey(group.group_id), group_value(time_ms)
             for (topic, partition), held in list(group.partitions.items()):
-                mark = held.mark if held.is_committed_known else held.stored_committed
-                value = range_value(RangeValue(held.topic_id, -1, mark, time_ms, ""))
+                committed = held.committed if held.is_committed_known else held.stored_committed
+                value = range_value(RangeValue(held.topic_id, -1, committed, time_ms, ""))
                 for start, end in list(held.ranges):
                     yield RangeKey(group.group_id, topic, partition, start, end - 1), value
 

@@ -26,12 +26,11 @@ from kafka_share_proxy.wire.values import TopicPartition
 T = TypeVar("T")
 
 LOCK_MAX_S = 10.0
-"""Longest wait for a lock in seconds. Beyond it the client has to retry: the broker of another client does not respond.
-"""
+"""Beyond it the client has to retry: the broker of another client does not respond."""
 
 
 class PartitionBusy(ProxyError):
-    """Raised when another commit of the partition has been in flight for longer than LOCK_MAX_S."""
+    """Another commit of the partition has been in flight for longer than LOCK_MAX_S."""
 
 
 WHOLE_GROUP = TopicPartition("", -1)
@@ -42,109 +41,110 @@ It sorts before all partitions."""
 async def with_locks(
     services: CommitServices,
     group_id: str,
-    places: Collection[TopicPartition],
+    partitions: Collection[TopicPartition],
     needs_alone: Callable[[TopicPartition], bool],
     work: Callable[[], Awaitable[T]],
 ) -> T:
-    """Run `work` while this request holds the locks of these partitions, and return its result.
+    """Run `work` while this request holds the locks of these partitions, and return its result. Raises PartitionBusy.
 
     A lock is held alone if `needs_alone` returns True. If that changes during the wait, all locks are acquired again,
     alone.
-
-    Raises PartitionBusy.
     """
-    modes = {place: needs_alone(place) for place in sorted(places)}
-    locks, wanted = services.locks, _keys(group_id, {WHOLE_GROUP: False, **modes})
-    if locks.enter(wanted):
+    modes = {partition: needs_alone(partition) for partition in sorted(partitions)}
+    locks, keys = services.locks, _keys(group_id, {WHOLE_GROUP: False, **modes})
+    if locks.enter(keys):
         try:
             return await work()
         finally:
-            locks.leave(wanted)
+            locks.leave(keys)
     for _ in range(2):
-        with locks.asked(_keys(group_id, {WHOLE_GROUP: False, **modes})) as turns:
-            has_waited = await _waited(services, turns)
-            if not has_waited or all(is_alone or not needs_alone(place) for place, is_alone in modes.items()):
+        with locks.queued(_keys(group_id, {WHOLE_GROUP: False, **modes})) as grants:
+            has_waited = await _waited(services, grants)
+            if not has_waited or all(is_alone or not needs_alone(partition) for partition, is_alone in modes.items()):
                 return await work()
         modes = dict.fromkeys(modes, True)
     raise AssertionError("alone is always enough")
 
 
 async def with_whole_group(services: CommitServices, group_id: str, work: Callable[[], Awaitable[T]]) -> T:
-    """Run `work` while no other request works on any partition of the group, and return its result.
-
-    Raises PartitionBusy.
+    """Run `work` while no other request works on any partition of the group, and return its result. Raises
+    PartitionBusy.
     """
-    with services.locks.asked(_keys(group_id, {WHOLE_GROUP: True})) as turns:
-        await _waited(services, turns)
+    with services.locks.queued(_keys(group_id, {WHOLE_GROUP: True})) as grants:
+        await _waited(services, grants)
         return await work()
 
 
-async def _waited(services: CommitServices, turns: Iterable[Promise[None]]) -> bool:
+async def _waited(services: CommitServices, grants: Iterable[Promise[None]]) -> bool:
     """Wait for these locks. Return True if any of them was not granted immediately. Raises PartitionBusy."""
     has_waited = False
     deadline = services.timers.now() + LOCK_MAX_S
-    for turn in turns:
-        if not turn.done:
+    for grant in grants:
+        if not grant.done:
             has_waited = True
-            if not await settled_by(services.timers, deadline, turn):
+            if not await settled_by(services.timers, deadline, grant):
                 raise PartitionBusy("another commit of the partition is on its way for too long")
     return has_waited
 
 
 def _keys(group_id: str, modes: Mapping[TopicPartition, bool]) -> dict[Hashable, bool]:
-    return {(group_id, *place): is_alone for place, is_alone in modes.items()}
+    return {(group_id, *partition): is_alone for partition, is_alone in modes.items()}
 
 
-async def look_at_partitions(
-    services: CommitServices, connection: Connection, group: CommittingGroup, found: Iterable[RequestedCommit]
+async def load_partitions(
+    services: CommitServices, connection: Connection, group: CommittingGroup, commits: Iterable[RequestedCommit]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Drop ranges of recreated topics and fetch unknown committed offsets (`load_committed`). Return the errors by
-    partition.
+    """Drop ranges of recreated topics and fetch unknown committed offsets. Return the errors by partition.
 
     Afterwards the topic no longer holds anything that a rewind has dropped.
     """
-    placed = [(asked.place, asked.topic_id) for asked in found if asked.place is not None]
-    lost = [StoredChange(place, held := group.of(place), held.topic_is(topic_id)) for place, topic_id in placed]
+    placed = [
+        (requested.topic_partition, requested.topic_id)
+        for requested in commits
+        if requested.topic_partition is not None
+    ]
+    lost = [
+        StoredChange(partition, held := group.of(partition), held.topic_is(topic_id)) for partition, topic_id in placed
+    ]
     store(services, group, lost)
-    troubles = await load_committed(services, connection, group, [place for place, _ in placed])
-    if not any(group.of(place).unsure for place, _ in placed):
+    troubles = await load_committed(services, connection, group, [partition for partition, _ in placed])
+    if not any(group.of(partition).unsure for partition, _ in placed):
         return troubles
-    again = [StoredChange(place, held := group.of(place), held.said_again()) for place, _ in placed]
+    again = [StoredChange(partition, held := group.of(partition), held.repeat_unsure()) for partition, _ in placed]
     return troubles | await _troubles_storing(services, group, again)
 
 
 async def load_committed(
-    services: CommitServices, connection: Connection, group: CommittingGroup, places: Collection[TopicPartition]
+    services: CommitServices, connection: Connection, group: CommittingGroup, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
     """Fetch the committed offsets that are unknown. Return the errors by partition. Raises UpstreamLost.
 
-    Ranges in the broker's metadata are stored in the topic before this returns, because the next commit overwrites them
-    at the broker (commits/README.md rule 17).
+    Ranges in the broker's metadata are stored before this returns, because the next commit overwrites them at the
+    broker (commits/README.md rule 17).
     """
-    unknown = [place for place in places if not group.of(place).is_committed_known]
+    unknown = [partition for partition in partitions if not group.of(partition).is_committed_known]
     if not unknown:
         return {}
     troubles: dict[TopicPartition, ErrorCode] = {}
     changes = []
-    for place, told in (await request_committed(connection, group.group_id, unknown)).items():
-        if told.error_code != ErrorCode.NONE:
-            troubles[place] = told.error_code
+    for partition, offset in (await request_committed(connection, group.group_id, unknown)).items():
+        if offset.error_code != ErrorCode.NONE:
+            troubles[partition] = offset.error_code
             continue
-        held = group.of(place)
-        text = text_of(told.metadata)
-        change = held.broker_says(told.offset, told.leader_epoch, () if text is None else text.ranges)
-        changes.append(StoredChange(place, held, change))
+        held = group.of(partition)
+        text = text_of(offset.metadata)
+        change = held.broker_says(offset.offset, offset.leader_epoch, () if text is None else text.ranges)
+        changes.append(StoredChange(partition, held, change))
     return troubles | await _troubles_storing(services, group, changes)
 
 
 async def _troubles_storing(
     services: CommitServices, group: CommittingGroup, changes: Sequence[StoredChange]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Store the changes and wait for that. Return the partitions for which it failed."""
     changes = [each for each in changes if each.change]
     store(services, group, changes)
     code = await stored(services, group) if changes else ErrorCode.NONE
-    return {} if code == ErrorCode.NONE else {each.place: code for each in changes}
+    return {} if code == ErrorCode.NONE else {each.topic_partition: code for each in changes}
 
 
 def text_of(metadata: str | None) -> CommitText | None:

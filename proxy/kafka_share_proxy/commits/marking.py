@@ -1,7 +1,7 @@
 """Storing the group record before the first text of a group is forwarded (commits/README.md rule 2).
 
-With that record every proxy sends the group to its owner. It is stored only for clients that may READ the group.
-Otherwise clients could fill the topic with records of invented groups.
+It is stored only for clients that may READ the group. Otherwise clients could fill the topic with records of invented
+groups.
 """
 
 from __future__ import annotations
@@ -20,27 +20,29 @@ from kafka_share_proxy.loop.waiting import settled_by, wait_until
 from kafka_share_proxy.wire.errors import ErrorCode
 
 SEEN_MAX_S = 2.0
-"""Seconds that the first text of a group waits in a fleet for the other proxies to read its group record. Nearly always
-a fiftieth of that is enough."""
+"""Seconds that the first text of a group waits for the other proxies to read its group record. Nearly always a fiftieth
+of that is enough.
+"""
 QUERY_AGAIN_S = 0.02
-"""Seconds after which a proxy that has not read the group record is queried again."""
 
 
-async def mark_first(call: Call[CommitRequest], services: CommitServices, found: Iterable[RequestedCommit]) -> None:
-    """Wait until the group is marked, if the request contains a text. On failure, refuse its individual commits.
-
-    Raises UpstreamLost.
+async def mark_first(call: Call[CommitRequest], services: CommitServices, commits: Iterable[RequestedCommit]) -> None:
+    """Wait until the group is marked, if the request contains a text. On failure, refuse its individual commits. Raises
+    UpstreamLost.
     """
-    individual = [asked for asked in found if asked.text is not None and asked.code is None]
+    individual = [requested for requested in commits if requested.text is not None and requested.code is None]
     group = services.held.group(call.message.group_id)
     if not individual or (group.is_marker_stored and group.is_marker_seen):
         return
     code = ErrorCode.NONE if group.is_marker_stored else await _marked(call, services, group)
     reason = "that the group commits individually could not be stored"
-    if code == ErrorCode.NONE and (left := await _not_seen_by(services, group)):
-        code, reason = ErrorCode.COORDINATOR_NOT_AVAILABLE, f"not read yet that the group commits individually: {left}"
-    for asked in individual if code != ErrorCode.NONE else ():
-        asked.refuse(code, reason)
+    if code == ErrorCode.NONE and (unconfirmed := await _not_seen_by(services, group)):
+        code, reason = (
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            f"other proxies have not read the group record: {unconfirmed}",
+        )
+    for requested in individual if code != ErrorCode.NONE else ():
+        requested.refuse(code, reason)
 
 
 async def _marked(call: Call[CommitRequest], services: CommitServices, group: CommittingGroup) -> ErrorCode:
@@ -56,29 +58,29 @@ async def _marked(call: Call[CommitRequest], services: CommitServices, group: Co
 
 
 async def _not_seen_by(services: CommitServices, group: CommittingGroup) -> str:
-    """Wait until every proxy of the fleet has read the group record. Return the names of those that have not by
-    SEEN_MAX_S."""
+    """Wait until every proxy of the fleet has read the group record. Return the others' names at SEEN_MAX_S."""
     fleet = services.fleet
     knowing: set[str] = set()
     deadline = services.timers.now() + SEEN_MAX_S
     while fleet is not None and fleet.members.keys() - knowing:
         knowing |= await _knowing(services, fleet, group.group_id, knowing, deadline)
-        left = fleet.members.keys() - knowing
-        if left and services.timers.now() >= deadline:
-            return ", ".join(sorted(left))
-        if left:
+        unconfirmed = fleet.members.keys() - knowing
+        if unconfirmed and services.timers.now() >= deadline:
+            return ", ".join(sorted(unconfirmed))
+        if unconfirmed:
             await wait_until(services.timers, min(services.timers.now() + QUERY_AGAIN_S, deadline))
     group.is_marker_seen = True
     return ""
 
 
 async def _knowing(services: CommitServices, fleet: Fleet, group_id: str, known: set[str], deadline: float) -> set[str]:
-    """Return the addresses of further proxies that now confirm that they know the group."""
-    others = {address: peer for address, peer in fleet.members.items() if peer is not None and address not in known}
-    asked = {address: peer.knows(FEATURE, group_id) for address, peer in others.items()}
+    unconfirmed = {
+        address: peer for address, peer in fleet.members.items() if peer is not None and address not in known
+    }
+    queries = {address: peer.knows(FEATURE, group_id) for address, peer in unconfirmed.items()}
     return {
         address
-        for address, response in asked.items()
+        for address, response in queries.items()
         if await settled_by(services.timers, deadline, response) and _says_yes(response)
     }
 

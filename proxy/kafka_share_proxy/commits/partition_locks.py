@@ -19,37 +19,30 @@ from kafka_share_proxy.loop.promise import Promise
 
 
 class _Waiter(NamedTuple):
-    """A queued request for a lock."""
-
     is_alone: bool
-    turn: Promise[None]
+    granted: Promise[None]
 
 
 @dataclass(slots=True)
 class _Lock:
-    """The lock of one partition."""
-
     shared: int = 0
     is_alone: bool = False
-    line: deque[_Waiter] | None = None
+    queue: deque[_Waiter] | None = None
     """Created at the first wait, which is rare."""
 
     def admit(self) -> None:
-        """Let queued requests enter as far as the lock allows."""
-        while self.line and not self.is_alone and not (self.line[0].is_alone and self.shared):
-            waiter = self.line.popleft()
+        while self.queue and not self.is_alone and not (self.queue[0].is_alone and self.shared):
+            waiter = self.queue.popleft()
             self.enter(is_alone=waiter.is_alone)
-            waiter.turn.set(None)
+            waiter.granted.set(None)
 
     def enter(self, *, is_alone: bool) -> None:
-        """Acquire the lock."""
         if is_alone:
             self.is_alone = True
         else:
             self.shared += 1
 
     def leave(self, *, is_alone: bool) -> None:
-        """Release the lock and admit queued requests."""
         if is_alone:
             self.is_alone = False
         else:
@@ -58,8 +51,7 @@ class _Lock:
 
     @property
     def is_unused(self) -> bool:
-        """True if no request holds the lock or waits for it."""
-        return not (self.shared or self.is_alone or self.line)
+        return not (self.shared or self.is_alone or self.queue)
 
 
 class PartitionLocks:
@@ -71,59 +63,57 @@ class PartitionLocks:
     def __len__(self) -> int:
         return len(self._locks)
 
-    def _query(self, place: Hashable, *, is_alone: bool) -> tuple[_Waiter, Promise[None]]:
-        lock = self._locks.setdefault(place, _Lock())
+    def _query(self, partition: Hashable, *, is_alone: bool) -> tuple[_Waiter, Promise[None]]:
+        lock = self._locks.setdefault(partition, _Lock())
         waiter = _Waiter(is_alone, Promise())
-        if lock.line is None:
-            lock.line = deque()
-        lock.line.append(waiter)
+        if lock.queue is None:
+            lock.queue = deque()
+        lock.queue.append(waiter)
         lock.admit()
-        return waiter, waiter.turn
+        return waiter, waiter.granted
 
-    def _give_back(self, place: Hashable, waiter: _Waiter) -> None:
-        lock = self._locks[place]
-        if waiter.turn.done:
+    def _give_back(self, partition: Hashable, waiter: _Waiter) -> None:
+        lock = self._locks[partition]
+        if waiter.granted.done:
             lock.leave(is_alone=waiter.is_alone)
-        elif lock.line is not None:
-            lock.line.remove(waiter)
+        elif lock.queue is not None:
+            lock.queue.remove(waiter)
             lock.admit()
-        if lock.is_unused and self._locks.get(place) is lock:  # may be removed by an admitted one
-            del self._locks[place]
+        if lock.is_unused and self._locks.get(partition) is lock:  # may be removed by an admitted one
+            del self._locks[partition]
 
-    def enter(self, places: Mapping[Hashable, bool]) -> bool:
-        """Acquire all these locks (True: alone) if no wait is needed; `leave` releases them. Return False if any is
-        taken."""
+    def enter(self, partitions: Mapping[Hashable, bool]) -> bool:
+        """Acquire all these locks (True: alone) if no wait is needed. Return False if any is taken."""
         locks = self._locks
-        if not locks.keys().isdisjoint(places) and not self._may_enter(places):
+        if not locks.keys().isdisjoint(partitions) and not self._may_enter(partitions):
             return False
-        for place, is_alone in places.items():
-            lock = locks.get(place)
+        for partition, is_alone in partitions.items():
+            lock = locks.get(partition)
             if lock is None:
-                locks[place] = _Lock(0 if is_alone else 1, is_alone)
+                locks[partition] = _Lock(0 if is_alone else 1, is_alone)
             else:
                 lock.enter(is_alone=is_alone)
         return True
 
-    def _may_enter(self, places: Mapping[Hashable, bool]) -> bool:
-        for place, is_alone in places.items():
-            lock = self._locks.get(place)
-            if lock is not None and (lock.is_alone or lock.line or (is_alone and lock.shared)):
+    def _may_enter(self, partitions: Mapping[Hashable, bool]) -> bool:
+        for partition, is_alone in partitions.items():
+            lock = self._locks.get(partition)
+            if lock is not None and (lock.is_alone or lock.queue or (is_alone and lock.shared)):
                 return False
         return True
 
-    def leave(self, places: Mapping[Hashable, bool]) -> None:
-        """Release what `enter` acquired."""
-        for place, is_alone in places.items():
-            lock = self._locks[place]
-            if not lock.line and (is_alone or lock.shared == 1):
-                del self._locks[place]  # no other request holds it or waits for it
+    def leave(self, partitions: Mapping[Hashable, bool]) -> None:
+        for partition, is_alone in partitions.items():
+            lock = self._locks[partition]
+            if not lock.queue and (is_alone or lock.shared == 1):
+                del self._locks[partition]  # no other request holds it or waits for it
                 continue
             lock.leave(is_alone=is_alone)
-            if lock.is_unused and self._locks.get(place) is lock:
-                del self._locks[place]
+            if lock.is_unused and self._locks.get(partition) is lock:
+                del self._locks[partition]
 
     @contextmanager
-    def asked(self, places: Mapping[Hashable, bool]) -> Iterator[Iterable[Promise[None]]]:
+    def queued(self, partitions: Mapping[Hashable, bool]) -> Iterator[Iterable[Promise[None]]]:
         """Queue for each lock (True: alone) in the order given. The caller awaits the promises one after the other.
 
         Each lock is requested only after the previous one was granted, so that no request holds a later lock while it
@@ -131,14 +121,14 @@ class PartitionLocks:
         """
         held: list[tuple[Hashable, _Waiter]] = []
 
-        def turns() -> Iterator[Promise[None]]:
-            for place, is_alone in places.items():
-                waiter, turn = self._query(place, is_alone=is_alone)
-                held.append((place, waiter))
-                yield turn
+        def grants() -> Iterator[Promise[None]]:
+            for partition, is_alone in partitions.items():
+                waiter, granted = self._query(partition, is_alone=is_alone)
+                held.append((partition, waiter))
+                yield granted
 
         try:
-            yield turns()
+            yield grants()
         finally:
-            for place, waiter in reversed(held):
-                self._give_back(place, waiter)
+            for partition, waiter in reversed(held):
+                self._give_back(partition, waiter)

@@ -35,7 +35,7 @@ NO_RANGES = OffsetRanges()
 
 
 class HasTopicName(Protocol):
-    """A topic in a message. The name is empty if the message uses ids. Not all classes have a `topic_id`."""
+    """Topic in a message. The name is empty if the message uses ids. Not all classes have a `topic_id`."""
 
     name: str
 
@@ -45,64 +45,63 @@ class RequestedCommit:
     """One partition of a request."""
 
     topic: CommitTopic
-    """The topic entry of the request that contains the partition."""
     entry: CommitEntry
-    """The partition entry of the request."""
-    place: TopicPartition | None = None
+    topic_partition: TopicPartition | None = None
     """None for an unknown topic id, which the broker judges, or for a partition that was named before."""
     topic_id: bytes = ZERO_UUID
     text: CommitText | None = None
-    """The text of an individual commit. None in a plain commit."""
+    """None in a plain commit."""
     code: ErrorCode | None = None
-    """Error code for the response. None while undecided."""
+    """None while undecided."""
     reason: str = ""
-    """Reason of a refusal by the proxy, for the log."""
 
     _commit: PartitionCommit | None = None
 
     @property
     def commit(self) -> PartitionCommit:
-        """The offset and ranges to commit. Created on first access, then always the same object."""
+        """Always the same object."""
         if self._commit is None:
             done = None if self.text is None else self.text.ranges
             self._commit = PartitionCommit(self.entry.committed_offset, done)
         return self._commit
 
     def refuse(self, code: ErrorCode, reason: str = "") -> None:
-        """Set the error code, so that the partition is not forwarded."""
         self.code, self.reason = code, reason
 
 
 async def requested_commits(call: Call[CommitRequest], services: CommitServices) -> list[RequestedCommit]:
     """Return all partitions of a request in its order, with those refused that cannot be committed. Raises
-    UpstreamLost."""
-    found: list[RequestedCommit] = []
+    UpstreamLost.
+    """
+    commits: list[RequestedCommit] = []
     for topic in call.message.topics or ():
         for entry in topic.partitions or ():
-            asked = RequestedCommit(topic, entry)
-            _read_text(asked, services.options.ranges_max)
-            found.append(asked)
+            requested = RequestedCommit(topic, entry)
+            _read_text(requested, services.options.ranges_max)
+            commits.append(requested)
             await call.work.step(len(entry.committed_metadata or ""))
-    await load_topics(call, services, [asked.topic for asked in found])
-    _place(found, services)
-    _check_slicing(found, services, call.message.group_id)
-    return found
+    await load_topics(call, services, [requested.topic for requested in commits])
+    _place(commits, services)
+    _check_slicing(commits, services, call.message.group_id)
+    return commits
 
 
-def _read_text(asked: RequestedCommit, ranges_max: int) -> None:
-    metadata = asked.entry.committed_metadata
+def _read_text(requested: RequestedCommit, ranges_max: int) -> None:
+    metadata = requested.entry.committed_metadata
     if metadata is None or commit_text_version(metadata) is None:
         return
     try:
-        asked.text = parse_commit_text(metadata, ranges_max)
+        requested.text = parse_commit_text(metadata, ranges_max)
     except TooManyRanges as error:
-        asked.refuse(ErrorCode.OFFSET_METADATA_TOO_LARGE, str(error))
+        requested.refuse(ErrorCode.OFFSET_METADATA_TOO_LARGE, str(error))
     except CommitTextError as error:
-        asked.refuse(ErrorCode.INVALID_REQUEST, str(error))
+        requested.refuse(ErrorCode.INVALID_REQUEST, str(error))
     else:
-        if asked.entry.committed_offset < 0:
-            reason = f"offset {asked.entry.committed_offset} cannot be committed with ranges: commit the next to read"
-            asked.refuse(ErrorCode.INVALID_REQUEST, reason)
+        if requested.entry.committed_offset < 0:
+            reason = (
+                f"offset {requested.entry.committed_offset} cannot be committed with ranges: commit the next to read"
+            )
+            requested.refuse(ErrorCode.INVALID_REQUEST, reason)
 
 
 async def load_topics(call: Call[Message], services: CommitServices, topics: Iterable[HasTopicName]) -> None:
@@ -123,7 +122,6 @@ async def load_topics(call: Call[Message], services: CommitServices, topics: Ite
 
 
 def named(topic: HasTopicName, services: CommitServices) -> tuple[str | None, bytes]:
-    """Return the name and the id of a topic in a message, as far as they are known."""
     view = services.services.topology
     topic_id = bytes(getattr(topic, "topic_id", ZERO_UUID))
     if topic_id != ZERO_UUID:
@@ -133,45 +131,48 @@ def named(topic: HasTopicName, services: CommitServices) -> tuple[str | None, by
     return topic.name, ZERO_UUID if by_name is None else by_name.topic_id
 
 
-def _place(found: Sequence[RequestedCommit], services: CommitServices) -> None:
+def _place(commits: Sequence[RequestedCommit], services: CommitServices) -> None:
     seen: set[TopicPartition] = set()
-    for asked in found:
-        name, asked.topic_id = named(asked.topic, services)
+    for requested in commits:
+        name, requested.topic_id = named(requested.topic, services)
         if name is None:
             continue
-        place = TopicPartition(name, asked.entry.partition_index)
-        if place in seen:
-            asked.refuse(ErrorCode.INVALID_REQUEST, f"partition {place.partition} of {name} is named twice")
+        partition = TopicPartition(name, requested.entry.partition_index)
+        if partition in seen:
+            requested.refuse(ErrorCode.INVALID_REQUEST, f"partition {partition.partition} of {name} is named twice")
         else:
-            asked.place = place
-            seen.add(place)
+            requested.topic_partition = partition
+            seen.add(partition)
 
 
-def _check_slicing(found: Sequence[RequestedCommit], services: CommitServices, group_id: str) -> None:
-    """Refuse ranges of a second slicing of the same topic: ranges of a view do not apply to it (commits/README.md rule
-    13)."""
-    individual = [(asked, asked.place.topic) for asked in found if asked.text and asked.place and asked.code is None]
+def _check_slicing(commits: Sequence[RequestedCommit], services: CommitServices, group_id: str) -> None:
+    """Refuse ranges of a second slicing of a topic: those of a view do not apply to it (commits/README.md rule 13)."""
+    individual = [
+        (requested, requested.topic_partition.topic)
+        for requested in commits
+        if requested.text and requested.topic_partition and requested.code is None
+    ]
     group = services.held.groups.get(group_id)
     topics = {topic for _, topic in individual}
     if not topics or len(topics | (group.topics if group else set())) == 1:
         return
     base_of = services.base_of
     first = {base_of(topic): topic for topic in (group.topics_with_ranges() if group else ())}
-    for asked, topic in individual:
+    for requested, topic in individual:
         other = first.setdefault(base_of(topic), topic)
         if other != topic:
             reason = f"the group has ranges of {other}: commit ranges of one view of {base_of(topic)}, or of itself"
-            asked.refuse(ErrorCode.INVALID_REQUEST, reason)
+            requested.refuse(ErrorCode.INVALID_REQUEST, reason)
 
 
-def kept_metadata(asked: RequestedCommit, ranges: OffsetRanges = NO_RANGES) -> str | None:
+def kept_metadata(requested: RequestedCommit, ranges: OffsetRanges = NO_RANGES) -> str | None:
     """Return the metadata that the broker keeps of a commit, with these ranges in it (commits/README.md rule 11)."""
-    metadata = asked.entry.committed_metadata
-    text = asked.text
+    metadata = requested.entry.committed_metadata
+    text = requested.text
     if text is None:
         return metadata
-    kept = CommitText(ranges, text.catch_up, text.user_text)
-    return (str(kept) if ranges or text.catch_up else text.user_text or "") + final_nul(metadata)
+    text_with_ranges = CommitText(ranges, text.catch_up, text.user_text)
+    return (str(text_with_ranges) if ranges or text.catch_up else text.user_text or "") + final_nul(metadata)
 
 
 def final_nul(metadata: str | None) -> str:

@@ -1,4 +1,4 @@
-"""Dependencies of the handlers of individual commits. Built once at start; tests build them from small parts."""
+"""Dependencies of the handlers of individual commits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from kafka_share_proxy.offsets.commit_text import commit_text_version
 
 EVERY_GROUP = "*"
 FEATURE = "individual commits"
-"""Name of individual commits on the links of a fleet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,9 +33,8 @@ class CommitOptions:
     groups: str = EVERY_GROUP
     """Group id, or pattern with * and ?, of the groups whose texts are parsed."""
     ranges_max: int = 10_000
-    """Maximum number of ranges stored for one partition of one group."""
     topic_age_s: float = 5.0
-    """Maximum age of topic metadata in seconds. A topic recreated under the same name is noticed within this time."""
+    """A topic recreated under the same name is noticed within this time."""
 
     def has_ranges(self, group_id: str, metadata: str | None) -> bool:
         """Return True if a commit with this metadata is an individual commit (commits/README.md rule 1)."""
@@ -48,12 +46,10 @@ class CommitOptions:
 
 
 def commit_gate() -> StateGate:
-    """Return a new gate for requests of groups that commit individually."""
     return StateGate(INDIVIDUAL_COMMITS.partitions, state_partition)
 
 
-def _silent(_event: str, /, **_context: Any) -> None:
-    """Discard a log event."""
+def _silent(_event: str, /, **_context: Any) -> None: ...
 
 
 def _none_followed() -> FollowedGroups:
@@ -73,16 +69,14 @@ class CommitServices:
     locks: PartitionLocks = field(default_factory=PartitionLocks)
     gate: StateGate = field(default_factory=commit_gate)
     fleet: Fleet | None = None
-    """Other proxies that own groups. None if this one owns all groups or none."""
+    """Other proxies that own groups, if any."""
     followed: FollowedGroups = field(default_factory=_none_followed)
-    """Groups that are known to commit individually, whichever proxy owns them."""
     figures: CommitFigures = field(default_factory=CommitFigures)
-    """Counters for the metrics."""
 
     audit: CommitAudit | None = None
-    """Receives every accepted commit. None if audit is off, which is the default."""
+    """None if audit is off, which is the default."""
     base_of: Callable[[str], str] = str
-    """Return the topic that stores the records of a topic. For a view that is its base, otherwise the topic itself."""
+    """Return the topic that stores the records of a topic. For a view that is its base."""
 
     @property
     def feature(self) -> str:
@@ -94,7 +88,7 @@ class CommitServices:
 
     @property
     def state_wait_s(self) -> float:
-        """See owner_routing.OwnedServices. 0, because every client retries a commit."""
+        """Every client retries a commit."""
         return 0.0
 
     def knows(self, group_id: str) -> bool | None:
@@ -105,7 +99,6 @@ class CommitServices:
 
     @property
     def knows_any(self) -> bool:
-        """True if any such group may exist."""
         return bool(self.held.groups or self.followed.groups or self.followed.uncertain)
 
     @property

@@ -7,8 +7,8 @@ proxy has written data that this one would lose.
 Theory of operation. A commit may have 10,000 ranges and a topic 1,000,000, and the generated codecs take three to four
 times as long as this code. The key of a range ends with its two offsets. The part before them is the same for all
 ranges of a partition: it is decoded once and cached, so that its strings exist only once in memory. All ranges of one
-commit have the same value, which is also decoded once, and encoded by hand because members commit thousands of times a
-second. Tests compare all of it with the generated codecs.
+commit have the same value, which is also decoded once, and encoded by hand. Tests compare all of it with the generated
+codecs.
 """
 
 from __future__ import annotations
@@ -29,15 +29,12 @@ M = TypeVar("M", bound=Message)
 
 TOPIC = "__individual_commit_offsets"
 PARTITIONS = ownership_rules.PARTITIONS
-"""Number of partitions of the topic. Part of the format: with another number, groups would map to other partitions."""
+"""Part of the format: with another number, groups would map to other partitions."""
 
 RANGE, GROUP, TAKEOVER, KEEP_ALIVE = range(4)
-"""Record types."""
 VERSION = 0
-"""The version in which keys and values are written."""
 
 REMEMBERED = 10_000
-"""Number of topic-partitions whose key prefix is cached."""
 VALUES_REMEMBERED = 1_000
 REMEMBERED_LENGTH_MAX = 512
 """Maximum length of cached keys and values. Clients may send ids of 32 KiB."""
@@ -50,7 +47,6 @@ SHORT_MAX = 126
 """Maximum bytes of a member id whose length fits in one byte."""
 _INT16 = 2
 RANGE_PREFIX = RANGE.to_bytes(_INT16, "big")
-"""Prefix of the key of every range record."""
 _VERSION_PREFIX = VERSION.to_bytes(_INT16, "big")
 
 
@@ -62,7 +58,7 @@ class RangeKey(NamedTuple):
     partition: int
     first: int
     last: int
-    """The last offset of the range, inclusive."""
+    """Last offset, inclusive."""
 
 
 class GroupKey(NamedTuple):
@@ -72,22 +68,20 @@ class GroupKey(NamedTuple):
 
 
 CommitKey: TypeAlias = RangeKey | GroupKey
-"""Key of any record of this state."""
 
 
 class RangeValue(NamedTuple):
-    """Circumstances in which a range was finished. The fields are those of `CommittedRangeValue`."""
+    """Circumstances in which a range was finished."""
 
     topic_id: bytes = ZERO_UUID
     leader_epoch: int = -1
     committed_offset: int = -1
-    """Committed offset of the partition at that time."""
     time_ms: int = -1
     member_id: str = ""
     metadata: str | None = None
 
 
-class RangePlace(NamedTuple):
+class RangePartition(NamedTuple):
     """A topic-partition of a group, to which ranges belong."""
 
     group_id: str
@@ -103,7 +97,6 @@ def _partition_of(key: CommitKey) -> int:
 
 
 def encode_key(key: CommitKey) -> bytes:
-    """Encode the key of a range or a group."""
     if isinstance(key, RangeKey):
         group_id, topic, partition, first, last = key
         is_short = len(group_id) + len(topic) <= REMEMBERED_LENGTH_MAX
@@ -112,7 +105,6 @@ def encode_key(key: CommitKey) -> bytes:
 
 
 def range_prefix(group_id: str, topic: str, partition: int) -> bytes:
-    """Return the common prefix of the keys of all ranges of a partition: everything but the two offsets."""
     key = messages.CommittedRangeKey(group_id=group_id, topic=topic, partition=partition, first=0, last=0)
     return _typed(RANGE, key)[: -_OFFSETS.size]
 
@@ -121,10 +113,10 @@ _known_prefix = lru_cache(maxsize=REMEMBERED)(range_prefix)
 
 
 def decode_key(key: bytes) -> CommitKey:
-    """Decode a key. Raises RemoteProtocolError, also for unknown types and for the types that all states share."""
+    """Raises RemoteProtocolError, also for unknown types and for the types that all states share."""
     if key[:_INT16] == RANGE_PREFIX:
-        place, first, last = split_range_key(key)
-        return RangeKey(*place, first, last)
+        partition, first, last = split_range_key(key)
+        return RangeKey(*partition, first, last)
     kind = int.from_bytes(key[:_INT16], "big", signed=True)
     if kind != GROUP or len(key) < _INT16:
         raise unknown_type(key)
@@ -135,35 +127,32 @@ def is_range_key(key: bytes) -> bool:
     return key[:_INT16] == RANGE_PREFIX
 
 
-def split_range_key(key: bytes) -> tuple[RangePlace, int, int]:
+def split_range_key(key: bytes) -> tuple[RangePartition, int, int]:
     """Decode a key for which `is_range_key` is true. Return topic-partition, first offset and last offset.
 
-    The same object is returned for all ranges of a partition, so that many ranges do not need as many strings.
-
-    Raises:
-        RemoteProtocolError: the key cannot be decoded.
+    The same object is returned for all ranges of a partition, so that many ranges do not need as many strings. Raises
+    RemoteProtocolError.
     """
     prefix = key[: -_OFFSETS.size]
-    place = _known_place(prefix) if len(prefix) <= REMEMBERED_LENGTH_MAX else _place(prefix)
+    partition = _known_partition(prefix) if len(prefix) <= REMEMBERED_LENGTH_MAX else _partition(prefix)
     first, last = _OFFSETS.unpack_from(key, len(prefix))
     if not 0 <= first <= last:
         raise RemoteProtocolError(f"a range from {first} to {last} is none")
-    return place, first, last
+    return partition, first, last
 
 
-def _place(prefix: bytes) -> RangePlace:
+def _partition(prefix: bytes) -> RangePartition:
     stored = registry.codec_of(messages.CommittedRangeKey, VERSION).decode(prefix + bytes(_OFFSETS.size), _INT16)
-    return RangePlace(stored.group_id, stored.topic, stored.partition)
+    return RangePartition(stored.group_id, stored.topic, stored.partition)
 
 
-_known_place = lru_cache(maxsize=REMEMBERED)(_place)
+_known_partition = lru_cache(maxsize=REMEMBERED)(_partition)
 
 
 # Values
 
 
 def range_value(value: RangeValue) -> bytes:
-    """Encode the value of a range."""
     topic_id, leader_epoch, committed_offset, time_ms, member_id, metadata = value
     name = member_id.encode()
     if metadata is None and len(name) <= SHORT_MAX and len(topic_id) == len(ZERO_UUID):
@@ -181,7 +170,7 @@ def range_value(value: RangeValue) -> bytes:
 
 
 def decode_range_value(value: bytes) -> RangeValue:
-    """Decode the value of a range. Equal bytes often return the same object. Raises RemoteProtocolError."""
+    """Equal bytes often return the same object. Raises RemoteProtocolError."""
     return (_known_value if len(value) <= REMEMBERED_LENGTH_MAX else _range_value)(value)
 
 
@@ -201,8 +190,7 @@ _known_value = lru_cache(maxsize=VALUES_REMEMBERED)(_range_value)
 
 
 def group_value(time_ms: int) -> bytes:
-    """Encode the value of a group record. `time_ms` is when the group began to commit ranges, in milliseconds since
-    1970."""
+    """Encode a group record. `time_ms` is when the group began to commit ranges, in milliseconds since 1970."""
     return _versioned(messages.CommittingGroupValue(time_ms=time_ms))
 
 
@@ -240,4 +228,3 @@ INDIVIDUAL_COMMITS: DescribedState[CommitKey] = DescribedState(
     encode_key=encode_key,
     partition_of=_partition_of,
 )
-"""The stored state of individual commits."""

@@ -30,7 +30,8 @@ Entry = tuple[CommitKey, bytes | None]
 
 FEW, FEW_BYTES = 16, 1 << 10
 """Maximum number of records, and bytes of each name and value, that fit in any append unchecked. Most commits have two
-records."""
+records.
+"""
 RECORD_BYTES = 64
 """Approximate bytes of a record without the names in its key and without its value."""
 
@@ -38,11 +39,10 @@ RECORD_BYTES = 64
 class StoredChange(NamedTuple):
     """Changed ranges of one partition."""
 
-    place: TopicPartition
+    topic_partition: TopicPartition
     held: PartitionCommits
     change: RangeChange
     leader_epoch: int = -1
-    """The leader epoch in the member's commit."""
     member_id: str = ""
 
 
@@ -58,20 +58,20 @@ def _records(services: CommitServices, group: CommittingGroup, changes: Sequence
     records: list[Entry] = []
     for each in changes:
         if each.change.put:
-            _add(records, group, each.place, each.change.put, range_value(_value(each, time_ms)))
+            _add(records, group, each.topic_partition, each.change.put, range_value(_value(each, time_ms)))
     for each in changes:
-        _add(records, group, each.place, each.change.removed, None)
+        _add(records, group, each.topic_partition, each.change.removed, None)
     return records
 
 
 def _add(
     records: list[Entry],
     group: CommittingGroup,
-    place: TopicPartition,
+    topic_partition: TopicPartition,
     spans: Iterable[OffsetSpan],
     value: bytes | None,
 ) -> None:
-    group_id, (topic, partition) = group.group_id, place
+    group_id, (topic, partition) = group.group_id, topic_partition
     for start, end in spans:
         records.append((RangeKey(group_id, topic, partition, start, end - 1), value))
 
@@ -79,8 +79,7 @@ def _add(
 def _append_all(
     services: CommitServices, group: CommittingGroup, records: Sequence[Entry], changes: Sequence[StoredChange]
 ) -> None:
-    """Append the records. Split them over several appends if they are too large; each of these may be the last one
-    stored."""
+    """Split the records over several appends if they are too large; each of these may be the last one stored."""
     name, most = len(group.group_id), services.held.append_bytes
     if len(records) <= FEW and name <= FEW_BYTES and max([len(value or b"") for _, value in records]) <= FEW_BYTES:
         _append(services, group, records, changes)
@@ -96,19 +95,19 @@ def _append_all(
 
 
 def mark_group(services: CommitServices, group: CommittingGroup) -> None:
-    """Start storing the group record, which directs all commits of the group to its owner. `stored` waits for it."""
+    """Start storing the group record. `stored` waits for it."""
     group.is_marked = True
     group.is_marker_seen = False
     value = group_value(services.timers.wall_ms())
-    _append(services, group, [(GroupKey(group.group_id), value)], (), is_mark=True)
+    _append(services, group, [(GroupKey(group.group_id), value)], (), is_group_record=True)
 
 
 def end_group(services: CommitServices, group: CommittingGroup) -> None:
     """Start storing tombstones for all records of the group. `stored` waits for them."""
-    changes = [StoredChange(place, held, held.ended()) for place, held in group.partitions.items()]
+    changes = [StoredChange(partition, held, held.ended()) for partition, held in group.partitions.items()]
     records: list[Entry] = []
     for each in changes:
-        _add(records, group, each.place, each.change.removed, None)
+        _add(records, group, each.topic_partition, each.change.removed, None)
     _append_all(services, group, [*records, (GroupKey(group.group_id), None)], changes)
 
 
@@ -118,7 +117,7 @@ def _append(
     records: Sequence[Entry],
     changes: Iterable[StoredChange],
     *,
-    is_mark: bool = False,
+    is_group_record: bool = False,
 ) -> None:
     append = services.journal.append(records)
     group.appends[append] = None
@@ -126,24 +125,25 @@ def _append(
 
     def settled() -> None:
         services.figures.append_s.observe(services.timers.now() - began)
-        _settled(group, append, changes, is_mark)
+        _settled(group, append, changes, is_group_record)
 
     append.on_settled(settled, services.state_owner)
 
 
-def _settled(group: CommittingGroup, append: Promise[None], changes: Iterable[StoredChange], is_mark: bool) -> None:
+def _settled(
+    group: CommittingGroup, append: Promise[None], changes: Iterable[StoredChange], is_group_record: bool
+) -> None:
     group.appends.pop(append, None)
     try:
         append.result()
-        group.is_marker_stored = group.is_marker_stored or is_mark
+        group.is_marker_stored = group.is_marker_stored or is_group_record
     except JournalRefused:
-        group.is_marked = group.is_marked and not is_mark
+        group.is_marked = group.is_marked and not is_group_record
         for each in changes:
             each.held.not_stored(each.change)
 
 
 async def stored(services: CommitServices, group: CommittingGroup) -> ErrorCode:
-    """Wait until all appends in flight for a group have ended. Return the error code for the client."""
     deadline = services.timers.now() + RESPONSE_MAX_S
     for append in list(group.appends):
         if not (append.done or await settled_by(services.timers, deadline, append)):
@@ -155,7 +155,6 @@ async def stored(services: CommitServices, group: CommittingGroup) -> ErrorCode:
 
 
 def outcome_of(append: Promise[None]) -> ErrorCode:
-    """Return the error code for the client after an append that has ended."""
     try:
         append.result()
     except JournalRefused as refused:
@@ -173,4 +172,4 @@ async def stored_or_reported(services: CommitServices, group: CommittingGroup) -
 
 
 def _value(each: StoredChange, time_ms: int) -> RangeValue:
-    return RangeValue(each.held.topic_id, each.leader_epoch, each.held.mark, time_ms, each.member_id)
+    return RangeValue(each.held.topic_id, each.leader_epoch, each.held.committed, time_ms, each.member_id)

@@ -21,7 +21,7 @@ from kafka_share_proxy.wire.values import ZERO_UUID
 
 
 async def current_topic_ids(call: Call[Message], services: CommitServices, names: Collection[str]) -> dict[str, bytes]:
-    """Return topic name -> current id at the broker of the client's connection, without topics it does not show.
+    """Return the current id by name at the broker of the client's connection, without topics it does not show.
 
     Raises UpstreamLost.
     """
@@ -33,32 +33,33 @@ async def current_topic_ids(call: Call[Message], services: CommitServices, names
 async def verify_topic_ids(
     call: Call[Message],
     services: CommitServices,
-    found: Sequence[RequestedCommit],
+    commits: Sequence[RequestedCommit],
     inheriting: Collection[RequestedCommit],
 ) -> bool:
-    """Verify the topic ids of commits that inherit; True if nothing has changed.
+    """Verify the topic ids of commits that inherit; True if nothing has changed. Raises UpstreamLost.
 
-    Otherwise commits in `found` have the current id now, or are refused where the broker has no such topic.
-
-    Raises UpstreamLost.
+    Otherwise the commits have the current id now, or are refused where the broker has no such topic.
     """
-    names = {asked.place.topic for asked in inheriting if asked.place is not None and not has_topic_id(asked)}
+    names = {
+        requested.topic_partition.topic
+        for requested in inheriting
+        if requested.topic_partition is not None and not has_topic_id(requested)
+    }
     if not names:
         return True
     ids = await current_topic_ids(call, services, names)
     is_same = True
-    for asked in found:
-        if asked.place is None or asked.place.topic not in names:
+    for requested in commits:
+        if requested.topic_partition is None or requested.topic_partition.topic not in names:
             continue
-        topic_id = ids.get(asked.place.topic)
+        topic_id = ids.get(requested.topic_partition.topic)
         if topic_id is None:
-            trouble = trouble_with(call.connection, services.services, asked.place.topic)
-            asked.refuse(trouble or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the broker does not show the topic")
-        is_same = is_same and topic_id == asked.topic_id
-        asked.topic_id = topic_id or asked.topic_id
+            trouble = trouble_with(call.connection, services.services, requested.topic_partition.topic)
+            requested.refuse(trouble or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the broker does not show the topic")
+        is_same = is_same and topic_id == requested.topic_id
+        requested.topic_id = topic_id or requested.topic_id
     return is_same
 
 
-def has_topic_id(asked: RequestedCommit) -> bool:
-    """Return True if the request itself has the id of the topic, which the coordinator then judges."""
-    return any(bytes(asked.topic.topic_id))
+def has_topic_id(requested: RequestedCommit) -> bool:
+    return any(bytes(requested.topic.topic_id))

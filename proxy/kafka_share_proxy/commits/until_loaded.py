@@ -32,14 +32,13 @@ Q = TypeVar("Q", "messages.OffsetCommitRequest", "messages.TxnOffsetCommitReques
 
 
 def groups_of(api: DeclaredApi[CommitServices], call: Call[Any]) -> Sequence[str]:
-    """Return the groups that a request names."""
     if api.splits is None:
         return (call.message.group_id,)
     return [name for name in api.splits.groups(call.message) if name]
 
 
 def until_loaded(api: DeclaredApi[CommitServices], handler: Handler, services: CommitServices) -> Handler:
-    """Wrap a handler so that it receives only requests about known groups or with a text. None lets all others pass."""
+    """Wrap a handler of requests about known groups or with a text. None lets all other requests pass."""
 
     async def handle(call: Call[Any]) -> ResponseFrame | Message | None:
         if await _has_text(services, call):
@@ -54,7 +53,6 @@ def until_loaded(api: DeclaredApi[CommitServices], handler: Handler, services: C
 
 
 async def _certain(services: CommitServices, names: Sequence[str]) -> bool:
-    """Wait for a bounded time until it is known which of these groups commit individually. Return False on timeout."""
     deadline = services.timers.now() + HOLD_MAX_S
     while any(services.knows(name) is None for name in names):
         if services.timers.now() >= deadline:
@@ -82,15 +80,16 @@ async def _has_text(services: CommitServices, call: Call[Message]) -> bool:
 
 
 async def _refuse_texts(call: Call[Q], services: CommitServices) -> Message:
-    """Refuse partitions that have a text with 42. The broker responds for the rest."""
-    found = await requested_commits(call, services)
+    commits = await requested_commits(call, services)
     throttle_time_ms = 0
-    for asked in found:
-        if commit_text_version(asked.entry.committed_metadata) is not None:
-            asked.refuse(ErrorCode.INVALID_REQUEST, f"the topic of ranges cannot be used: {services.off}")
-    if going := [asked for asked in found if asked.code is None]:
-        response = await send_upstream(call, request_of(call, [(asked, asked.entry) for asked in going]))
-        take_codes(going, response)
+    for requested in commits:
+        if commit_text_version(requested.entry.committed_metadata) is not None:
+            requested.refuse(ErrorCode.INVALID_REQUEST, f"the topic of ranges cannot be used: {services.off}")
+    if forwarded := [requested for requested in commits if requested.code is None]:
+        response = await send_upstream(
+            call, request_of(call, [(requested, requested.entry) for requested in forwarded])
+        )
+        take_codes(forwarded, response)
         throttle_time_ms = response.throttle_time_ms
-    report_refusals(services, call.message.group_id, found)
-    return response_of(call, call.message.topics, found, throttle_time_ms)
+    report_refusals(services, call.message.group_id, commits)
+    return response_of(call, call.message.topics, commits, throttle_time_ms)

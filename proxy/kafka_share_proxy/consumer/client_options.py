@@ -27,7 +27,7 @@ class ClientOptions:
     """Also the rebalance timeout, except in a share consumer."""
     request_timeout_s: float = option(30.0, "request.timeout.ms", TIME_ABOVE_0)
     api_timeout_s: float = option(60.0, "default.api.timeout.ms", Range(above=0))
-    """default.api.timeout.ms: a call that has no result after this time raises CallTimedOut."""
+    """default.api.timeout.ms. After this time a call raises CallTimedOut."""
     retry_backoff_s: float = option(0.1, "retry.backoff.ms", TIME_FROM_0)
     retry_backoff_max_s: float = option(1.0, "retry.backoff.max.ms", TIME_FROM_0)
     metadata_max_age_s: float = option(300.0, "metadata.max.age.ms", Range(least=0))
@@ -38,16 +38,15 @@ class ClientOptions:
 
     @property
     def group(self) -> str:
-        """Group id for requests of a member. Empty without a group, where no member sends requests."""
+        """Empty without a group, where no member sends requests."""
         return self.group_id or ""
 
 
 def common_mistakes(options: ClientOptions) -> list[str]:
-    """Return the mistakes in single options, and in the combination of options common to all consumers."""
-    found = mistakes(options)
+    problems = mistakes(options)
     if types_hold(options) and options.retry_backoff_s > options.retry_backoff_max_s:
-        found.append(
+        problems.append(
             f"retry_backoff_s={options.retry_backoff_s:g}: retry.backoff.ms must not be above retry.backoff.max.ms "
             f"(retry_backoff_max_s={options.retry_backoff_max_s:g})"
         )
-    return found
+    return problems

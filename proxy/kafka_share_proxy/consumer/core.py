@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from kafka_share_proxy.consumer import events as told
+from kafka_share_proxy.consumer import events as event_types
 from kafka_share_proxy.consumer.assignors.interface import Assignor
 from kafka_share_proxy.consumer.assignors.range_assignor import RangeAssignor
 from kafka_share_proxy.consumer.assignors.round_robin_assignor import RoundRobinAssignor
@@ -60,7 +60,6 @@ ASSIGNORS: Sequence[Assignor] = (
     WeightedStickyAssignor(),
 )
 ERRORS_MAX = 100
-"""Maximum number of different errors that wait for the application to poll."""
 
 
 class ConsumerCore:
@@ -77,12 +76,8 @@ class ConsumerCore:
     ) -> None:
         """Create the managers. No request is sent before `start`.
 
-        Args:
-            options: checked settings.
-            jitter: returns a random number in [-1, 1] for backoffs.
-            member_id: a fresh UUID, for a KIP-848 member.
-            on_coordinator_state: called with every transition.
-            on_rebalance_state: called with every transition.
+        `jitter` returns a random number in [-1, 1] for backoffs. `member_id` is a fresh UUID, for a KIP-848 member.
+        Every transition is passed to the callbacks.
         """
         self.options = options
         self.coordinator_trace = coordinator_trace(on_coordinator_state)
@@ -94,7 +89,7 @@ class ConsumerCore:
         self._subscribed = False
         self._leave: tuple[int, float] | None = None
         """Call that waits until the group is left, and the time after which commits no longer delay that."""
-        self._left: int | None = None
+        self._leave_call: int | None = None
         self._next_auto_commit = -math.inf
 
         def backoff() -> RetryBackoff:
@@ -124,7 +119,7 @@ class ConsumerCore:
         self.commits.look_up = self.committed.query
         self._slots = SlotCommits(options.key_filter, self.commits, self.committed)
         self.membership = self._membership(backoff(), member_id)
-        self.catch_up = CatchUp(options, self.metadata, self.positions, self.offsets, backoff, self._tell)
+        self.catch_up = CatchUp(options, self.metadata, self.positions, self.offsets, backoff, self._enqueue_event)
         self._first_positions = FirstPositions(options, self.positions, self._slots, self.offsets, self.catch_up)
         self._managers = (
             self.commits, self.committed, self.membership, self.offsets, self.fetches, self.catch_up.fetches,
@@ -144,11 +139,9 @@ class ConsumerCore:
     # Poll by the application
 
     def start(self, now: float) -> None:
-        """Begin: the network side is running."""
         self.coordinator.start(now)
 
     def stop(self, now: float) -> None:
-        """End: the consumer is closed and sends no further request."""
         self.coordinator.stop(now)
         self.fetches.clear()
         self.catch_up.clear()
@@ -167,10 +160,7 @@ class ConsumerCore:
         self.catch_up.keep_up()
 
     def begin_poll_quietly(self, now: float) -> bool:
-        """Begin a poll that needs no request to a broker because it releases, commits and joins nothing.
-
-        Returns: False, with nothing changed, if it would. The caller must call `begin_poll` then.
-        """
+        """Begin a poll that releases, commits and joins nothing. Return False, with nothing changed, if it would."""
         commits = self.options.auto_commit_interval_s is not None and now >= self._next_auto_commit
         if commits or self.ledger.next or self.coordinator.failed is not None:
             return False
@@ -183,62 +173,52 @@ class ConsumerCore:
 
     @property
     def waits_for(self) -> str:
-        """Return the states of the coordinator and of the rebalance, for an error message."""
         states = f"coordinator {self.coordinator_trace.state.value}, rebalance {self.rebalance_trace.state.value}"
         return f"{states} (a rebalance waits for all members of the group)"
 
     @property
     def flows(self) -> tuple[FetchRequests, FetchRequests]:
-        """The buffers of the main flow and of the child."""
         return self.fetches, self.catch_up.fetches
 
     def consumed(self, partition: TopicPartition, next_offset: int, flow: Flow = Flow.MAIN) -> None:
-        """Note that the application has received all records of a flow below `next_offset`.
-
-        Automatic commits use this.
-        """
+        """Note that the application has received all records of a flow below `next_offset`, for automatic commits."""
         if flow is Flow.CHILD:
             self.catch_up.consumed(partition, next_offset)
         else:
             self.positions.consumed(partition, next_offset)
 
     def processed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetSpan]:
-        """Return the span of offsets delivered to the application by either flow, for partitions that have any.
-
-        It reaches from the lowest delivered offset to one above the highest.
-        """
-        found: dict[TopicPartition, OffsetSpan] = {}
+        """Return the span of offsets delivered to the application by either flow, the end exclusive."""
+        spans: dict[TopicPartition, OffsetSpan] = {}
         for each in partitions:
             both = Position()
             for flow in (self.positions.get(each), self.catch_up.positions.get(each)):
                 both.was_processed(None if flow is None else flow.processed)
             if both.processed is not None:
-                found[each] = both.processed
-        return found
+                spans[each] = both.processed
+        return spans
 
     def to_commit(self, partitions: Partitions) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return what to commit when everything that the application has received is processed."""
-        known = ((each, self.positions.get(each)) for each in sorted(partitions))
+        positions = ((each, self.positions.get(each)) for each in sorted(partitions))
         return {
             each: self.catch_up.consumed_offset(each, position.offset)
             if each in self.catch_up
             else OffsetAndMetadata(position.offset)
-            for each, position in known
+            for each, position in positions
             if position is not None and position.offset is not None
         }
 
     def split(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what to commit for these offsets. Where two flows read, each offset belongs to one of them."""
+        """Return what to commit. If two flows read, each offset belongs to one of them."""
         return {each: self.catch_up.split(each, offset) for each, offset in offsets.items()}
 
     def delay_revoke(self, partitions: Iterable[TopicPartition], now: float) -> bool:
-        """Delay the release by one poll.
+        """Delay the release by one poll. Return False if any partition is lost, including by a deadline that has
+        passed.
 
-        Returns: False if any partition is lost, including by a deadline that has passed.
-
-        Raises:
-            ConfigurationError: offsets are committed automatically, which assumes that polled records are processed.
-            ValueError: a partition is neither to be revoked nor lost; nothing is delayed.
+        Raises ConfigurationError if offsets are committed automatically, which assumes that polled records are
+        processed, and ValueError if a partition is neither to be revoked nor lost; nothing is delayed.
         """
         if self.options.auto_commit_interval_s is not None:
             raise ConfigurationError("delay_revoke needs enable.auto.commit=false: polled is not processed")
@@ -248,61 +228,56 @@ class ConsumerCore:
     # Events
 
     def handle(self, event: ApplicationEvent, now: float) -> None:
-        """Carry out an application event. Events must be passed in the order of the application's calls.
+        """Carry out an application event, in the order of the application's calls.
 
-        Raises:
-            ConfigurationError: a call that needs a group, without one.
-            ValueError: a pattern that is not a valid regular expression.
+        Raises ConfigurationError for a call that needs a group, without one, and ValueError for an invalid regular
+        expression.
         """
         self._check(event)
         match event:
-            case told.Subscribe() | told.Assign():
+            case event_types.Subscribe() | event_types.Assign():
                 self._change_subscription(event, now)
-            case told.LeaveGroup(call_id):
+            case event_types.LeaveGroup(call_id):
                 self._leave = (call_id, now + self.options.request_timeout_s)
                 self._let_go_of_everything(now)
                 self._read_nothing_but(frozenset())
-            case told.Commit(call_id, offsets):
+            case event_types.Commit(call_id, offsets):
                 self._absorb(self._slots.commit(offsets, call_id), now)
-            case told.FetchCommitted(call_id, partitions):
+            case event_types.FetchCommitted(call_id, partitions):
                 self._slots.query(partitions, lambda found: [_done(call_id, found)], call_id)
-            case told.ListOffsets(call_id, timestamps):
+            case event_types.ListOffsets(call_id, timestamps):
                 self.offsets.query(timestamps, lambda found: [_done(call_id, found)], call_id)
-            case told.AckPartitionsRevoked(_, partitions):
+            case event_types.AckPartitionsRevoked(_, partitions):
                 self.ledger.regained(partitions)
                 self._release(partitions, now)
-            case told.AckPartitionsAssigned(rebalance_id):
+            case event_types.AckPartitionsAssigned(rebalance_id):
                 self.membership.acknowledge_assigned(rebalance_id, now)
-            case told.UpdateMetadata():
+            case event_types.UpdateMetadata():
                 self.metadata.request_update()
-            case told.Seek(partition, offset, flow):
+            case event_types.Seek(partition, offset, flow):
                 self._seek(partition, offset, flow)
-            case told.Pause(partitions):
+            case event_types.Pause(partitions):
                 self.positions.pause(partitions)
-            case told.Resume(partitions):
+            case event_types.Resume(partitions):
                 self.positions.resume(partitions)
         self.catch_up.keep_up()
 
     def last_refusal(self, call_id: int) -> ProxyError | None:
-        """Return the error with which the coordinator currently refuses a commit, or None."""
         return self.commits.last_refusal(call_id)
 
     def gauges(self) -> dict[str, float]:
-        """Return current values for metrics: number of assigned partitions, and the largest known lag."""
         positions = [self.positions[each] for each in self.positions.assigned]
         lags = [each.lag(read_committed=self.options.read_committed) for each in positions]
         known = [each for each in lags if each is not None]
-        found: dict[str, float] = {"coordinator.assigned.partitions": len(positions)}
-        return found | ({"fetch.manager.records.lag.max": max(known)} if known else {})
+        values: dict[str, float] = {"coordinator.assigned.partitions": len(positions)}
+        return values | ({"fetch.manager.records.lag.max": max(known)} if known else {})
 
     def give_up(self, call_id: int) -> None:
-        """Forget a call whose caller has stopped waiting for the result."""
         self.commits.give_up(call_id)
         self.committed.give_up(call_id)
         self.metadata.drop(self.offsets.give_up(call_id))
 
     def events(self) -> list[BackgroundEvent]:
-        """Return and clear the events for the application, in order."""
         events, self._outbox = self._outbox, []
         return events
 
@@ -317,7 +292,7 @@ class ConsumerCore:
     def poll(self, now: float) -> list[UnsentRequest]:
         """Return the requests to send now and set `next_deadline`."""
         for event in self._first_positions.find():
-            self._tell(event)
+            self._enqueue_event(event)
         self._finish_leaving(now)
         if self._subscribed and (matching := self.metadata.matching()):
             self.membership.subscribe(matching)
@@ -325,16 +300,15 @@ class ConsumerCore:
         requests: list[UnsentRequest] = []
         self.next_deadline = math.inf
         for manager in self._managers:
-            wanted = manager.poll(now)
-            requests += wanted.requests
-            self.next_deadline = min(self.next_deadline, wanted.wake_at)
-            self._absorb(wanted.events, now)
+            result = manager.poll(now)
+            requests += result.requests
+            self.next_deadline = min(self.next_deadline, result.wake_at)
+            self._absorb(result.events, now)
         if self._leave is not None:
             self.next_deadline = min(self.next_deadline, self._leave[1])
         return requests
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> None:
-        """Pass the outcome of a request to the manager that sent it."""
         reports = self.troubles.reports
         self._absorb(request.sender.on_response(request, outcome, now), now)
         self.troubles.on_outcome(request, outcome, reports)
@@ -358,14 +332,14 @@ class ConsumerCore:
         return []
 
     def _check(self, event: ApplicationEvent) -> None:
-        needs_group = isinstance(event, told.Subscribe | told.Commit | told.FetchCommitted)
+        needs_group = isinstance(event, event_types.Subscribe | event_types.Commit | event_types.FetchCommitted)
         if needs_group and self.options.group_id is None:
             raise ConfigurationError(f"{type(event).__name__} needs a group.id")
         if needs_group:
             self.coordinator.retry()
 
-    def _change_subscription(self, event: told.Subscribe | told.Assign, now: float) -> None:
-        if isinstance(event, told.Subscribe) and (event.topics or event.pattern):
+    def _change_subscription(self, event: event_types.Subscribe | event_types.Assign, now: float) -> None:
+        if isinstance(event, event_types.Subscribe) and (event.topics or event.pattern):
             self.metadata.watch(event.topics, event.pattern)
             if not self._subscribed:
                 self._let_go_of_everything(now)
@@ -377,32 +351,27 @@ class ConsumerCore:
         self._let_go_of_everything(now)
         if self._subscribed:
             self._leave = (self._leave or (0, 0.0))[0], now + self.options.request_timeout_s
-        partitions = event.partitions if isinstance(event, told.Assign) else frozenset()
+        partitions = event.partitions if isinstance(event, event_types.Assign) else frozenset()
         self.metadata.watch(self._topics_of(partitions))
         self._read_nothing_but(partitions)
 
     def _topics_of(self, partitions: Partitions) -> set[str]:
-        """Return the topics of these partitions, and those under whose names they are committed.
+        """Return the topics, with those under whose names the partitions are committed.
 
         The proxy creates a view when a Metadata request contains its name.
         """
-        named = {each.topic for each in partitions}
+        topics = {each.topic for each in partitions}
         if self.options.group_id is not None:
-            named |= {name.topic for each in partitions for name in self._slots.names(each)}
-        return named
+            topics |= {name.topic for each in partitions for name in self._slots.names(each)}
+        return topics
 
     def _read_nothing_but(self, partitions: Partitions) -> None:
-        """Replace the assigned partitions. All positions are looked up again."""
         self.fetches.clear()
         self.catch_up.clear()
         self.positions.assign(())
         self.positions.assign(partitions)
 
     def _let_go_of_everything(self, now: float) -> None:
-        """Commit consumed offsets if commits are automatic, and clear all pending revocations.
-
-        The application has run its rebalance listener before.
-        """
         if self.options.auto_commit_interval_s is not None:
             self._absorb(self._slots.commit(self.to_commit(self.positions.assigned)), now)
         self.ledger.release_all()
@@ -410,15 +379,15 @@ class ConsumerCore:
     def _finish_leaving(self, now: float) -> None:
         """Leave the group once commits are complete, because a member that has left cannot commit."""
         if self._leave is not None and (self.commits.is_idle or now >= self._leave[1]):
-            self._left = self._leave[0]
+            self._leave_call = self._leave[0]
             self._leave = None
             if self._subscribed:
                 self.membership.leave(now, "the consumer unsubscribes")
                 self._subscribed = False
-        if self._left is not None and not self.membership.is_leaving:
-            if self._left:
-                self._outbox.append(CallDone(call_id=self._left))
-            self._left = None
+        if self._leave_call is not None and not self.membership.is_leaving:
+            if self._leave_call:
+                self._outbox.append(CallDone(call_id=self._leave_call))
+            self._leave_call = None
 
     def _auto_commit(self, now: float) -> None:
         interval_s = self.options.auto_commit_interval_s
@@ -439,38 +408,37 @@ class ConsumerCore:
         self.catch_up.drop(partitions)
 
     def _absorb(self, events: Iterable[BackgroundEvent], now: float) -> None:
-        """Act on events and queue them for the application."""
         for event in events:
-            self._tell(event)
+            self._enqueue_event(event)
             match event:
-                case told.RevokePartitions():
+                case event_types.RevokePartitions():
                     self.positions.hold_back(event.partitions)
                     self._release(self.ledger.requested(event.partitions, event.rebalance_id), now)
-                case told.RevokeCancelled():
+                case event_types.RevokeCancelled():
                     self.ledger.regained(event.partitions)
                     self.positions.let_go_on(event.partitions)
-                case told.AssignPartitions() if self._leave is None:
+                case event_types.AssignPartitions() if self._leave is None:
                     self.positions.assign(event.assigned)
-                case told.PartitionsLost():
+                case event_types.PartitionsLost():
                     self._drop(event.partitions)
                     self.ledger.lost(event.partitions)
                     self._absorb(self.commits.abandon(event.partitions), now)
                 case _:
                     pass
 
-    def _tell(self, event: BackgroundEvent) -> None:
+    def _enqueue_event(self, event: BackgroundEvent) -> None:
         """Queue an event, without a duplicate of a queued one: the application may not poll for a long time."""
-        if isinstance(event, told.FetchArrived):
-            if any(isinstance(each, told.FetchArrived) for each in self._outbox):
+        if isinstance(event, event_types.FetchArrived):
+            if any(isinstance(each, event_types.FetchArrived) for each in self._outbox):
                 return
-        elif isinstance(event, told.BackgroundError):
-            pending = [str(each.error) for each in self._outbox if isinstance(each, told.BackgroundError)]
+        elif isinstance(event, event_types.BackgroundError):
+            pending = [str(each.error) for each in self._outbox if isinstance(each, event_types.BackgroundError)]
             if str(event.error) in pending or len(pending) >= ERRORS_MAX:
                 return
         self._outbox.append(event)
 
 
-def _done(call_id: int, found: object) -> CallDone:
-    if isinstance(found, ConsumerError):
-        return CallDone(call_id=call_id, error=found)
-    return CallDone(call_id=call_id, value=found)
+def _done(call_id: int, result: object) -> CallDone:
+    if isinstance(result, ConsumerError):
+        return CallDone(call_id=call_id, error=result)
+    return CallDone(call_id=call_id, value=result)

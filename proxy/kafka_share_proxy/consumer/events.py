@@ -15,7 +15,7 @@ from kafka_share_proxy.wire.values import TopicPartition
 
 
 class ConsumerError(ProxyError):
-    """A consumer request failed permanently. The text names the request, its subject and the reason."""
+    """A consumer request failed permanently."""
 
 
 class FatalGroupError(ConsumerError):
@@ -73,7 +73,7 @@ class Commit(NamedTuple):
 class FetchCommitted(NamedTuple):
     """Look up committed offsets.
 
-    The result maps each partition to an OffsetAndMetadata, or None if nothing is committed.
+    The result maps each partition to an OffsetAndMetadata, None if nothing is committed.
     """
 
     call_id: int
@@ -81,7 +81,7 @@ class FetchCommitted(NamedTuple):
 
 
 class ListOffsets(NamedTuple):
-    """Look up offsets by timestamp. The result maps each partition to a FoundOffset."""
+    """The result maps each partition to a FoundOffset."""
 
     call_id: int
     timestamps: Mapping[TopicPartition, int]
@@ -111,7 +111,7 @@ class Seek(NamedTuple):
     partition: TopicPartition
     offset: int
     flow: Flow = Flow.MAIN
-    """Flow to seek. CHILD: the second flow reads again from its own position."""
+    """CHILD: the second flow reads again from its own position."""
 
 
 class Pause(NamedTuple):
@@ -158,14 +158,12 @@ class AssignPartitions:
 
     rebalance_id: int
     assigned: Partitions
-    """All partitions assigned now."""
     added: Partitions
-    """Partitions of `assigned` that were not assigned before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionsLost:
-    """Partitions that other members own, or may own, now."""
+    """Partitions that other members may own now."""
 
     partitions: Partitions
     reason: str
@@ -186,10 +184,8 @@ class CommitRefused:
 
     errors: Mapping[TopicPartition, ProxyError]
     left_out: Mapping[TopicPartition, Sequence[OffsetSpan]] = field(default_factory=dict)
-    """Same as in RangesLeftOut."""
 
     def as_error(self) -> ProxyError:
-        """Return one error for the call, with a note for each partition that was refused."""
         errors = sorted(self.errors.items())
         lost = [each for each, error in errors if isinstance(error, PartitionLostError)]
         chosen = PartitionLostError(f"not this member's any more: {shown(lost)}") if lost else errors[0][1]
@@ -215,12 +211,12 @@ class BackgroundError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionFound:
-    """A partition's start position, from its committed offset. The metadata may list processed records above it."""
+    """The metadata may list processed records above the committed offset."""
 
     partition: TopicPartition
     committed: OffsetAndMetadata
     main_from: int | None = None
-    """Offset at which the main flow continues, leaving older records to a second flow. None: there is only one flow."""
+    """Offset at which the main flow continues, leaving older records to a second flow, if there is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

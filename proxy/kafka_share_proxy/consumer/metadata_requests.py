@@ -22,7 +22,6 @@ NO_LEADER = -1
 NO_EPOCH = -1
 
 MISSING = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
-"""Errors of a topic that does not exist now."""
 PASSING = frozenset({ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR})
 
 UNKNOWN_TOPIC_ADVICE = "Check its name, whether it is in this cluster, and whether this principal may see it (DESCRIBE)"
@@ -49,16 +48,14 @@ class KnownTopic:
 
     topic_id: bytes
     leaders: dict[int, LeaderAndEpoch] = field(default_factory=dict)
-    """Leader, by partition."""
     internal: bool = False
     replicas: Mapping[int, Sequence[int]] = field(default_factory=dict)
-    """Node ids of the replicas, by partition."""
     slot_weights: tuple[float, ...] = ()
-    """Share of the load for each slot, of a view that has a plan with weights. Empty if not known."""
+    """Share of the load of each slot, if known."""
 
 
 class MetadataRequests:
-    """Metadata of one client, combined into one request at a time."""
+    """Combined into one request at a time."""
 
     def __init__(
         self,
@@ -71,12 +68,8 @@ class MetadataRequests:
     ) -> None:
         """Send no request until a topic is needed.
 
-        Args:
-            options: timeouts and maximum age.
-            backoff: pauses after failures.
-            makes_topics: allow.auto.create.topics.
-            needs_weights: request the weights of slots, which only the proxy knows.
-            troubles: receives reports of missing topics and leaders.
+        `makes_topics` is allow.auto.create.topics. `needs_weights` requests the weights of slots, which only the proxy
+        knows.
         """
         self._troubles = troubles or Troubles()
         self._options = options
@@ -84,15 +77,14 @@ class MetadataRequests:
         self._tags = (slot_weights.REQUESTED,) if needs_weights else ()
         self._backoff = backoff
         self.nodes: Mapping[int, NodeAddress] = {}
-        """Brokers by node id. Empty: only the bootstrap servers are known."""
+        """Empty if only the bootstrap servers are known."""
         self.topics: dict[str, KnownTopic] = {}
         self.version = 0
-        """Number of successful responses."""
         self._names: dict[bytes, str] = {}
         self._missing: set[str] = set()
         self._watched: frozenset[str] = frozenset()
-        self._others: set[str] = set()
-        """Topics requested by other components but not watched, such as those of a group that this member leads."""
+        self._unwatched: set[str] = set()
+        """Not watched, such as the topics of a group that this member leads."""
         self._pattern: re.Pattern[str] | None = None
         self._update_due = False
         self._fresh_until = self._not_before = -math.inf
@@ -102,11 +94,7 @@ class MetadataRequests:
     # Requests of other components
 
     def watch(self, topics: Iterable[str], pattern: str | None = None) -> None:
-        """Keep the metadata of these topics current. With a pattern all topics are requested.
-
-        Raises:
-            ValueError: the pattern is not a valid regular expression.
-        """
+        """Keep metadata current, with a pattern of all topics. Raises ValueError for an invalid regular expression."""
         try:
             self._pattern = None if pattern is None else re.compile(pattern)
         except re.error as error:
@@ -118,13 +106,11 @@ class MetadataRequests:
             self._update_due = True
 
     def drop(self, topics: Iterable[str]) -> None:
-        """Stop requesting these topics, unless they are watched."""
-        for name in self._others & set(topics) - self._watched:
-            self._others.discard(name)
+        for name in self._unwatched & set(topics) - self._watched:
+            self._unwatched.discard(name)
             self._troubles.end(TroubleKind.TOPIC, name)
 
     def matching(self) -> frozenset[str]:
-        """Return the topics that match the pattern, without internal topics."""
         if self._pattern is None:
             return frozenset()
         return frozenset(
@@ -132,20 +118,19 @@ class MetadataRequests:
         )
 
     def request_update(self) -> None:
-        """Request an update because the metadata is outdated or incomplete."""
         self._update_due = True
 
     def partition_counts(self, topics: Iterable[str], _: float) -> dict[str, int] | None:
-        """Return the number of partitions of each existing topic. None while some have not been requested."""
-        asked = set(topics)
-        if self._pattern is None and (unknown := asked - self.topics.keys() - self._missing):
-            self._others |= unknown
+        """Return None while some topics have not been requested."""
+        requested = set(topics)
+        if self._pattern is None and (unknown := requested - self.topics.keys() - self._missing):
+            self._unwatched |= unknown
             self._update_due = True
             return None
-        return {name: len(self.topics[name].leaders) for name in asked if name in self.topics}
+        return {name: len(self.topics[name].leaders) for name in requested if name in self.topics}
 
     def replica_racks(self, topics: Iterable[str]) -> dict[TopicPartition, frozenset[str]]:
-        """Return the racks of each partition's replicas, for existing topics. Brokers that are offline have no rack."""
+        """Brokers that are offline have no rack."""
         rack_of = {node_id: node.rack for node_id, node in self.nodes.items() if node.rack}
         return {
             TopicPartition(name, number): frozenset(rack_of[each] for each in nodes if each in rack_of)
@@ -155,24 +140,23 @@ class MetadataRequests:
         }
 
     def slot_weights(self, topics: Iterable[str]) -> dict[str, tuple[float, ...]]:
-        """Return the share of the load for each slot, by view, of views whose weights are known."""
         known = {name: self.topics[name].slot_weights for name in topics if name in self.topics}
         return {name: weights for name, weights in known.items() if weights}
 
     def leader(self, partition: TopicPartition) -> LeaderAndEpoch:
-        """Return the leader. Without one, return LeaderAndEpoch() and request an update."""
+        """Return the leader. If it is unknown, return LeaderAndEpoch() and request an update."""
         topic = self.topics.get(partition.topic)
-        found = LeaderAndEpoch() if topic is None else topic.leaders.get(partition.partition, LeaderAndEpoch())
-        if found.node_id == NO_LEADER or found.node_id not in self.nodes:
+        leader = LeaderAndEpoch() if topic is None else topic.leaders.get(partition.partition, LeaderAndEpoch())
+        if leader.node_id == NO_LEADER or leader.node_id not in self.nodes:
             if partition.topic not in self._watched:
-                self._others.add(partition.topic)
+                self._unwatched.add(partition.topic)
             self._update_due = True
-            if found.node_id == NO_LEADER:
+            if leader.node_id == NO_LEADER:
                 self._report_leaderless(partition, topic)
             return LeaderAndEpoch()
         if self._troubles.is_any:
             self._troubles.end(TroubleKind.TOPIC, partition)
-        return found
+        return leader
 
     def _report_leaderless(self, partition: TopicPartition, topic: KnownTopic | None) -> None:
         if topic is None or not topic.leaders:
@@ -192,18 +176,15 @@ class MetadataRequests:
             topic.leaders[partition.partition] = leader
 
     def topic_id(self, topic: str) -> bytes | None:
-        """Return the topic's id, or None while unknown."""
         known = self.topics.get(topic)
         return None if known is None else known.topic_id
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        """Return the topic's name, or None while unknown."""
         return self._names.get(topic_id)
 
     # Manager interface
 
     def poll(self, now: float) -> Wanted:
-        """Return a Metadata request if metadata is missing or too old."""
         self._rebootstrap(now)
         if self._in_flight is not None:
             return Wanted()
@@ -224,7 +205,6 @@ class MetadataRequests:
         return Wanted((self._in_flight,))
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
-        """Handle the response to a Metadata request, or note its failure."""
         if request is not self._in_flight:
             return []
         self._in_flight = None
@@ -242,17 +222,17 @@ class MetadataRequests:
         return self._take_topics(response, now)
 
     def _wants_anything(self) -> bool:
-        return bool(self._watched or self._others or self._pattern)
+        return bool(self._watched or self._unwatched or self._pattern)
 
     def _message(self) -> Any:
         message = messages.MetadataRequest
-        wanted = None if self._pattern else sorted(self._watched | self._others)
-        topics = None if wanted is None else [message.MetadataRequestTopic(name=name) for name in wanted]
+        names = None if self._pattern else sorted(self._watched | self._unwatched)
+        topics = None if names is None else [message.MetadataRequestTopic(name=name) for name in names]
         return message(topics=topics, allow_auto_topic_creation=self._makes_topics, unknown_tags=self._tags)
 
     def _take_topics(self, response: Any, now: float) -> list[BackgroundEvent]:
-        asked = self._watched | self._others
-        self._missing = set(asked)
+        requested = self._watched | self._unwatched
+        self._missing = set(requested)
         known: dict[str, KnownTopic] = {}
         events: list[BackgroundEvent] = []
         codes: dict[str, ErrorCode] = {}
@@ -293,10 +273,7 @@ class MetadataRequests:
             self._troubles.report(TroubleKind.TOPIC, name, f"topic {name!r}: {code.name}")
 
     def _merged(self, topic: Any) -> KnownTopic:
-        """Merge a topic with its known state.
-
-        A leader with an older epoch is ignored unless the topic was created anew.
-        """
+        """Ignore a leader with an older epoch unless the topic was created anew."""
         before = self.topics.get(topic.name)
         leaders = {each.partition_index: LeaderAndEpoch(each.leader_id, each.leader_epoch) for each in topic.partitions}
         if before is not None and before.topic_id == topic.topic_id:

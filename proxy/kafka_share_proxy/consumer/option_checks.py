@@ -25,7 +25,6 @@ class Range:
     most: float = math.inf
 
     def wrong(self, value: float) -> str:
-        """Return what is wrong with a value; empty if nothing is."""
         if not value > self.above:
             return f"must be above {self.above:g}"
         if not value >= self.least:
@@ -42,44 +41,39 @@ TIME_FROM_0 = Range(least=0, most=SECONDS_MAX)
 def option(default: T, kafka: str, accepted: Range) -> T:
     """Declare a field of options.
 
-    Args:
-        default: value of the field if it is not given.
-        kafka: name of the setting in Kafka's clients; the own name where Kafka has none.
-        accepted: values that it accepts, besides None where the type allows it.
+    `kafka` is the name of the setting in Kafka's clients; the own name where Kafka has none. `accepted` values are in
+    addition to None where the type allows it.
     """
     made: Any = field(default=default, metadata={"kafka": kafka, "accepted": accepted})
     return made  # type: ignore[no-any-return]  # as dataclasses.field is typed
 
 
 def mistakes(options: Any) -> list[str]:
-    """Return what is wrong with each option of a dataclass by itself, with its name, its value and what is accepted."""
-    found = []
+    problems = []
     kind: Any = type(options)
     for each, hint in _options(kind):
         value = getattr(options, each.name)
         if not matches(value, hint):
-            found.append(wrong_type(each.name, value, hint))
+            problems.append(wrong_type(each.name, value, hint))
         elif (accepted := each.metadata.get("accepted")) is not None and value is not None:
             wrong = accepted.wrong(value)
             if wrong:
                 kafka = each.metadata["kafka"]
-                found.append(f"{each.name}={value!r}: {wrong if kafka == each.name else f'{kafka} {wrong}'}")
-    return found
+                problems.append(f"{each.name}={value!r}: {wrong if kafka == each.name else f'{kafka} {wrong}'}")
+    return problems
 
 
 def types_hold(options: Any) -> bool:
-    """Return True if every option of a dataclass has its type, so that options can be compared."""
+    """Return True if every option has its type, so that options can be compared."""
     kind: Any = type(options)
     return all(matches(getattr(options, each.name), hint) for each, hint in _options(kind))
 
 
 def check_types(values: Mapping[str, tuple[object, Any]]) -> list[str]:
-    """Return what is wrong with arguments: name -> (value, type)."""
     return [wrong_type(name, value, hint) for name, (value, hint) in values.items() if not matches(value, hint)]
 
 
 def wrong_type(name: str, value: object, hint: Any) -> str:
-    """Return the words for a value of the wrong type."""
     return f"{name}={value!r}: {described(hint)} is needed, this is {_article(type(value).__name__)}"
 
 
@@ -105,7 +99,6 @@ def matches(value: object, hint: Any) -> bool:
 
 
 def described(hint: Any) -> str:
-    """Return the words for a type."""
     origin, inner = get_origin(hint), get_args(hint)
     if hint is None or hint is type(None):
         return "None"
@@ -122,12 +115,10 @@ def described(hint: Any) -> str:
 
 
 def one_of(hint: Any) -> tuple[str, ...]:
-    """Return the names that a Literal accepts."""
     return tuple(get_args(hint))
 
 
 def names(kind: type) -> tuple[str, ...]:
-    """Return the names of the options of a dataclass."""
     return tuple(each.name for each in fields(kind) if each.init)
 
 

@@ -32,12 +32,11 @@ class ConfigurationError(ProxyError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerOptions(ClientOptions):
-    """Settings of a consumer, fixed when it is opened."""
+    """Fixed when the consumer is opened."""
 
     group_instance_id: str | None = None
     """Instance id of a static member (KIP-345). None: a dynamic member."""
     group_protocol: GroupProtocol = "classic"
-    """Group protocol: `classic`, or `consumer` (KIP-848)."""
     assignors: Sequence[AssignorName] = ("range", "cooperative-sticky")
     """partition.assignment.strategy, for the classic protocol, in order of preference."""
     server_assignor: str | None = None
@@ -59,14 +58,13 @@ class ConsumerOptions(ClientOptions):
     Views do not need it.
     """
     key_filter: KeyFilter | None = None
-    """Filter for the records of every partition. None: all records are read."""
     max_partition_fetch_bytes: int = option(1_048_576, "max.partition.fetch.bytes", ABOVE_0)
     buffer_bytes_max: int = option(67_108_864, "buffer_bytes_max", Range(above=0))
     """Maximum bytes of record batches that wait for the application. Above it no Fetch is sent."""
     delay_limits: DelayLimits = field(init=False)
 
     def __post_init__(self) -> None:
-        """Check all settings. Raises ConfigurationError with every mistake found."""
+        """Raises ConfigurationError with every mistake."""
         if mistakes := _mistakes(self):
             raise ConfigurationError("; ".join(mistakes))
         object.__setattr__(self, "assignors", tuple(self.assignors))
@@ -75,19 +73,21 @@ class ConsumerOptions(ClientOptions):
 
 
 def _mistakes(options: ConsumerOptions) -> list[str]:
-    common, found = common_mistakes(options), list[str]()
+    common, problems = common_mistakes(options), list[str]()
     if not types_hold(options):
         return common
     if options.group_protocol not in PROTOCOLS:
-        found.append(f"group_protocol: group.protocol {options.group_protocol!r}: one of {', '.join(PROTOCOLS)}")
+        problems.append(f"group_protocol: group.protocol {options.group_protocol!r}: one of {', '.join(PROTOCOLS)}")
     if options.auto_offset_reset not in RESETS:
-        found.append(f"auto_offset_reset: auto.offset.reset {options.auto_offset_reset!r}: one of {', '.join(RESETS)}")
+        problems.append(
+            f"auto_offset_reset: auto.offset.reset {options.auto_offset_reset!r}: one of {', '.join(RESETS)}"
+        )
     if unknown := [name for name in options.assignors if name not in ASSIGNOR_NAMES]:
-        found.append(f"assignors: assignor {unknown[0]!r}: of {', '.join(ASSIGNOR_NAMES)}")
+        problems.append(f"assignors: assignor {unknown[0]!r}: of {', '.join(ASSIGNOR_NAMES)}")
     if not options.assignors:
-        found.append("assignors: partition.assignment.strategy names no assignor")
+        problems.append("assignors: partition.assignment.strategy names no assignor")
     if options.heartbeat_interval_s >= options.session_timeout_s:
-        found.append(
+        problems.append(
             f"heartbeat_interval_s={options.heartbeat_interval_s:g}: heartbeat.interval.ms must be below "
             f"session.timeout.ms (session_timeout_s={options.session_timeout_s:g})"
         )
@@ -97,5 +97,5 @@ def _mistakes(options: ConsumerOptions) -> list[str]:
         "enable_parallel_rebalance": options.enable_parallel_rebalance,
     }
     if options.group_id is None and any(needs_group.values()):
-        found += [f"{name} needs a group (group.id): say group=" for name, is_set in needs_group.items() if is_set]
-    return [*found, *common]
+        problems += [f"{name} needs a group (group.id): say group=" for name, is_set in needs_group.items() if is_set]
+    return [*problems, *common]

@@ -16,7 +16,7 @@ class OffsetAndMetadata(NamedTuple):
     """Offset of the next record to read."""
     metadata: str = ""
     leader_epoch: int = -1
-    """Leader epoch of the last record consumed. -1 means unknown."""
+    """-1 means unknown."""
 
 
 class Flow(Enum):
@@ -34,7 +34,7 @@ NOTHING: Partitions = frozenset()
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Return topic -> its partitions, both ascending."""
+    """Return topic -> partitions, both ascending."""
     grouped: dict[str, list[int]] = {}
     for each in sorted(partitions):
         grouped.setdefault(each.topic, []).append(each.partition)
@@ -42,5 +42,5 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 def shown(partitions: Iterable[TopicPartition]) -> str:
-    """Return the partitions as text for log and error messages, for example `orders-0, orders-1`."""
+    """Return text for log and error messages, for example `orders-0, orders-1`."""
     return ", ".join(map(str, sorted(partitions)))

@@ -12,7 +12,7 @@ from kafka_share_proxy.consumer.events import BackgroundEvent
 from kafka_share_proxy.wire.definitions.messages import Message
 
 ANY_NODE = -1
-"""Node id for any reachable broker, or the bootstrap servers if no broker is known."""
+"""Any reachable broker, or the bootstrap servers if no broker is known."""
 
 
 class Lane(Enum):
@@ -31,20 +31,17 @@ class Lane(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class UnsentRequest:
-    """Request that a manager wants to send. Compared by identity."""
+    """Compared by identity."""
 
     sender: RequestManager
-    """Manager that receives the outcome."""
     api: str
-    """API name, for example "JoinGroup" for JoinGroupRequest."""
+    """For example "JoinGroup" for JoinGroupRequest."""
     message: Any
     versions: tuple[int, int]
-    """Lowest and highest version that the sender understands."""
     timeout_s: float
     node_id: int = ANY_NODE
     lane: Lane = Lane.DATA
     context: Any = None
-    """Data that the sender needs when it processes the outcome."""
 
     @property
     def subject(self) -> tuple[str, int | None]:
@@ -62,7 +59,7 @@ class FailureKind(Enum):
     UNSUPPORTED_VERSION = "unsupported version"
     """The broker supports none of the versions."""
     AUTHENTICATION = "authentication failed"
-    """The broker rejected the credentials. A retry does not help."""
+    """A retry does not help."""
 
 
 class RequestFailure(NamedTuple):
@@ -73,12 +70,10 @@ class RequestFailure(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Text for errors and logs: the kind of failure if there is no text."""
         return self.text or self.kind.value
 
     @property
     def is_retriable(self) -> bool:
-        """True if the same request may succeed later."""
         return self.kind in (FailureKind.DISCONNECTED, FailureKind.TIMED_OUT)
 
 
@@ -96,14 +91,12 @@ class Wanted:
 
 
 class RequestManager(Protocol):
-    """Manager of one concern. It sends nothing itself, and never waits."""
+    """Sends nothing itself, and never waits."""
 
-    def poll(self, now: float) -> Wanted:
-        """Return the requests to send now."""
-        ...
+    def poll(self, now: float) -> Wanted: ...
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
-        """Process the outcome of one of its requests. Called exactly once for each request sent."""
+        """Called exactly once for each request sent."""
         ...
 
 
@@ -121,23 +114,18 @@ class RetryBackoff:
     max_s: float
     """retry.backoff.max.ms"""
     jitter: Callable[[], float]
-    """Function that draws from [-1, 1]."""
     attempts: int = 0
-    """Number of consecutive failed attempts."""
     ready_at: float = field(default=-math.inf)
     """Time at which the next attempt may begin; seconds, monotonic."""
 
     def failed(self, now: float) -> None:
-        """Delay the next attempt. The delay grows with each failure."""
         pause = min(self.max_s, self.first_s * BACKOFF_BASE ** min(self.attempts, 32))
         pause *= 1 + BACKOFF_JITTER * self.jitter()
         self.attempts += 1
         self.ready_at = now + min(pause, self.max_s)
 
     def succeeded(self) -> None:
-        """Allow the next attempt immediately."""
         self.attempts, self.ready_at = 0, -math.inf
 
     def is_ready(self, now: float) -> bool:
-        """Return True if an attempt may begin now."""
         return now >= self.ready_at

@@ -23,21 +23,19 @@ class PartitionInfo(NamedTuple):
     topic: str
     partition: int
     leader: int | None
-    """Node id; None: the partition has no leader."""
     replicas: tuple[int, ...]
     in_sync_replicas: tuple[int, ...]
     offline_replicas: tuple[int, ...]
 
 
 Topics = Mapping[str, tuple[PartitionInfo, ...]]
-"""Topic -> its partitions, ascending."""
 
 
 @dataclass(slots=True, eq=False)
 class _Query:
     call_id: int
     topic: str | None
-    """Name of the topic. None means all topics."""
+    """None means all topics."""
     request: UnsentRequest | None = None
 
 
@@ -50,15 +48,12 @@ class TopicListing:
         self._queries: list[_Query] = []
 
     def query(self, call_id: int, topic: str | None) -> None:
-        """Begin to list the partitions of a topic, or with None of all topics."""
         self._queries.append(_Query(call_id, topic))
 
     def give_up(self, call_id: int) -> None:
-        """Forget a call whose caller has stopped waiting for the result."""
         self._queries = [each for each in self._queries if each.call_id != call_id]
 
     def poll(self, now: float) -> Wanted:
-        """Return a Metadata request for each call that has none in flight."""
         due = [each for each in self._queries if each.request is None]
         if due and not self._backoff.is_ready(now):
             return Wanted(wake_at=self._backoff.ready_at)
@@ -67,11 +62,11 @@ class TopicListing:
         return Wanted(tuple(each.request for each in due if each.request is not None))
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
-        """Take the response to a listing. A request that failed for a passing reason is repeated."""
-        found = [each for each in self._queries if each.request is request]
-        if not found:
+        """Handle the response. A request that failed for a passing reason is repeated."""
+        queries = [each for each in self._queries if each.request is request]
+        if not queries:
             return []
-        (query,) = found
+        (query,) = queries
         result = self._result(query, outcome)
         if result is None:
             self._backoff.failed(now)
@@ -93,7 +88,7 @@ class TopicListing:
         )
 
     def _result(self, query: _Query, outcome: Outcome) -> CallDone | None:
-        """Return the result of a call, or None if the request must be repeated."""
+        """Return None if the request must be repeated."""
         if isinstance(outcome, RequestFailure):
             if outcome.is_retriable:
                 return None

@@ -10,11 +10,8 @@ from kafka_share_proxy.wire.errors import ProxyError
 OURS = re.compile(r"^(?:\S* )?(?:proxy|kafka_share_proxy)(?:\.\w+)+: (?P<text>.+)$", re.MULTILINE)
 """Pattern of the last line of a traceback that ends in an error of this package, as Spark quotes it."""
 PYTHON = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*(?:Error|Exception|Interrupt)): (?P<text>.+)$", re.MULTILINE)
-"""Pattern of the last line of any other traceback."""
 CAUSES_MAX = 20
-"""Maximum number of causes of a Java exception that are followed."""
 CHARACTERS_MAX = 500
-"""Maximum length of the line, in characters."""
 
 
 def one_line(error: BaseException) -> str:
@@ -28,17 +25,17 @@ def _text(error: BaseException) -> str:
         return str(error)
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    said = str(error)
-    mine = OURS.findall(said)
-    if mine:
-        return str(mine[-1])
+    text_of_error = str(error)
+    ours = OURS.findall(text_of_error)
+    if ours:
+        return str(ours[-1])
     causes = list(_java_causes(error))
     if causes:
         return causes[-1]
-    python = PYTHON.findall(said)
+    python = PYTHON.findall(text_of_error)
     if python:
         return ": ".join(python[-1])
-    first = said.strip().splitlines()[:1]
+    first = text_of_error.strip().splitlines()[:1]
     return f"{type(error).__name__}: {first[0]}" if first else type(error).__name__
 
 

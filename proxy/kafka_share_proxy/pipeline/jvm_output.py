@@ -10,17 +10,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 NOTE = b"kafka-share-proxy: "
-"""Prefix of the notes of tasks, which are for users."""
+"""Prefix of the notes of tasks, which users shall see."""
 LINES_KEPT = 200
-"""Number of last lines that are kept for an error message if the JVM does not start."""
+"""Number of last lines kept for an error message if the JVM does not start."""
 ENDED_S = 2.0
-"""Seconds to wait for the last lines of a process that ended."""
 STREAMS = (1, 2)
 """Descriptors of stdout and stderr: a JVM that cannot start writes the reason to stdout."""
 
 
 class HeldOutput:
-    """Captured output of the processes that are started in a block, for their whole life."""
+    """Captured output of the processes that are started in a block."""
 
     def __init__(self) -> None:
         self._lines: deque[str] = deque(maxlen=LINES_KEPT)
@@ -47,12 +46,12 @@ class HeldOutput:
                 os.close(original)
 
     def cause(self) -> str | None:
-        """Return the lines with the reason why a process did not start. None if there are none."""
+        """Return the lines with the reason why a process did not start, if there are any."""
         if self._thread is not None:
             self._thread.join(ENDED_S)
         lines = list(self._lines)
-        found = [number for number, line in enumerate(lines) if "Error" in line or "Exception" in line]
-        return ": ".join(lines[found[0] : found[0] + 2]) if found else None
+        matching = [number for number, line in enumerate(lines) if "Error" in line or "Exception" in line]
+        return ": ".join(lines[matching[0] : matching[0] + 2]) if matching else None
 
     def _follow(self, reading: int, stderr: int) -> None:
         with os.fdopen(reading, "rb") as file, os.fdopen(stderr, "wb", buffering=0) as forwarded:

@@ -23,23 +23,16 @@ EXTRA = "kafka-share-proxy[spark]"
 OPEN_FILES = 16
 """Number of files that a task writes concurrently. Beyond it, the task sorts the rows by file first."""
 FILE_TASKS = 8
-"""Number of tasks per core that read files, if these are not tiny."""
+"""Number of tasks per core that read files."""
 BATCHES_KEPT = 100
-"""Number of batches whose offsets a checkpoint keeps."""
 
 
 class SparkMissing(ProxyError):
-    """pyspark, or a suitable Java, is missing. The text says what to install."""
+    """pyspark, or a suitable Java, is missing."""
 
 
 def settings_for(master: str | None, *, streaming: bool, quick: bool = False) -> dict[str, str]:
-    """Return the settings of a new session.
-
-    Args:
-        master: for example `local[2]`; None for the one of spark-submit.
-        streaming: True if the session runs many small tasks.
-        quick: True if the session is for small input, and should start quickly.
-    """
+    """Return the settings of a new session. `quick`: for small input, which should start quickly."""
     chosen = {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.streaming.minBatchesToRetain": str(BATCHES_KEPT),
@@ -114,17 +107,8 @@ def open_spark_session(
 ) -> SparkSession:
     """Open a session with the sources `keyrange` and `sharegroup`.
 
-    Args:
-        name: name of the job.
-        master: for example `local[2]`; None for the one of spark-submit, or else `local[*]`.
-        more: settings of the user, which override all others.
-        streaming: True if the session runs many small tasks.
-        quick: True if the session is for small input, and should start quickly.
-        show: called with a line for each setting.
-        verbose: False suppresses these lines and the output of the JVM, except notes of tasks.
-
-    Raises:
-        SparkMissing: pyspark or a suitable Java is not installed.
+    `master` None is that of spark-submit, or else `local[*]`. The settings in `more` override all others. `verbose`
+    False suppresses the lines for `show` and the output of the JVM, except notes of tasks. Raises SparkMissing.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise workers start the python3 of PATH
     if not _is_submitted():  # otherwise Java has started this program
@@ -155,7 +139,6 @@ def open_spark_session(
 
 
 def _made_quietly(builder: Any) -> SparkSession:
-    """Open a session without any output of the JVM. Raises SparkMissing if the JVM does not start."""
     logging.getLogger().addFilter(_is_not_py4j)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     held = HeldOutput()
@@ -188,7 +171,6 @@ def _lead_planners_to_zip(session: SparkSession) -> None:
 
 
 def _is_submitted() -> bool:
-    """Return True if spark-submit has started this program and chosen a master."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
@@ -202,7 +184,6 @@ def session_of(
     quick: bool = False,
     verbose: bool = True,
 ) -> Iterator[SparkSession]:
-    """Open a session as `open_spark_session` does, and stop it at the end."""
     session = open_spark_session(name, master, more, streaming=streaming, quick=quick, verbose=verbose)
     try:
         yield session

@@ -2,9 +2,8 @@
 
 See pipeline/README.md rule 50.
 
-Python cannot import an extension module from a zip. The zip made by `pipeline package` therefore lists its kernels with
-checksums. At the first import, a kernel is written to a private file, loaded, and the file is deleted. If that fails,
-the Python fallback is used, as in an installation without a compiler, and the reason is logged.
+Python cannot import an extension module from a zip. At the first import, a kernel is written to a private file, loaded,
+and the file is deleted. If that fails, the Python fallback is used and the reason is logged.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ MODULES = (
     "kafka_share_proxy.wire.records._record_positions",
     "kafka_share_proxy.views.kernel._slicing",
 )
-"""The kernels that jobs use."""
 MANIFEST = "kafka_share_proxy/pipeline/kernels.json"
 """Path in the zip of the list of kernels: {"platform": as sysconfig names it, "kernels": {module: [file, sha256]}}."""
 SUFFIX = ".abi3.so"
@@ -41,7 +39,6 @@ class KernelEntry(NamedTuple):
 
 
 def manifest(kernels: Mapping[str, KernelEntry]) -> str:
-    """Return the text of MANIFEST, for `ZippedKernels`."""
     return json.dumps({"platform": sysconfig.get_platform(), "kernels": kernels}, indent=1)
 
 
@@ -50,13 +47,12 @@ INSTALLING = "from kafka_share_proxy.pipeline import zipped_kernels\n\nzipped_ke
 
 
 def archive() -> zipimporter | None:
-    """Return the importer of the zip that contains this package. None if the package is installed."""
+    """Return the importer of the zip that contains this package, if any."""
     loader = __spec__.loader if __spec__ is not None else None
     return loader if isinstance(loader, zipimporter) else None
 
 
 def install() -> None:
-    """Register the importer of kernels, if this package is in a zip."""
     loader = archive()
     if loader is not None and not any(isinstance(each, ZippedKernels) for each in sys.meta_path):
         sys.meta_path.append(ZippedKernels(loader))

@@ -15,20 +15,19 @@ from kafka_share_proxy.views.model.slots import Cut, EvenCut, KeyFilterCut, Rang
 from kafka_share_proxy.wire.records.batches import BatchTable
 
 HASHES_MAX = 10_000
-"""Maximum number of slots and filters whose hashes are cached. Beyond it all are computed again."""
+"""Beyond it all are computed again."""
 NO_RANGES = Hashes(ranges=0)
 """Value for stripes, and for filters that name single keys."""
 
 
 class ViewAudit:
-    """Source of the audit events. One per process, if audit is on."""
+    """One per process, if audit is on."""
 
     def __init__(self, audit: Audit) -> None:
         self._audit = audit
         self._hashes: dict[tuple[Hashable, int], Hashes] = {}
 
     def read(self, key: ReadKey, batches: BatchTable, data: memoryview) -> None:
-        """Count the batches of a base partition that a Fetch has returned."""
         place = Place(key.topic_id, key.partition)
         load = self._audit.loads.of(place)
         load.rows += batches.records_count
@@ -38,10 +37,7 @@ class ViewAudit:
     def responded(
         self, key: ReadKey, view: str | None, division: Division, slot: SlotScan, client_id: str | None
     ) -> None:
-        """Count the records scanned for and delivered to a reader.
-
-        `view` is the name of the view topic, None for a KeyFilter.
-        """
+        """Count the records scanned for and delivered to a reader. `view` is None for a KeyFilter."""
         if slot.position == slot.fetch_offset:
             return
         reader = Reader(
@@ -52,7 +48,7 @@ class ViewAudit:
             client=client_id,
             hashes=self._hashes_of(division, slot.slot),
         )
-        given = GivenRecords(
+        delivered = GivenRecords(
             first=slot.fetch_offset,
             last=slot.position - 1,
             rows_in=slot.scanned_records,
@@ -60,21 +56,20 @@ class ViewAudit:
             bytes_in=slot.scanned_bytes,
             bytes_out=slot.bytes,
         )
-        self._audit.fetches.add(reader, given)
+        self._audit.fetches.add(reader, delivered)
 
     def plan_loaded(self, plan: Plan) -> None:
-        """Report a stored plan that has become known."""
         ends = (*plan.starts[1:], HASH_SPACE)
         ranges = [(low, end, slot) for slot, (low, end) in enumerate(zip(plan.starts, ends, strict=True))]
         self._audit.offer("plan_loaded", Place(plan.topic or None), None, None, (plan.plan_id, plan.slots, ranges))
 
     def _hashes_of(self, division: Division, slot: int) -> Hashes:
-        found = self._hashes.get((division.name, slot))
-        if found is None:
+        hashes = self._hashes.get((division.name, slot))
+        if hashes is None:
             if len(self._hashes) >= HASHES_MAX:
                 self._hashes.clear()
-            found = self._hashes[division.name, slot] = hashes_of(division.cut, slot)
-        return found
+            hashes = self._hashes[division.name, slot] = hashes_of(division.cut, slot)
+        return hashes
 
 
 def hashes_of(cut: Cut, slot: int) -> Hashes:

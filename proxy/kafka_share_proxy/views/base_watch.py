@@ -1,9 +1,8 @@
 """Periodic check of all views against their bases, independent of requests: new partitions and recreated bases.
 
-Members of KIP-848 groups never request Metadata. The broker notifies them of new partitions once the view has them. All
-existing views are checked, whichever proxy created them, under the proxy's own identity. It needs DESCRIBE on the bases
-and DESCRIBE, ALTER, DELETE and CREATE on topics `__view.*`. Without these rights, each Metadata request that names a
-view does the same over its client's connection.
+Members of KIP-848 groups never request Metadata. All existing views are checked, whichever proxy created them, under
+the proxy's own identity. It needs DESCRIBE on the bases and DESCRIBE, ALTER, DELETE and CREATE on topics `__view.*`.
+Without these rights, each Metadata request that names a view does the same over its client's connection.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from kafka_share_proxy.views.creation import Missing, SeenView, ViewCreation
 from kafka_share_proxy.views.model.catalog import Binding
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
 
-AT_ONCE = 200
+VIEWS_PER_REQUEST = 200
 """Number of views in one Metadata request."""
 
 
 class ViewWatch:
-    """The task that watches the bases of views."""
+    """Task that watches the bases of views."""
 
     def __init__(self, creation: ViewCreation, own: OwnPort, interval_s: float, notes: Notes) -> None:
         self.blind = ""
@@ -38,31 +37,29 @@ class ViewWatch:
         """Bindings of the views that were missing in the last check, by name."""
 
     async def run(self) -> None:
-        """Check periodically until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._own.run)
             while True:
                 await trio.sleep(self._interval_s)
-                await self.look()
+                await self.check_all()
 
-    async def look(self) -> None:
-        """Check every known view once."""
+    async def check_all(self) -> None:
         catalog = self._creation.catalog
         known = {*catalog.bound, *(view.name.topic for view in catalog)}
         topics = sorted(known)
         self.blind = ""
         self._missed = {topic: tied for topic, tied in self._missed.items() if topic in known}
-        for start in range(0, len(topics), AT_ONCE):
-            await self._look_at(topics[start : start + AT_ONCE])
+        for start in range(0, len(topics), VIEWS_PER_REQUEST):
+            await self._check(topics[start : start + VIEWS_PER_REQUEST])
         if self.blind:
             self._unwatched.happened(self.blind)
         else:
             self._unwatched.ended()
 
-    async def _look_at(self, topics: Sequence[str]) -> None:
+    async def _check(self, topics: Sequence[str]) -> None:
         names, _ = await drive(self._creation.read(topics))
         try:
-            sights = await drive(self._creation.look(self._own, names, missing=Missing.LEAVE))
+            sights = await drive(self._creation.prepare(self._own, names, missing=Missing.LEAVE))
         except ProxyError as error:
             self.blind = str(error)
             return

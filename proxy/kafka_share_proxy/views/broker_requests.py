@@ -1,7 +1,6 @@
 """Requests about views to brokers: Metadata of views and bases; creation, growth and deletion of view topics.
 
-They are sent to the broker of the given connection. Brokers without ZooKeeper forward requests for the controller, as
-the principal that sent them.
+Brokers without ZooKeeper forward requests for the controller, as the principal that sent them.
 """
 
 from __future__ import annotations
@@ -30,39 +29,39 @@ DEFAULT_REPLICATION = -1
 """The brokers' default (KIP-464)."""
 
 PARTITIONS_PER_REQUEST = 10_000
-"""Maximum number of partitions of all topics in one CreateTopics request. Controllers refuse a larger request as a
-whole (ReplicationControlManager.MAX_PARTITIONS_PER_BATCH, 4.3)."""
+"""Maximum number of partitions in one CreateTopics request. Controllers refuse a larger request as a whole
+(ReplicationControlManager.MAX_PARTITIONS_PER_BATCH, 4.3).
+"""
 
 CONFIGS = {"max.message.bytes": "0", "cleanup.policy": "delete"}
-"""Settings of a view topic. Nothing can be written to it, even without a proxy: its records are in the base."""
+"""Nothing can be written to a view topic, even without a proxy."""
 
 
 async def request_topics(
     connection: Connection, names: Iterable[str], *, operations: bool = False, work: Work = AT_ONCE
 ) -> dict[str, TopicEntry]:
-    """Return Metadata entries by name, also of topics that do not exist. Creates nothing. Raises UpstreamLost."""
+    """Return Metadata entries by name, also of topics that do not exist. Raises UpstreamLost."""
     query = about_topics(operations=operations)
-    named = messages.MetadataRequest.MetadataRequestTopic
-    query.topics = await work.map(lambda name: named(name=name), dict.fromkeys(names))
-    found: dict[str, TopicEntry] = {}
+    entry = messages.MetadataRequest.MetadataRequestTopic
+    query.topics = await work.map(lambda name: entry(name=name), dict.fromkeys(names))
+    topics: dict[str, TopicEntry] = {}
     for topic in await _metadata(connection, query, work):
         if topic.name is not None:
-            found[topic.name] = topic
+            topics[topic.name] = topic
         await work.step()
-    return found
+    return topics
 
 
 async def request_ids(connection: Connection, topic_ids: Iterable[bytes], work: Work = AT_ONCE) -> list[TopicEntry]:
-    """Return the Metadata entries of these topics. Raises UpstreamLost."""
     query = about_topics()
-    named = messages.MetadataRequest.MetadataRequestTopic
-    query.topics = await work.map(lambda id_: named(topic_id=id_, name=None), dict.fromkeys(topic_ids))
+    entry = messages.MetadataRequest.MetadataRequestTopic
+    query.topics = await work.map(lambda id_: entry(topic_id=id_, name=None), dict.fromkeys(topic_ids))
     return list(await _metadata(connection, query, work))
 
 
 async def _metadata(connection: Connection, query: messages.MetadataRequest, work: Work) -> Sequence[TopicEntry]:
-    asked = await send_request_in_slices(work, connection, ApiKey.METADATA, METADATA_VERSION, query)
-    response = await decode_response_in_slices(work, messages.MetadataResponse, METADATA_VERSION, await asked)
+    pending = await send_request_in_slices(work, connection, ApiKey.METADATA, METADATA_VERSION, query)
+    response = await decode_response_in_slices(work, messages.MetadataResponse, METADATA_VERSION, await pending)
     return response.topics or ()
 
 
@@ -74,27 +73,25 @@ async def create(
     validate_only: bool = False,
     work: Work = AT_ONCE,
 ) -> dict[str, tuple[int, str]]:
-    """Create view topics, or with `validate_only` check whether they could be created.
+    """Create view topics, or with `validate_only` check whether they could be created. Return name -> error code and
+    the broker's text.
 
-    Args:
-        by_replication: replication factor -> topic -> partitions. Topics that cannot be replicated with it are
-            requested again with the brokers' default.
-
-    Returns name -> error code and the broker's text. Raises UpstreamLost.
+    `by_replication`: replication factor -> topic -> partitions. Topics that cannot be replicated with it are requested
+    again with the brokers' default. Raises UpstreamLost.
     """
-    told: dict[str, tuple[int, str]] = {}
+    results: dict[str, tuple[int, str]] = {}
     for replication, topics in by_replication.items():
-        told |= await _create(connection, topics, replication, timeout_s, validate_only, work)
+        results |= await _create(connection, topics, replication, timeout_s, validate_only, work)
         if replication == DEFAULT_REPLICATION:
             continue
         again: dict[str, int] = {}
         for name, count in topics.items():
-            if told.get(name, (0,))[0] == ErrorCode.INVALID_REPLICATION_FACTOR:
+            if results.get(name, (0,))[0] == ErrorCode.INVALID_REPLICATION_FACTOR:
                 again[name] = count
             await work.step()
         if again:
-            told |= await _create(connection, again, DEFAULT_REPLICATION, timeout_s, validate_only, work)
-    return told
+            results |= await _create(connection, again, DEFAULT_REPLICATION, timeout_s, validate_only, work)
+    return results
 
 
 async def _create(
@@ -105,19 +102,19 @@ async def _create(
     validate_only: bool,
     work: Work,
 ) -> dict[str, tuple[int, str]]:
-    found: dict[str, tuple[int, str]] = {}
+    results: dict[str, tuple[int, str]] = {}
     for names in _in_requests(partitions):
         topics = await work.map(lambda name: _creatable(name, partitions[name], replication), names)
         query = messages.CreateTopicsRequest(
             topics=topics, timeout_ms=round(timeout_s * 1000), validate_only=validate_only
         )
         version = CREATE_TOPICS_VERSION
-        asked = await send_request_in_slices(work, connection, ApiKey.CREATE_TOPICS, version, query)
-        response = await decode_response_in_slices(work, messages.CreateTopicsResponse, version, await asked)
+        pending = await send_request_in_slices(work, connection, ApiKey.CREATE_TOPICS, version, query)
+        response = await decode_response_in_slices(work, messages.CreateTopicsResponse, version, await pending)
         for topic in response.topics or ():
-            found[topic.name] = topic.error_code, topic.error_message or ""
+            results[topic.name] = topic.error_code, topic.error_message or ""
             await work.step()
-    return found
+    return results
 
 
 def _creatable(name: str, partitions: int, replication: int) -> messages.CreateTopicsRequest.CreatableTopic:
@@ -132,22 +129,20 @@ def _creatable(name: str, partitions: int, replication: int) -> messages.CreateT
 
 
 def _in_requests(partitions: Mapping[str, int]) -> list[list[str]]:
-    """Group the topics into requests. A topic that is too large for any request is sent alone, and the broker refuses
-    it."""
+    """Group topics into requests. One that is too large for any request is sent alone, and the broker refuses it."""
     requests: list[list[str]] = []
-    left = 0
+    remaining = 0
     for name, count in partitions.items():
-        if count > left or not requests:
+        if count > remaining or not requests:
             requests.append([])
-            left = PARTITIONS_PER_REQUEST
+            remaining = PARTITIONS_PER_REQUEST
         requests[-1].append(name)
-        left -= count
+        remaining -= count
     return requests
 
 
 async def grow(connection: Connection, name: str, partitions: int, timeout_s: float) -> tuple[int, str]:
-    """Increase the partitions of a view topic to this total. Return error code and the broker's text. Raises
-    UpstreamLost."""
+    """Increase the partitions to this total. Return error code and the broker's text. Raises UpstreamLost."""
     request = messages.CreatePartitionsRequest
     topic = request.CreatePartitionsTopic(name=name, count=partitions, assignments=None)
     query = request(topics=[topic], timeout_ms=round(timeout_s * 1000))
@@ -186,5 +181,5 @@ class _Outcome(Protocol):
 
 def _only(entries: Sequence[_Outcome], api: str) -> tuple[int, str]:
     if len(entries) != 1:
-        raise RemoteProtocolError(f"the answer to {api} names {len(entries)} topics, one was asked about")
+        raise RemoteProtocolError(f"the response to {api} names {len(entries)} topics instead of one")
     return entries[0].error_code, entries[0].error_message or ""

@@ -1,8 +1,7 @@
 """Preparation of views: a view is created, grown and bound to its base before a request that names it is served.
 
 Theory of operation. One Metadata request names the views and their bases. `standing.judge` returns what is missing for
-each view. That is done, and Metadata is requested again until nothing is missing or the time is over. The identity used
-for changes:
+each view. That is done, and Metadata is requested again until nothing is missing or the time is over.
 
 - a view is created over the client's own connection, as its principal: the ACL on topics `__view.*` decides;
 - it is grown, and deleted when its base was recreated, under the proxy's own identity if that has the right, otherwise
@@ -41,12 +40,10 @@ from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
 from kafka_share_proxy.wire.values import ZERO_UUID
 
 PAUSE_MIN_S, PAUSE_MAX_S = 0.02, 0.5
-"""Seconds between two checks of a view that is not ready."""
 
 _MAYBE = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT})
 """Error codes of CreateTopics after which the topic is expected to appear."""
 _AGAIN = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.THROTTLING_QUOTA_EXCEEDED})
-"""Responses to CreateTopics after which it is sent again, as long as there is time."""
 _GROWN = frozenset({ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS, ErrorCode.REQUEST_TIMED_OUT})
 _DELETED = frozenset(
     {
@@ -57,23 +54,21 @@ _DELETED = frozenset(
     }
 )
 _GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION})
-"""Errors of the view itself, whichever client requested it."""
 
 SHOWN_PARTITIONS_MAX = 20_000
 """Maximum number of partitions of views without a topic in one response, or `views.partitions_max` if that is more.
-Further views get LEADER_NOT_AVAILABLE, because naming a view costs the client nothing."""
+Further views get LEADER_NOT_AVAILABLE, because naming a view costs the client nothing.
+"""
 
 
 class Missing(Enum):
     """Treatment of a view whose topic does not exist yet."""
 
     CREATE = auto()
-    """Create it, because the request needs it."""
     OFFER = auto()
     """Show it to a client that may create it, and refuse it to others."""
     SHOW = auto()
     LEAVE = auto()
-    """Respond with UNKNOWN_TOPIC_OR_PARTITION."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +78,13 @@ class SeenView:
     code: ErrorCode
     name: ViewName
     view: TopicEntry | None = None
-    """The broker's Metadata entry of the view's topic, if it has one."""
+    """Metadata entry of the view's topic, if it has one."""
     base: TopicEntry | None = None
-    """The broker's Metadata entry of the base."""
     known: View | None = None
-    """The view at the time of this check, if it can be shown. The catalog may already have a later one. A view without
-    a topic has topic id zero here and is not in the catalog."""
+    """The view at the time of this check, if it can be shown. A view without a topic has topic id zero here and is not
+    in the catalog.
+    """
     reason: str = ""
-    """Reason of a refusal, if the code does not express it."""
 
     @property
     def is_without_topic(self) -> bool:
@@ -99,7 +93,7 @@ class SeenView:
 
 
 class ViewCreation:
-    """Preparation of views; see services.ViewKeeper. One per process."""
+    """See services.ViewKeeper. One per process."""
 
     def __init__(
         self,
@@ -126,7 +120,7 @@ class ViewCreation:
         self, connection: Connection, topics: Iterable[str], work: Work = AT_ONCE
     ) -> Mapping[str, ErrorCode]:
         names, bad = await self.read(topics, work)
-        sights = await self.look(connection, names, work=work)
+        sights = await self.prepare(connection, names, work=work)
         return {topic: sight.code for topic, sight in sights.items()} | bad
 
     async def resolve(self, connection: Connection, topic_ids: Iterable[bytes], work: Work = AT_ONCE) -> None:
@@ -152,7 +146,6 @@ class ViewCreation:
         return views
 
     async def read(self, topics: Iterable[str], work: Work = AT_ONCE) -> tuple[list[ViewName], dict[str, ErrorCode]]:
-        """Return the views among these topics, and the errors of invalid view names."""
         names, bad = [], {}
         for topic in dict.fromkeys(topics):
             await work.step()
@@ -174,7 +167,7 @@ class ViewCreation:
         await first_until(self.timers, self.timers.now() + self.options.create_wait_s, synced)
         return synced.done
 
-    async def look(
+    async def prepare(
         self,
         connection: Connection,
         names: Iterable[ViewName],
@@ -185,14 +178,13 @@ class ViewCreation:
     ) -> dict[str, SeenView]:
         """Make these views ready, and return the state that each has reached. Works in slices. Raises UpstreamLost.
 
-        A topic that was deleted here, because its base was recreated, is created again regardless of `missing`. With
-        `operations` the entries have the authorized operations of the connection's principal.
+        A topic that was deleted here, because its base was recreated, is created again regardless of `missing`.
         """
-        return await _Look(self, connection, names, missing=missing, operations=operations, work=work).run()
+        return await _Preparation(self, connection, names, missing=missing, operations=operations, work=work).run()
 
 
-class _Look:
-    """The work of one request on some views, until each is ready or refused, or the time is over."""
+class _Preparation:
+    """Work of one request on some views, until each is ready or refused, or the time is over."""
 
     def __init__(
         self,
@@ -216,16 +208,15 @@ class _Look:
         self._may_create: set[str] = set()
         self._made: set[str] = set()
         """Views that exist although not every broker knows them yet."""
-        self._found: dict[str, SeenView] = {}
+        self._results: dict[str, SeenView] = {}
         self._entries: Mapping[str, TopicEntry] = {}
-        """The last Metadata entries, by name."""
 
     async def run(self) -> dict[str, SeenView]:
         await self._know()
         pause = PAUSE_MIN_S
         while self._waiting:
             self._entries = await broker_requests.request_topics(
-                self._connection, await self._wanted(), operations=self._operations, work=self._work
+                self._connection, await self._names_to_query(), operations=self._operations, work=self._work
             )
             steps = await self._sort()
             if not steps:
@@ -238,35 +229,32 @@ class _Look:
             if self._waiting:
                 await wait_until(self._room.timers, min(self._deadline, now + pause))
                 pause = min(2 * pause, PAUSE_MAX_S)
-        return self._found
+        return self._results
 
-    async def _wanted(self) -> dict[str, None]:
-        """Return the names of the views in progress, and of their bases."""
-        wanted: dict[str, None] = {}
+    async def _names_to_query(self) -> dict[str, None]:
+        names: dict[str, None] = {}
         for topic, name in self._waiting.items():
-            wanted[topic] = wanted[name.base] = None
+            names[topic] = names[name.base] = None
             await self._work.step()
-        return wanted
+        return names
 
     async def _know(self) -> None:
-        """Read the stored state of views that are new here, because another proxy may know them."""
         for name in self._names:
             self._waiting[name.topic] = name
             await self._work.step()
         if self._missing is Missing.CREATE:
             self._may_create.update(self._waiting)
         new = await self._work.select(lambda name: self._catalog.named(name.topic) is None, self._waiting.values())
-        known, store = await self._room.know(new), self._room.store
+        is_read, store = await self._room.know(new), self._room.store
         for name in new:
             await self._work.step()
-            if not known:
+            if not is_read:
                 self._refuse(name, ErrorCode.LEADER_NOT_AVAILABLE, f"{state_records.TOPIC} could not be read in time")
             elif name.plan is not None and self._catalog.plan(name.plan) is None:
                 off = f" ({store.off})" if store.off else ""
                 self._refuse(name, ErrorCode.INVALID_TOPIC_EXCEPTION, f"there is no plan {name.plan!r}{off}")
 
     async def _sort(self) -> dict[str, Standing]:
-        """Finish views that are ready or refused. Return what the others need."""
         steps = {}
         absent: dict[str, Standing] = {}
         views_left = self._room.options.views_max - self._catalog.count
@@ -290,7 +278,7 @@ class _Look:
         return steps | {topic: standing for topic, standing in absent.items() if topic in self._waiting}
 
     async def _show(self, absent: Mapping[str, int]) -> None:
-        """Show views without a topic, which the request does not need: topic -> the partitions that it will have.
+        """Show views without a topic: topic -> the partitions that it will have.
 
         A view that was created a moment ago stays in `_waiting`.
         """
@@ -299,12 +287,12 @@ class _Look:
                 self._refuse(self._waiting[topic], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 await self._work.step()
             return
-        left = max(SHOWN_PARTITIONS_MAX, self._room.options.partitions_max)
+        remaining = max(SHOWN_PARTITIONS_MAX, self._room.options.partitions_max)
         fitting: dict[str, int] = {}
         for topic, partitions in absent.items():
             await self._work.step()
-            left -= partitions
-            if left >= 0:
+            remaining -= partitions
+            if remaining >= 0:
                 fitting[topic] = partitions
             else:
                 reason = "one request names too many views that do not exist yet: create some first"
@@ -319,7 +307,7 @@ class _Look:
         for topic, partitions in fitting.items():
             await self._work.step()
             if topic in self._waiting and topic not in self._made:
-                self._found[topic] = self._without_topic(self._waiting.pop(topic), partitions)
+                self._results[topic] = self._without_topic(self._waiting.pop(topic), partitions)
 
     def _without_topic(self, name: ViewName, partitions: int) -> SeenView:
         cut, base = self._cut(name), self._entries[name.base]
@@ -343,9 +331,9 @@ class _Look:
         )
 
     def _cut(self, name: ViewName) -> Cut:
-        known = self._catalog.named(name.topic)
-        if known is not None:
-            return known.cut
+        view = self._catalog.named(name.topic)
+        if view is not None:
+            return view.cut
         return cut_of(name, None if name.plan is None else self._catalog.plan(name.plan))
 
     async def _ready(self, name: ViewName, partitions: int) -> None:
@@ -355,24 +343,23 @@ class _Look:
         binding = Binding(bytes(view.topic_id), bytes(base.topic_id))
         if self._catalog.binding(topic) != binding:
             await self._bind(topic, binding)
-        known = View(
+        ready_view = View(
             name=name,
             topic_id=binding.view_id,
             base_id=binding.base_id,
             base_partitions=partitions // cut.slots,
             cut=cut,
         )
-        self._catalog.learn(known)
+        self._catalog.learn(ready_view)
         del self._waiting[topic]
-        self._found[topic] = SeenView(ErrorCode.NONE, name, view, base, known)
+        self._results[topic] = SeenView(ErrorCode.NONE, name, view, base, ready_view)
 
     async def _bind(self, topic: str, binding: Binding) -> None:
-        """Store the binding. If that fails the view is served anyway: the binding only matters when the base is
-        recreated."""
+        """Store the binding. A failure is tolerated: the binding only matters when the base is recreated."""
         self._catalog.bind(topic, binding)
         stored = self._room.store.store(state_records.binding_key(topic), state_records.binding_value(binding))
         await first_until(self._room.timers, max(self._deadline, self._room.timers.now() + PAUSE_MAX_S), stored)
-        reason = "no answer in time"
+        reason = "no response in time"
         try:
             if stored.done:
                 stored.result()
@@ -382,7 +369,6 @@ class _Look:
         self._room.notes("view-binding-not-stored", view=topic, reason=reason)
 
     async def _act(self, steps: Mapping[str, Standing]) -> None:
-        """Do what is missing, except for views that another request is working on."""
         mine = {topic: standing for topic, standing in steps.items() if topic not in self._room.busy}
         self._room.busy.update(mine)
         try:
@@ -399,8 +385,8 @@ class _Look:
             self._room.busy.difference_update(mine)
 
     async def _create(self, missing: Mapping[str, int]) -> None:
-        wanted = await self._work.select(lambda topic: topic not in self._made, missing)
-        for topic, (code, text) in (await self._request_to_create({topic: missing[topic] for topic in wanted})).items():
+        new = await self._work.select(lambda topic: topic not in self._made, missing)
+        for topic, (code, text) in (await self._request_to_create({topic: missing[topic] for topic in new})).items():
             await self._work.step()
             if code == ErrorCode.NONE:
                 self._room.notes("view-created", view=topic, partitions=missing[topic])
@@ -412,10 +398,7 @@ class _Look:
     async def _request_to_create(
         self, missing: Mapping[str, int], *, validate_only: bool = False
     ) -> dict[str, tuple[int, str]]:
-        """Create topics with the replication of their bases, or with the brokers' default if that is impossible.
-
-        Returns the error code and the broker's text of each.
-        """
+        """Create topics with the replication of their bases, or with the brokers' default if that is impossible."""
         by_replication: dict[int, dict[str, int]] = {}
         for topic, count in missing.items():
             await self._work.step()
@@ -486,7 +469,7 @@ class _Look:
             self._catalog.forget(topic)
         if reason:
             self._room.notes("view-refused", topic=topic, error=code.name, reason=reason)
-        self._found[topic] = SeenView(code, name, self._entries.get(topic), reason=reason)
+        self._results[topic] = SeenView(code, name, self._entries.get(topic), reason=reason)
 
     async def _give_up(self, steps: Mapping[str, Standing]) -> None:
         for topic, standing in steps.items():

@@ -14,20 +14,16 @@ class ViewOptions:
     """The settings, with their defaults."""
 
     slots_max: int = SLOTS_MAX
-    """Maximum number of slots. A view with more is refused."""
     partitions_max: int = 10_000
-    """Maximum number of partitions. A view with more is refused."""
     views_max: int = 1_000
-    """Maximum number of views: while there are that many, clients create no further ones."""
+    """While there are that many views, clients create no further ones."""
     create_wait_s: float = 10.0
     """Seconds that a request which names a view waits until it is ready."""
     codec: int = compression.NONE
-    """Compression codec of filtered batches."""
     cache_bytes: int = 64 * MIB
     """Bytes of memory for recently read batches and their parts, which serve other slots too."""
     cache_age_s: float = 10.0
     """Seconds after which cached batches are read again, so that deleted records do not stay available here."""
     read_bytes: int = 4 * MIB
-    """Bytes of records requested in one upstream Fetch."""
     scanned_bytes: int = 32 * MIB
     """Bytes that a request scans, counted decompressed, before it gets its response, with or without matches."""

@@ -37,18 +37,15 @@ class ViewKeeper(Protocol):
     """Prepares views and finds out which topic ids are views (`creation.ViewCreation`)."""
 
     @property
-    def store(self) -> ViewStore:
-        """Storage of plans and of the bindings of views to bases."""
+    def store(self) -> ViewStore: ...
 
     async def ensure(
         self, connection: Connection, topics: Iterable[str], work: Work = AT_ONCE
-    ) -> Mapping[str, ErrorCode]:
-        """See ViewServices.ensure."""
+    ) -> Mapping[str, ErrorCode]: ...
 
-    async def resolve(self, connection: Connection, topic_ids: Iterable[bytes], work: Work = AT_ONCE) -> None:
-        """See ViewServices.resolve."""
+    async def resolve(self, connection: Connection, topic_ids: Iterable[bytes], work: Work = AT_ONCE) -> None: ...
 
-    async def look(
+    async def prepare(
         self,
         connection: Connection,
         names: Iterable[ViewName],
@@ -56,25 +53,22 @@ class ViewKeeper(Protocol):
         missing: Missing = Missing.CREATE,
         operations: bool = False,
         work: Work = AT_ONCE,
-    ) -> dict[str, SeenView]:
-        """See ViewCreation.look."""
+    ) -> dict[str, SeenView]: ...
 
-    async def know(self, names: Sequence[ViewName]) -> bool:
-        """See ViewCreation.know."""
+    async def know(self, names: Sequence[ViewName]) -> bool: ...
 
-    async def read(self, topics: Iterable[str], work: Work = AT_ONCE) -> tuple[list[ViewName], dict[str, ErrorCode]]:
-        """See ViewCreation.read."""
+    async def read(
+        self, topics: Iterable[str], work: Work = AT_ONCE
+    ) -> tuple[list[ViewName], dict[str, ErrorCode]]: ...
 
-    async def file(self, entries: Iterable[TopicEntry], work: Work = AT_ONCE) -> list[str]:
-        """See ViewCreation.file."""
+    async def file(self, entries: Iterable[TopicEntry], work: Work = AT_ONCE) -> list[str]: ...
 
 
 @dataclass(slots=True, kw_only=True)
 class ViewServices:
-    """Objects for the handlers of views. One per process, if views are served."""
+    """Objects for the handlers of views. One per process."""
 
     services: Services
-    """Dependencies of the handlers of every feature."""
     catalog: ViewCatalog = field(default_factory=ViewCatalog)
     options: ViewOptions = field(default_factory=ViewOptions)
     keeper: ViewKeeper
@@ -85,7 +79,6 @@ class ViewServices:
     audit: InitVar[ViewAudit | None] = None
     """Receiver of what is read and which reader gets it. None if audit is off, which is the default."""
     reads: ViewReads = field(init=False)
-    """Cached chunks and reads in flight."""
 
     def __post_init__(self, audit: ViewAudit | None) -> None:
         """Create the cache that the options describe."""
@@ -97,8 +90,8 @@ class ViewServices:
     ) -> Mapping[str, ErrorCode]:
         """Make these views ready over the client's own connection: created, grown, visible, in the catalog.
 
-        Returns the error code of each topic. With NONE, `catalog.named` has the view. Names that are not views are left
-        out. Waits at most `options.create_wait_s`. Raises UpstreamLost.
+        Return the error code of each topic. With NONE, `catalog.named` has the view. Waits at most
+        `options.create_wait_s`. Raises UpstreamLost.
         """
         return await self.keeper.ensure(connection, topics, work)
 

@@ -1,8 +1,8 @@
 """Records of `__proxy_views`, which hold the bindings of views to bases and the stored plans: encoding and decoding.
 
 A key begins with its record type, a value with its version (both int16), as in Kafka's own coordinator records. The
-layouts are in schemas/internal. Every proxy reads the topic from its start and follows it. The same record may be
-written twice: the last one of a key counts, and two proxies that find a view unbound write the same.
+layouts are in schemas/internal. The same record may be written twice: the last one of a key counts, and two proxies
+that find a view unbound write the same.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ TOPIC = "__proxy_views"
 PARTITIONS = 1
 
 BINDING, PLAN = range(2)
-"""Record types."""
 _KEY_VERSION = _VALUE_VERSION = 0
 _INT16 = 2
 
@@ -27,30 +26,25 @@ M = TypeVar("M", bound=Message)
 
 
 def binding_key(topic: str) -> bytes:
-    """Encode the key of a view's binding."""
     return _key(BINDING, messages.ViewBindingKey(view=topic))
 
 
 def binding_value(binding: Binding) -> bytes:
-    """Encode the value of a view's binding."""
     return _value(messages.ViewBindingValue(view_id=binding.view_id, base_id=binding.base_id))
 
 
 def plan_key(plan_id: str) -> bytes:
-    """Encode the key of a plan."""
     return _key(PLAN, messages.ViewPlanKey(plan_id=plan_id))
 
 
 def plan_value(plan: Plan) -> bytes:
-    """Encode the value of a plan."""
     return _value(messages.ViewPlanValue(topic=plan.topic, starts=list(plan.starts), weights=list(plan.weights)))
 
 
 def take_in(catalog: ViewCatalog, key: bytes | None, value: bytes | None) -> None:
     """Put a record into the catalog.
 
-    Raises:
-        RemoteProtocolError: it cannot be decoded here, or would change a plan. The catalog stays as it was.
+    Raises RemoteProtocolError if it cannot be decoded here, or would change a plan. The catalog stays as it was.
     """
     kind = int.from_bytes((key or b"")[:_INT16], "big", signed=True)
     if key is None or len(key) < _INT16 or kind not in (BINDING, PLAN):

@@ -34,7 +34,6 @@ ALL_REPLICAS = -1
 
 T = TypeVar("T")
 Fact = tuple[bytes | None, bytes | None]
-"""Key and value of a record."""
 
 
 class ViewTopic:
@@ -47,14 +46,13 @@ class ViewTopic:
     async def leader(self) -> Address | None:
         """Return the address of the leader. None if the topic does not exist.
 
-        Raises:
-            TopicRefused: the proxy may not see it, or it has another number of partitions.
-            UpstreamLost, AuthenticationFailed: no broker responds, or there is no leader.
+        Raises TopicRefused if the proxy may not see it, or it has another number of partitions; UpstreamLost or
+        AuthenticationFailed if no broker responds, or there is no leader.
         """
-        found = await self._topic.leaders()
-        if found is None:
+        leaders = await self._topic.leaders()
+        if leaders is None:
             return None
-        address = found.address_of(0)
+        address = leaders.address_of(0)
         if address is None:
             raise UpstreamLost(f"topic {TOPIC} has no leader")
         return address
@@ -76,8 +74,6 @@ class ViewTopic:
         await self._topic.create()
 
     async def end(self, leader: Address) -> int:
-        """Return the log end offset. Raises as `leader`."""
-
         async def send_request() -> int:
             async with connection(leader, self._client.settings) as opened:
                 return await self.offset(opened, LATEST)
@@ -85,7 +81,7 @@ class ViewTopic:
         return await self.unless_moved(leader, send_request)
 
     async def append(self, leader: Address, facts: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """Append records with acks=all. Raises as `leader`."""
+        """Append with acks=all. Raises as `leader`."""
         now = time.time_ns() // 1_000_000
         batch = records.build_batch(0, [records.Record(key, value, timestamp=now) for key, value in facts])
         message = messages.ProduceRequest
@@ -102,16 +98,15 @@ class ViewTopic:
         self._topic.check(response.responses[0].partition_responses[0].error_code, "WRITE")
 
     async def all(self) -> list[Fact]:
-        """Return everything that is stored now, nothing if the topic does not exist. Raises as `leader`."""
         leader = await self.leader()
         if leader is None:
             return []
-        found: list[Fact] = []
+        facts: list[Fact] = []
         async with self.reading(leader) as reading:
             end = await self.offset(reading.opened, LATEST)
             while reading.position < end:
-                found += await reading.next(0)
-        return found
+                facts += await reading.next(0)
+        return facts
 
     @asynccontextmanager
     async def reading(self, leader: Address, position: int | None = None) -> AsyncIterator[Reading]:
@@ -142,7 +137,6 @@ class ViewTopic:
         return await unless_replaced(wait, has_moved, silent_s=silent_s, look_s=SILENT_S)
 
     async def aclose(self) -> None:
-        """Close open connections."""
         await self._client.aclose()
 
 
@@ -174,10 +168,10 @@ class Reading:
             return []
         self._topic.check(entry.error_code, "READ")
         data = memoryview(entry.records or b"")
-        found: list[Fact] = []
+        facts: list[Fact] = []
         for batch in records.iter_batches(data):
             if batch.last_offset >= self.position and not batch.is_control:
                 decoded = records.decode_records(data[batch.position : batch.end])
-                found += [(each.key, each.value) for each in decoded if each.offset >= self.position]
+                facts += [(each.key, each.value) for each in decoded if each.offset >= self.position]
             self.position = max(self.position, batch.last_offset + 1)
-        return found
+        return facts

@@ -13,16 +13,14 @@ class ViewStore(Protocol):
     """Stores the records of `state_records`. What is read from the storage is put into the catalog."""
 
     @property
-    def off(self) -> str:
-        """Reason why nothing outlives this process. Empty if it does."""
+    def off(self) -> str: ...
 
     def synced(self) -> Promise[None]:
         """Return a promise that is settled when everything stored by now is in the catalog, or when the store is
         off."""
 
     def store(self, key: bytes, value: bytes | None) -> Promise[None]:
-        """Store a value (None: delete it). Return a promise that is settled then, and put it into the catalog
-        immediately.
+        """Store a value (None: delete it), and put it into the catalog immediately.
 
         The promise fails with a ProxyError if storing fails. The catalog keeps the value.
         """

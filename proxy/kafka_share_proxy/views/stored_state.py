@@ -25,14 +25,12 @@ from kafka_share_proxy.views.state_topic import Fact, ViewTopic
 from kafka_share_proxy.wire.errors import ProxyError, RemoteProtocolError, UpstreamLost
 
 FOLLOW_MS = 5_000
-"""Longest wait of a read for new records in milliseconds."""
 PAUSE_MIN_S, PAUSE_S = 0.05, 0.5
 """Seconds of pause after a failure. An append starts with the shorter one, because its topic may just have been
 created."""
 TRIES = 20
-"""Number of attempts to append a record."""
 FACTS_MAX = 10_000
-"""Maximum number of records that wait to be appended. Further ones are refused."""
+"""Further records are refused."""
 
 _OFF = (AuthenticationNeeded, AuthenticationFailed, TopicRefused)
 
@@ -40,36 +38,36 @@ _OFF = (AuthenticationNeeded, AuthenticationFailed, TopicRefused)
 class ViewState:
     """The store in the topic `__proxy_views`; see store.ViewStore."""
 
-    def __init__(self, catalog: ViewCatalog, client: Callable[[], OwnClient], look_s: float, notes: Notes) -> None:
-        """`look_s`: seconds between two checks of a topic that is missing or may not be read."""
+    def __init__(
+        self, catalog: ViewCatalog, client: Callable[[], OwnClient], check_interval_s: float, notes: Notes
+    ) -> None:
         self.off = ""
-        """See ViewStore."""
         self.guard = TopicGuard(state_records.TOPIC, notes)
         """Checks whether the settings of the topic keep what is stored."""
         self._catalog = catalog
         self._client = client
-        self._look_s = look_s
+        self._check_interval_s = check_interval_s
         self._notes = notes
-        self._off_since = -look_s
+        self._off_since = -check_interval_s
         self._unread = LastingTrouble(notes, "view-state-not-read", "view-state-read")
         self._failing: set[str] = set()
         """Tasks whose last attempt failed."""
         self._syncs: list[Promise[None]] = []
         self._facts: list[tuple[bytes, bytes | None, Promise[None]]] = []
-        self._wanted = trio.Event()
+        self._has_work = trio.Event()
         self._there = trio.Event()
-        """Event that is set while the topic exists, as far as is known."""
+        """Set while the topic exists, as far as is known."""
         self._position = 0
         self._moved = trio.Event()
 
     # The port
 
     def synced(self) -> Promise[None]:
-        if self.off and trio.current_time() - self._off_since < self._look_s:
+        if self.off and trio.current_time() - self._off_since < self._check_interval_s:
             return settled(None)
         promise: Promise[None] = Promise()
         self._syncs.append(promise)
-        self._wanted.set()
+        self._has_work.set()
         return promise
 
     def store(self, key: bytes, value: bytes | None) -> Promise[None]:
@@ -79,13 +77,12 @@ class ViewState:
             promise.fail(UpstreamLost(f"{FACTS_MAX} facts about views wait to be written"))
             return promise
         self._facts.append((key, value, promise))
-        self._wanted.set()
+        self._has_work.set()
         return promise
 
     # The tasks
 
     async def run(self) -> None:
-        """Read and append until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._follow)
             nursery.start_soon(self._serve)
@@ -112,7 +109,7 @@ class ViewState:
                     continue
                 if self._there.is_set():  # otherwise _watch_settings may wait for it
                     self._there = trio.Event()
-                with trio.move_on_after(self._look_s):
+                with trio.move_on_after(self._check_interval_s):
                     await self._there.wait()
                 await trio.sleep(PAUSE_MIN_S)
         finally:
@@ -155,8 +152,8 @@ class ViewState:
         topic = ViewTopic(self._client())
         try:
             while True:
-                await self._wanted.wait()
-                self._wanted = trio.Event()
+                await self._has_work.wait()
+                self._has_work = trio.Event()
                 await self._write(topic)
                 await self._sync(topic)
         finally:
@@ -187,7 +184,7 @@ class ViewState:
             self._failed("sync", error)
             self._syncs = waiting + self._syncs
             await trio.sleep(PAUSE_S)
-            self._wanted.set()
+            self._has_work.set()
             return
         self._worked("sync")
         for promise in waiting:

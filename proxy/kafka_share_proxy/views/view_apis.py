@@ -42,5 +42,4 @@ APIS: tuple[DeclaredApi[ViewServices], ...] = (
 
 
 def served(views: ViewServices) -> dict[int, Served]:
-    """Return API key -> handler with its selection of requests."""
     return {api.key: api.served(views) for api in APIS}

@@ -30,7 +30,7 @@ class Compared(RuleBasedStateMachine):
             self.commits.not_stored(change)
             return
         for span in change.put:
-            self.topic[span] = self.commits.mark
+            self.topic[span] = self.commits.committed
         for span in change.removed:
             self.topic.pop(span, None)
 

@@ -49,10 +49,10 @@ def test_where_the_main_flow_goes_on_earlier_nothing_behind_that_is_done() -> No
     of = CaughtUpOffsets(95, OffsetRanges([(120, 140)]), (OffsetSpan(95, 120), OffsetSpan(140, 190)), 190)
     of.commit(200, MAIN)
     of.cut(130)
-    assert of.behind == (OffsetSpan(95, 120),)
+    assert of.child_ranges == (OffsetSpan(95, 120),)
     assert of.now() == OffsetAndMetadata(95, "ic/1;120-129;pr=95-120")
     of.cut(90)
-    assert (of.behind, of.now()) == ((), OffsetAndMetadata(90))
+    assert (of.child_ranges, of.now()) == ((), OffsetAndMetadata(90))
 
 
 def test_text_of_the_user_is_kept_and_what_is_too_long_is_left_out() -> None:

@@ -9,25 +9,25 @@ MOST = 1 << 20
 
 def test_nothing_is_known_before_an_answer() -> None:
     sizes = FetchSizes()
-    assert sizes.wanted("a", 1_000_000, MOST) == MOST
-    assert sizes.wanted("a", 200, MOST) == 200 << 10
-    assert sizes.wanted("a", 1, MOST) == 64 << 10
+    assert sizes.request_bytes("a", 1_000_000, MOST) == MOST
+    assert sizes.request_bytes("a", 200, MOST) == 200 << 10
+    assert sizes.request_bytes("a", 1, MOST) == 64 << 10
 
 
 def test_as_much_is_asked_for_as_the_last_answer_makes_expect() -> None:
     sizes = FetchSizes()
-    sizes.came("a", 1_000, 10_000)
-    assert sizes.wanted("a", 500, MOST) == BATCH_BYTES + 5_100
-    assert sizes.wanted("a", 10_000_000, MOST) == MOST
-    assert sizes.wanted("b", 1_000_000, MOST) == MOST
-    sizes.came("a", 0, 0)  # a response that did not get on
-    sizes.came("a", 1_000, 0)  # a range of keys that has none there
-    assert sizes.wanted("a", 500, MOST) == BATCH_BYTES
+    sizes.learn("a", 1_000, 10_000)
+    assert sizes.request_bytes("a", 500, MOST) == BATCH_BYTES + 5_100
+    assert sizes.request_bytes("a", 10_000_000, MOST) == MOST
+    assert sizes.request_bytes("b", 1_000_000, MOST) == MOST
+    sizes.learn("a", 0, 0)  # a response that did not get on
+    sizes.learn("a", 1_000, 0)  # a range of keys that has none there
+    assert sizes.request_bytes("a", 500, MOST) == BATCH_BYTES
 
 
 def test_only_so_many_splits_are_remembered() -> None:
     sizes = FetchSizes()
     for number in range(REMEMBERED_MAX + 1):
-        sizes.came(number, 1, 1)
-    assert sizes.wanted(0, 1_000_000, MOST) == MOST
-    assert sizes.wanted(REMEMBERED_MAX, 1_000_000, MOST) == min(MOST, BATCH_BYTES + 1_020_000)
+        sizes.learn(number, 1, 1)
+    assert sizes.request_bytes(0, 1_000_000, MOST) == MOST
+    assert sizes.request_bytes(REMEMBERED_MAX, 1_000_000, MOST) == min(MOST, BATCH_BYTES + 1_020_000)

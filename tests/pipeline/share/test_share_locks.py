@@ -128,7 +128,7 @@ def test_a_range_that_is_refused_is_told_apart_by_halves(opened: Opened) -> None
     assert session.say(AcknowledgeType.ACCEPT, HELD) == {place: [OffsetSpan(10, 20)]}
     assert len(node.acknowledged()) == 5  # all; halves of one, a request for each; halves of that half
     assert (session.lost, session.is_idle) == (10, True)
-    assert notes == ["10 offsets of orders-0 from 10 on were not held any more"]
+    assert notes == ["10 offsets of orders-0 from 10 on were no longer held"]
 
 
 def test_requests_for_one_acknowledgement_are_bounded(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +163,7 @@ def test_locks_are_renewed_until_they_are_settled(opened: Opened) -> None:
 def test_a_lock_that_cannot_be_renewed_is_lost_alone(opened: Opened) -> None:
     session, _, notes = opened(refuses(1, 35, ErrorCode.INVALID_RECORD_STATE), lock_ms=50)
     until(lambda: session.lost == 10, "the lock to be lost")
-    assert notes == ["10 offsets of orders-1 from 30 on were not held any more"]
+    assert notes == ["10 offsets of orders-1 from 30 on were no longer held"]
     refused = session.say(AcknowledgeType.ACCEPT, HELD)
     assert refused == {TopicPartition("orders", 1): [OffsetSpan(30, 40)]}
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka_share_proxy.pipeline.source.columns import BYTES_WANTED, ROWS_WANTED, SPARK_TYPES, TYPES, BatchMaker
+from kafka_share_proxy.pipeline.source.columns import BYTES_PER_BATCH, ROWS_PER_BATCH, SPARK_TYPES, TYPES, BatchMaker
 from kafka_share_proxy.pipeline.source.key_ranges import KeyRanges
 from kafka_share_proxy.pipeline.source.options import COLUMNS
 from kafka_share_proxy.wire.records import compression
@@ -84,8 +84,8 @@ def test_a_record_batch_has_about_so_many_rows_and_never_too_many_bytes() -> Non
     pieces = [found.records for found in fetched_records(small, 0)] * 4
     sizes = [batch.num_rows for batch in BatchMaker(("key",), PLACE, RANGES).batches(pieces)]
     assert sum(sizes) == 20_000
-    assert all(ROWS_WANTED <= size < ROWS_WANTED + 5_000 for size in sizes[:-1])
-    large = build_batch(0, [Record(b"k", bytes(BYTES_WANTED))])
+    assert all(ROWS_PER_BATCH <= size < ROWS_PER_BATCH + 5_000 for size in sizes[:-1])
+    large = build_batch(0, [Record(b"k", bytes(BYTES_PER_BATCH))])
     pieces = [found.records for found in fetched_records(large, 0)] * 3
     assert [batch.num_rows for batch in BatchMaker(("value",), PLACE, RANGES).batches(pieces)] == [1, 1, 1]
 

@@ -25,7 +25,7 @@ def test_each_offset_is_read_once_in_each_range(
 ) -> None:
     found = make_splits(wanted, IDS, KeyRanges.even(ranges), pieces)
     read = Counter(
-        (split.place, split.low, offset)
+        (split.topic_partition, split.low, offset)
         for split in found
         for start, end in split.spans
         for offset in range(start, end)
@@ -34,7 +34,7 @@ def test_each_offset_is_read_once_in_each_range(
     assert read == Counter(
         {(place, low, offset): 1 for place, offset in expected for low, _ in KeyRanges.even(ranges).bounds}
     )
-    assert max(Counter((split.place, split.low) for split in found).values(), default=0) <= pieces
+    assert max(Counter((split.topic_partition, split.low) for split in found).values(), default=0) <= pieces
     assert all(split.is_only_here == (ranges > 1) for split in found)
 
 

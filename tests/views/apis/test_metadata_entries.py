@@ -73,7 +73,7 @@ def test_what_one_client_found_is_shown_to_it_whatever_another_finds_meanwhile(w
     """Never a topic without error and without partitions: who assigns partitions would assign none."""
 
     async def look() -> Any:
-        (sight,) = (await world.keeper.look(world.client, (await world.keeper.read([V]))[0])).values()
+        (sight,) = (await world.keeper.prepare(world.client, (await world.keeper.read([V]))[0])).values()
         world.catalog.forget(V)
         return await metadata_entry(Work(), sight)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kafka_share_proxy.reading.chunk_cache import ReadKey
 from kafka_share_proxy.reading.upstream_fetch import PartitionRead, RequestedPartition
-from kafka_share_proxy.views.fetch.base_reads import ViewRead, in_turn
+from kafka_share_proxy.views.fetch.base_reads import ViewRead, rotated
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 
@@ -93,5 +93,5 @@ def test_plain_partitions_known_by_name_are_asked_in_the_clients_version(world, 
 
 def test_turn_moves_the_first_on():
     """And nothing is lost or doubled."""
-    assert [in_turn("abc", turn) for turn in range(4)] == [list("abc"), list("bca"), list("cab"), list("abc")]
-    assert in_turn([], 5) == []
+    assert [rotated("abc", turn) for turn in range(4)] == [list("abc"), list("bca"), list("cab"), list("abc")]
+    assert rotated([], 5) == []

@@ -167,4 +167,4 @@ def test_filters_that_are_kept_are_bounded():
     for number in range(10):
         Task(filters.read(field(keys=[b"%d" % number]), Inline(), None), lambda task: None).start()
     assert filters._bytes <= 20_000
-    assert 0 < len(filters._kept) < 10
+    assert 0 < len(filters._parsed) < 10

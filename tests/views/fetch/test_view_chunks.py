@@ -207,10 +207,10 @@ def test_rows_count_what_they_take():
 def test_divisions_of_a_chunk_and_wishes_are_bounded(monkeypatch):
     """A client that invents a new filter for every request gets no memory for it."""
     monkeypatch.setattr(view_chunks, "TABLES_PER_CHUNK", 3)
-    monkeypatch.setattr(view_chunks, "WANTED_MAX", 5)
+    monkeypatch.setattr(view_chunks, "REQUESTED_MAX", 5)
     cache, chunk = ViewCache(1 << 20, 10.0), chunk_of(made(0))
     for number in range(50):
         assert chunk.table(number) is chunk.table(number)
         cache.note(KEY, Division(number, CUT), [0], 0.0)
     assert len(chunk.tables) == 3
-    assert len(cache._wanted) <= 5
+    assert len(cache._requested) <= 5

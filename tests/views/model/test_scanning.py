@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kafka_share_proxy.views.model.scanning import (
     BATCH_COST_BYTES,
     GATHERED_BYTES,
-    BasePlace,
+    BasePosition,
     BaseScan,
     Facts,
     FetchScan,
@@ -79,14 +79,14 @@ class Broker:
             if step is None:
                 return
             for plain in step.plains:
-                plain.is_looked = plain.is_done = True
+                plain.is_scanned = plain.is_done = True
                 plain.bytes = 1
-            for base, place in step.places:
+            for base, place in step.positions:
                 self.rounds.append((place.offset, step.wait_s))
                 self.respond(scan, base, place, step.wait_s)
         raise AssertionError("the machine asks without end")
 
-    def respond(self, scan: FetchScan, base: BaseScan, place: BasePlace, wait_s: float) -> None:
+    def respond(self, scan: FetchScan, base: BaseScan, place: BasePosition, wait_s: float) -> None:
         found = [batch for batch in self.log if batch.last_offset >= place.offset][: self.per_read]
         if not found:
             self.now += wait_s
@@ -100,7 +100,7 @@ class Broker:
             for slot, part in zip(slots, parts, strict=True):
                 if slot.bytes > before[slot]:
                     self.kept.setdefault(slot, []).extend(part.offsets)
-        base.told(place, Facts(self.end, self.end, 0))
+        base.on_response(place, Facts(self.end, self.end, 0))
 
 
 def scan_of(*bases: BaseScan, plains: tuple[PlainScan, ...] = (), **options: float) -> FetchScan:
@@ -125,7 +125,7 @@ def test_all_slots_together_get_everything_once(batches, per_read, min_bytes, ma
             break
         slots = [SlotScan(slot, offset, 1 << 20) for slot, offset in offsets.items()]
         broker = Broker(log, per_read)
-        options = {"min_bytes": min_bytes, "max_bytes": max_bytes, "scanned_max": scanned_max, "turn": turn}
+        options = {"min_bytes": min_bytes, "max_bytes": max_bytes, "scanned_max": scanned_max, "rotation": turn}
         broker.run(scan_of(BaseScan(slots), **options))
         assert broker.now <= 1.0
         assert sum(slot.position for slot in slots) > sum(offsets.values())
@@ -241,8 +241,8 @@ def test_refusal_ends_the_waiting():
     refused.is_refused = True
     step = scan.step(0.0)
     assert step is not None
-    assert (step.places, step.wait_s) == ([(other, BasePlace(0))], 0.0)
-    other.told(BasePlace(0), Facts(0, 0, 0))
+    assert (step.positions, step.wait_s) == ([(other, BasePosition(0))], 0.0)
+    other.on_response(BasePosition(0), Facts(0, 0, 0))
     assert scan.step(0.0) is None
 
 
@@ -252,16 +252,16 @@ def test_who_read_other_leaders_stands_elsewhere():
     """
     slots = [SlotScan(slot, 8, 100, epoch) for slot, epoch in enumerate((5, 7, -1, 5))]
     base = BaseScan(slots)
-    five, seven = base.places()
-    assert (five, seven) == (BasePlace(8, 5), BasePlace(8, 7))
+    five, seven = base.positions()
+    assert (five, seven) == (BasePosition(8, 5), BasePosition(8, 7))
     assert [slot.slot for slot in base.at(five)] == [0, 2, 3]
     assert [slot.slot for slot in base.at(seven)] == [1, 2]
-    assert {base.next_place(turn) for turn in range(2)} == {five, seven}
+    assert {base.next_position(turn) for turn in range(2)} == {five, seven}
     assert scan_of(base).step(0.0).wait_s == 1.0  # the records are for the judged ones, the others are next
-    base.told(five, Facts(8, 8, 0))
-    assert base.next_place(0) == seven
+    base.on_response(five, Facts(8, 8, 0))
+    assert base.next_position(0) == seven
     silent = BaseScan([SlotScan(0, 8, 100), SlotScan(1, 9, 100)])
-    assert silent.places() == [BasePlace(8), BasePlace(9)]
+    assert silent.positions() == [BasePosition(8), BasePosition(9)]
 
 
 def test_batch_that_cannot_be_read_is_told_once_it_stands_first():
@@ -286,7 +286,7 @@ def test_plain_partitions_are_looked_at_with_the_others():
     broker = Broker(log_of([[0]]))
     scan = scan_of(BaseScan([SlotScan(0, 0, 100)]), plains=(plain,))
     broker.run(scan)
-    assert plain.is_looked
+    assert plain.is_scanned
     assert scan.matched == 11
 
 

@@ -80,7 +80,7 @@ class Desk:
     async def look(self, topics: Iterable[str], *, missing: Missing) -> dict[str, SeenView]:
         """Return the state of views, after making them ready as far as possible. Raises BadViewName."""
         names = [parse_view(topic, self.config.views.slots_max) for topic in topics]
-        return await drive(self.keeper.look(self.port, names, missing=missing))
+        return await drive(self.keeper.prepare(self.port, names, missing=missing))
 
     async def all_views(self) -> tuple[list[str], dict[str, TopicEntry], dict[int, Address]]:
         """Return the names of all views, the Metadata entries of all topics, and the addresses of the brokers."""

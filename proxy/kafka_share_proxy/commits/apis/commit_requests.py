@@ -19,17 +19,14 @@ class CommitWork(Protocol):
     """One request, with the partitions that were not refused."""
 
     throttle_time_ms: int
-    """Throttle time in the broker's response."""
 
-    async def run(self) -> None:
-        """Run until each partition has its error code. Raises UpstreamLost, PartitionBusy."""
+    async def run(self) -> None: ...
 
 
 class Committed(NamedTuple):
     """Outcome of a request."""
 
-    found: Sequence[RequestedCommit]
-    """All partitions, each with its code."""
+    commits: Sequence[RequestedCommit]
     throttle_time_ms: int = 0
 
 
@@ -38,19 +35,16 @@ async def commit(
     services: CommitServices,
     makes: Callable[[Call[Q], CommitServices, Sequence[RequestedCommit]], CommitWork],
 ) -> Committed:
-    """Handle a commit at the owner of the group. `makes` receives the partitions that were not refused.
-
-    Raises UpstreamLost, PartitionBusy.
-    """
+    """Handle a commit at the owner of the group. Raises UpstreamLost, PartitionBusy."""
     group_id = call.message.group_id
-    found = await requested_commits(call, services)
-    await mark_first(call, services, found)
-    taken = [asked for asked in found if asked.code is None]
+    commits = await requested_commits(call, services)
+    await mark_first(call, services, commits)
+    accepted = [requested for requested in commits if requested.code is None]
     throttle_time_ms = 0
-    if taken:
-        work = makes(call, services, taken)
+    if accepted:
+        work = makes(call, services, accepted)
         await work.run()
         throttle_time_ms = work.throttle_time_ms
-    report_refusals(services, group_id, found)
+    report_refusals(services, group_id, commits)
     services.held.let_go(group_id)
-    return Committed(found, throttle_time_ms)
+    return Committed(commits, throttle_time_ms)

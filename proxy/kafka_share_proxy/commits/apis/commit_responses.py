@@ -16,7 +16,6 @@ from kafka_share_proxy.wire.errors import ErrorCode
 M = TypeVar("M", bound=Message)
 Q = TypeVar("Q", "messages.OffsetCommitRequest", "messages.TxnOffsetCommitRequest")
 R = TypeVar("R", bound=Message)
-"""The class of its response."""
 
 _Response: TypeAlias = "messages.OffsetCommitResponse | messages.TxnOffsetCommitResponse"
 _TopicResponse: TypeAlias = (
@@ -59,17 +58,16 @@ def altered(message: M, **fields: object) -> M:
 def request_of(call: Call[Q], entries: Iterable[tuple[RequestedCommit, CommitEntry]]) -> Q:
     """Return the client's request with these entries instead of those it sent, grouped by topic in its order."""
     topics: dict[int, tuple[CommitTopic, list[CommitEntry]]] = {}
-    for asked, entry in entries:
-        topics.setdefault(id(asked.topic), (asked.topic, []))[1].append(entry)
-    return altered(call.message, topics=[altered(topic, partitions=found) for topic, found in topics.values()])
+    for requested, entry in entries:
+        topics.setdefault(id(requested.topic), (requested.topic, []))[1].append(entry)
+    return altered(call.message, topics=[altered(topic, partitions=parts) for topic, parts in topics.values()])
 
 
-def take_codes(found: Sequence[RequestedCommit], response: _Response) -> None:
-    """Set the error codes of the forwarded partitions from the broker's response."""
+def take_codes(commits: Sequence[RequestedCommit], response: _Response) -> None:
     codes = codes_of(response)
-    for asked in found:
-        code = codes.get((name_or_id(asked.topic), asked.entry.partition_index), ErrorCode.UNKNOWN_SERVER_ERROR)
-        asked.code = ErrorCode.of(code)
+    for requested in commits:
+        code = codes.get((name_or_id(requested.topic), requested.entry.partition_index), ErrorCode.UNKNOWN_SERVER_ERROR)
+        requested.code = ErrorCode.of(code)
 
 
 def codes_of(response: _Response) -> dict[tuple[bytes | str, int], int]:
@@ -82,7 +80,6 @@ def codes_of(response: _Response) -> dict[tuple[bytes | str, int], int]:
 
 
 def name_or_id(topic: CommitTopic | _TopicResponse) -> bytes | str:
-    """Return the id of a topic in a request or response, or its name if it has no id."""
     topic_id = bytes(topic.topic_id)
     return topic_id if any(topic_id) else topic.name
 
@@ -90,9 +87,8 @@ def name_or_id(topic: CommitTopic | _TopicResponse) -> bytes | str:
 def response_of(
     call: Call[RequestMessage[R]],
     topics: Iterable[CommitTopic],
-    found: Sequence[RequestedCommit],
+    commits: Sequence[RequestedCommit],
     throttle_time_ms: int,
 ) -> R:
-    """Build the response after each partition has its code. `topics` are those of the request."""
-    codes = {id(asked.entry): asked.code for asked in found}
+    codes = {id(requested.entry): requested.code for requested in commits}
     return commit_response(call, topics, lambda entry: codes[id(entry)] or ErrorCode.NONE, throttle_time_ms)

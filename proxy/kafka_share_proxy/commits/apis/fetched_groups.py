@@ -14,12 +14,10 @@ from kafka_share_proxy.wire.errors import ErrorCode
 RequestedGroup: TypeAlias = "messages.OffsetFetchRequest.OffsetFetchRequestGroup | messages.OffsetFetchRequest"
 """An entry with `group_id` and `topics`."""
 GroupResponse: TypeAlias = "messages.OffsetFetchResponse.OffsetFetchResponseGroup | messages.OffsetFetchResponse"
-"""An entry with `error_code` and `topics`."""
 
 GROUPS_VERSION = 8
 """First version with a list of groups."""
 ERROR_VERSION = 2
-"""First version with an error code for a whole group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,6 @@ def requested_groups(request: messages.OffsetFetchRequest, version: int) -> Sequ
 def responded_groups(
     request: messages.OffsetFetchRequest, response: messages.OffsetFetchResponse, version: int
 ) -> Iterator[tuple[str, GroupResponse]]:
-    """Yield the id and entry of each group of a response."""
     if version < GROUPS_VERSION:
         yield request.group_id, response
         return
@@ -58,7 +55,6 @@ def responded_groups(
 
 
 def refused(request: messages.OffsetFetchRequest, version: int, code: ErrorCode) -> messages.OffsetFetchResponse:
-    """Build a response that refuses every group of a request."""
     response = messages.OffsetFetchResponse
     if version >= GROUPS_VERSION:
         group = response.OffsetFetchResponseGroup

@@ -20,7 +20,7 @@ from kafka_share_proxy.commits.accepted_commits import PlannedPart, apply, epoch
 from kafka_share_proxy.commits.apis.commit_requests import commit
 from kafka_share_proxy.commits.apis.commit_responses import DEFINITE, altered, request_of, response_of, take_codes
 from kafka_share_proxy.commits.held_state import CommittingGroup
-from kafka_share_proxy.commits.locked_partitions import look_at_partitions, with_locks
+from kafka_share_proxy.commits.locked_partitions import load_partitions, with_locks
 from kafka_share_proxy.commits.model.partition_commits import CommitPlan
 from kafka_share_proxy.commits.requested_commits import RequestedCommit, kept_metadata
 from kafka_share_proxy.commits.services import CommitServices
@@ -42,139 +42,151 @@ ATTEMPTS_MAX = 2
 
 
 async def handle(call: Call[messages.OffsetCommitRequest], services: CommitServices) -> messages.OffsetCommitResponse:
-    """Handle the request at the owner of the group."""
-    found, throttle_time_ms = await commit(call, services, _OffsetCommit)
-    return response_of(call, call.message.topics, found, throttle_time_ms)
+    commits, throttle_time_ms = await commit(call, services, _OffsetCommit)
+    return response_of(call, call.message.topics, commits, throttle_time_ms)
 
 
 class _OffsetCommit:
-    """One request, with the partitions that were not refused."""
-
     def __init__(
-        self, call: Call[messages.OffsetCommitRequest], services: CommitServices, asked: Sequence[RequestedCommit]
+        self, call: Call[messages.OffsetCommitRequest], services: CommitServices, requested: Sequence[RequestedCommit]
     ) -> None:
-        self.asked = asked
+        self.requested = requested
         self.throttle_time_ms = 0
         self._call, self._services = call, services
         self._group_id = call.message.group_id
         self._changed: list[RequestedCommit] = []
         self._has_verified = False
         """True once topic ids were verified after the request was received. Once is enough."""
-        self._as_they_are: set[RequestedCommit] = set()
-        """Plain commits that are forwarded unchanged, because only the broker knows their effect."""
+        self._unchanged: set[RequestedCommit] = set()
+        """Plain commits forwarded unchanged, because only the broker knows their effect."""
 
     async def run(self) -> None:
-        """Run until each partition has its error code. Raises UpstreamLost."""
-        by_place = {asked.place: asked for asked in self.asked if asked.place is not None}
+        by_place = {
+            requested.topic_partition: requested
+            for requested in self.requested
+            if requested.topic_partition is not None
+        }
 
-        def needs_alone(place: TopicPartition) -> bool:
-            held = self._group.of(place)
-            return not held.is_committed_known or held.plan(by_place[place].commit).moves
+        def needs_alone(partition: TopicPartition) -> bool:
+            held = self._group.of(partition)
+            return not held.is_committed_known or held.plan(by_place[partition].commit).moves
 
         for _ in range(ATTEMPTS_MAX):
             if await with_locks(self._services, self._group_id, by_place.keys(), needs_alone, self._commit):
                 break
         if self._changed:
             code = await stored(self._services, self._group)
-            for asked in self._changed:
-                asked.code = code
+            for requested in self._changed:
+                requested.code = code
 
     @property
     def _group(self) -> CommittingGroup:
         return self._services.held.group(self._group_id)
 
     async def _commit(self) -> bool:
-        """Plan and forward under locks. Return False if a topic was recreated: locks and plans have to be redone."""
+        """Plan and forward under locks. Return False if locks and plans have to be redone, because a topic was
+        recreated.
+        """
         group = self._group
-        troubles = await look_at_partitions(self._services, self._call.connection, group, self.asked)
-        plans = {id(asked): plan for asked in self.asked if (plan := self._plan(group, asked, troubles)) is not None}
-        going = [asked for asked in self.asked if id(asked) in plans]
-        if not await self._is_verified([asked for asked in going if _inherits(asked, plans[id(asked)])]):
-            self.asked = [asked for asked in self.asked if asked.code is None]
+        troubles = await load_partitions(self._services, self._call.connection, group, self.requested)
+        plans = {
+            id(requested): plan
+            for requested in self.requested
+            if (plan := self._plan(group, requested, troubles)) is not None
+        }
+        forwarded = [requested for requested in self.requested if id(requested) in plans]
+        if not await self._is_verified(
+            [requested for requested in forwarded if _inherits(requested, plans[id(requested)])]
+        ):
+            self.requested = [requested for requested in self.requested if requested.code is None]
             return False
-        if going:
-            await self._forward(group, going, plans)
+        if forwarded:
+            await self._forward(group, forwarded, plans)
         return True
 
     async def _is_verified(self, inheriting: Sequence[RequestedCommit]) -> bool:
-        """Return True if the topics of these commits have the ids that the plans were made with."""
         if self._has_verified:
             return True
         self._has_verified = bool(inheriting)
-        return await verify_topic_ids(self._call, self._services, self.asked, inheriting)
+        return await verify_topic_ids(self._call, self._services, self.requested, inheriting)
 
     def _plan(
-        self, group: CommittingGroup, asked: RequestedCommit, troubles: dict[TopicPartition, ErrorCode]
+        self, group: CommittingGroup, requested: RequestedCommit, troubles: dict[TopicPartition, ErrorCode]
     ) -> CommitPlan | None:
         """Return the plan of one partition. None if it was refused."""
-        trouble = None if asked.place is None else troubles.get(asked.place)
+        trouble = None if requested.topic_partition is None else troubles.get(requested.topic_partition)
         is_open = trouble == ErrorCode.UNSTABLE_OFFSET_COMMIT
-        if asked.place is None or (is_open and asked.text is None):
-            self._as_they_are.add(asked)
-            return CommitPlan(asked.entry.committed_offset, moves=True, ranges=0)
+        if requested.topic_partition is None or (is_open and requested.text is None):
+            self._unchanged.add(requested)
+            return CommitPlan(requested.entry.committed_offset, moves=True, ranges=0)
         if trouble is not None:
             reason = "a transaction that may commit the partition is open" if is_open else ""
-            asked.refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_open else trouble, reason)
+            requested.refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_open else trouble, reason)
             return None
-        held = group.of(asked.place)
-        plan = held.plan(asked.commit)
+        held = group.of(requested.topic_partition)
+        plan = held.plan(requested.commit)
         most = self._services.options.ranges_max
         if plan.ranges > max(most, len(held.ranges)):
             reason = f"{plan.ranges} ranges with those that are stored, more than commits.ranges_max ({most})"
-            asked.refuse(ErrorCode.OFFSET_METADATA_TOO_LARGE, reason)
+            requested.refuse(ErrorCode.OFFSET_METADATA_TOO_LARGE, reason)
             return None
         return plan
 
     async def _forward(
-        self, group: CommittingGroup, going: list[RequestedCommit], plans: dict[int, CommitPlan]
+        self, group: CommittingGroup, forwarded: list[RequestedCommit], plans: dict[int, CommitPlan]
     ) -> None:
-        """Send the planned request, and apply what the broker accepts."""
-        request = request_of(self._call, [(asked, self._entry(group, asked, plans[id(asked)])) for asked in going])
+        request = request_of(
+            self._call, [(requested, self._entry(group, requested, plans[id(requested)])) for requested in forwarded]
+        )
         has_response = False
         try:
             response = await send_upstream(self._call, request)
-            take_codes(going, response)
+            take_codes(forwarded, response)
             has_response = True
         finally:
-            for asked in going:
-                if asked.place is not None and not (has_response and asked.code in {ErrorCode.NONE, *DEFINITE}):
-                    group.of(asked.place).forget_committed()
+            for requested in forwarded:
+                if requested.topic_partition is not None and not (
+                    has_response and requested.code in {ErrorCode.NONE, *DEFINITE}
+                ):
+                    group.of(requested.topic_partition).forget_committed()
         self.throttle_time_ms = response.throttle_time_ms
-        self._apply(group, going, plans)
+        self._apply(group, forwarded, plans)
 
-    def _entry(self, group: CommittingGroup, asked: RequestedCommit, plan: CommitPlan) -> CommitEntry:
-        """Return the partition's entry for the request to the broker."""
-        epoch = self._epoch(group, asked, plan.offset)
-        entry = altered(asked.entry, committed_offset=plan.offset, committed_metadata=kept_metadata(asked))
+    def _entry(self, group: CommittingGroup, requested: RequestedCommit, plan: CommitPlan) -> CommitEntry:
+        epoch = self._epoch(group, requested, plan.offset)
+        entry = altered(requested.entry, committed_offset=plan.offset, committed_metadata=kept_metadata(requested))
         entry.committed_leader_epoch = epoch
         return entry
 
-    def _epoch(self, group: CommittingGroup, asked: RequestedCommit, offset: int) -> int:
-        held = None if asked.place is None else group.of(asked.place)
-        return epoch_of(held, asked.entry.committed_offset, asked.entry.committed_leader_epoch, offset)
+    def _epoch(self, group: CommittingGroup, requested: RequestedCommit, offset: int) -> int:
+        held = None if requested.topic_partition is None else group.of(requested.topic_partition)
+        return epoch_of(held, requested.entry.committed_offset, requested.entry.committed_leader_epoch, offset)
 
-    def _apply(self, group: CommittingGroup, going: list[RequestedCommit], plans: dict[int, CommitPlan]) -> None:
+    def _apply(self, group: CommittingGroup, forwarded: list[RequestedCommit], plans: dict[int, CommitPlan]) -> None:
         accepted = [
-            self._part(group, asked, asked.place, plans[id(asked)])
-            for asked in going
-            if asked.place is not None and asked.code == ErrorCode.NONE and asked not in self._as_they_are
+            self._part(group, requested, requested.topic_partition, plans[id(requested)])
+            for requested in forwarded
+            if requested.topic_partition is not None
+            and requested.code == ErrorCode.NONE
+            and requested not in self._unchanged
         ]
-        changed = {part.place for part in apply(self._services, group, self._call.message.member_id, accepted)}
-        self._changed += [asked for asked in going if asked.place in changed]
+        changed = {
+            part.topic_partition for part in apply(self._services, group, self._call.message.member_id, accepted)
+        }
+        self._changed += [requested for requested in forwarded if requested.topic_partition in changed]
 
     def _part(
-        self, group: CommittingGroup, asked: RequestedCommit, place: TopicPartition, plan: CommitPlan
+        self, group: CommittingGroup, requested: RequestedCommit, partition: TopicPartition, plan: CommitPlan
     ) -> PlannedPart:
-        sent = asked.entry
+        sent = requested.entry
         fields = (sent.committed_offset, sent.committed_leader_epoch, sent.committed_metadata)
-        entry = CommittedEntry(place.topic, place.partition, *fields, 0, 0, 0)
-        epoch = self._epoch(group, asked, plan.offset)
-        return PlannedPart(entry, place, group.of(place), asked.commit, plan.offset, plan.moves, epoch)
+        entry = CommittedEntry(partition.topic, partition.partition, *fields, 0, 0, 0)
+        epoch = self._epoch(group, requested, plan.offset)
+        return PlannedPart(entry, partition, group.of(partition), requested.commit, plan.offset, plan.moves, epoch)
 
 
-def _inherits(asked: RequestedCommit, plan: CommitPlan) -> bool:
-    """Return True if more is committed than the client sent."""
-    return plan.offset > asked.entry.committed_offset
+def _inherits(requested: RequestedCommit, plan: CommitPlan) -> bool:
+    return plan.offset > requested.entry.committed_offset
 
 
 async def _away(

@@ -41,7 +41,7 @@ from kafka_share_proxy.wire.values import TopicPartition
 
 KEY = ApiKey.OFFSET_FETCH
 TEXT_BYTES_MAX = 32_766
-"""Maximum bytes of a text in any encoding: the longest string in Kafka's protocol, less one byte for a NUL."""
+"""The longest string in Kafka's protocol, less one byte for a NUL."""
 
 NOTHING_HELD = PartitionCommits()
 
@@ -52,7 +52,6 @@ _Entry: TypeAlias = (
 
 
 async def handle(call: Call[messages.OffsetFetchRequest], services: CommitServices) -> messages.OffsetFetchResponse:
-    """Handle the request at the owner of the groups."""
     response: messages.OffsetFetchResponse | None = None
     for group in requested_groups(call.message, call.version):
         fetch = _OffsetFetch(call, services, group)
@@ -70,8 +69,6 @@ def _joined(response: messages.OffsetFetchResponse, part: messages.OffsetFetchRe
 
 
 class _OffsetFetch:
-    """The part of a request about one group."""
-
     def __init__(
         self, call: Call[messages.OffsetFetchRequest], services: CommitServices, group: RequestedGroup
     ) -> None:
@@ -82,61 +79,64 @@ class _OffsetFetch:
         self._call = fetched_groups.SPLITS.about(call, [group]) if is_list else call
 
     async def run(self) -> messages.OffsetFetchResponse:
-        """Return the response. Raises UpstreamLost."""
         await load_topics(self._call, self._services, self._topics or ())
-        places = self._places()
-        if not places:
+        partitions = self._places()
+        if not partitions:
             return await self._shown()
         group = self._services.held.group(self._group_id)
-        await self._drop_ranges_of_deleted_topics(group, places)
-        doubtful = {place for place in places if not group.of(place).is_committed_known}
+        await self._drop_ranges_of_deleted_topics(group, partitions)
+        doubtful = {partition for partition in partitions if not group.of(partition).is_committed_known}
 
         def needs_alone(_place: TopicPartition) -> bool:
             return bool(doubtful)
 
-        async def look() -> messages.OffsetFetchResponse | None:
+        async def read_committed() -> messages.OffsetFetchResponse | None:
             if doubtful:
-                await self._request_committed(places)
+                await self._request_committed(partitions)
                 return await self._shown()
             response = await send_upstream(self._call, self._call.message)
             doubtful.update(self._differing(response))
             return None if doubtful else await self._shown(response)
 
         for _ in range(2):
-            response = await with_locks(self._services, self._group_id, places, needs_alone, look)
+            response = await with_locks(self._services, self._group_id, partitions, needs_alone, read_committed)
             if response is not None:
                 return response
-        raise AssertionError("what is doubtful is asked")
+        raise AssertionError("unknown committed offsets are requested")
 
-    async def _drop_ranges_of_deleted_topics(self, group: CommittingGroup, places: set[TopicPartition]) -> None:
+    async def _drop_ranges_of_deleted_topics(self, group: CommittingGroup, partitions: set[TopicPartition]) -> None:
         """Verify the topic id wherever ranges would be shown (commits/README.md rule 16). Raises UpstreamLost."""
-        names = {place.topic for place in places if group.of(place).ranges}
+        names = {partition.topic for partition in partitions if group.of(partition).ranges}
         ids = await current_topic_ids(self._call, self._services, names)
-        found = [(place, group.of(place), ids[place.topic]) for place in places if place.topic in ids]
-        store(self._services, group, [StoredChange(place, held, held.topic_is(id_)) for place, held, id_ in found])
+        requested_topics = [
+            (partition, group.of(partition), ids[partition.topic]) for partition in partitions if partition.topic in ids
+        ]
+        store(
+            self._services,
+            group,
+            [StoredChange(partition, held, held.topic_is(id_)) for partition, held, id_ in requested_topics],
+        )
 
-    async def _request_committed(self, places: set[TopicPartition]) -> None:
-        """Replace the known committed offsets with the broker's. No commit of these partitions is in flight now."""
+    async def _request_committed(self, partitions: set[TopicPartition]) -> None:
+        """No commit of these partitions is in flight now."""
         group = self._services.held.group(self._group_id)
-        for place in places:
-            group.of(place).forget_committed()
-        await load_committed(self._services, self._call.connection, group, places)
+        for partition in partitions:
+            group.of(partition).forget_committed()
+        await load_committed(self._services, self._call.connection, group, partitions)
 
     def _places(self) -> set[TopicPartition]:
-        """Return the requested partitions that have any state here."""
         held = self._services.held.group(self._group_id).partitions
         if self._topics is None:
             return set(held)
-        asked = {
+        requested = {
             TopicPartition(name, index)
             for topic in self._topics
             if (name := named(topic, self._services)[0]) is not None
             for index in topic.partition_indexes
         }
-        return asked & held.keys()
+        return requested & held.keys()
 
     def _entries(self, response: messages.OffsetFetchResponse) -> Iterator[tuple[TopicPartition | None, _Entry]]:
-        """Yield the partitions of the response that have no error."""
         for _, group in responded_groups(self._call.message, response, self._call.version):
             if group.error_code != ErrorCode.NONE:
                 continue
@@ -147,16 +147,14 @@ class _OffsetFetch:
                         yield None if name is None else TopicPartition(name, entry.partition_index), entry
 
     def _differing(self, response: messages.OffsetFetchResponse) -> set[TopicPartition]:
-        """Return the partitions whose committed offset at the broker differs from the known one."""
         held = self._services.held.group(self._group_id).partitions
         return {
-            place
-            for place, entry in self._entries(response)
-            if place is not None and place in held and held[place].mark != entry.committed_offset
+            partition
+            for partition, entry in self._entries(response)
+            if partition is not None and partition in held and held[partition].committed != entry.committed_offset
         }
 
     async def _shown(self, response: messages.OffsetFetchResponse | None = None) -> messages.OffsetFetchResponse:
-        """Return the broker's response with the ranges added."""
         if response is None:
             response = await send_upstream(self._call, self._call.message)
         held = self._services.held.group(self._group_id).partitions
@@ -165,13 +163,13 @@ class _OffsetFetch:
                 topic for _, group in responded_groups(self._call.message, response, 10) for topic in group.topics
             )
             await load_topics(self._call, self._services, topics)
-        for place, entry in self._entries(response):
-            commits = NOTHING_HELD if place is None else held.get(place, NOTHING_HELD)
-            self._amend(place, commits, entry)
+        for partition, entry in self._entries(response):
+            commits = NOTHING_HELD if partition is None else held.get(partition, NOTHING_HELD)
+            self._amend(partition, commits, entry)
             await self._call.work.step()
         return response
 
-    def _amend(self, place: TopicPartition | None, commits: PartitionCommits, entry: _Entry) -> None:
+    def _amend(self, partition: TopicPartition | None, commits: PartitionCommits, entry: _Entry) -> None:
         text = text_of(entry.metadata)
         if text is None and not commits.ranges:
             return
@@ -181,21 +179,21 @@ class _OffsetFetch:
         nul, own = final_nul(entry.metadata), (entry.metadata or "").rstrip(NUL) or None
         catch_up, user_text = ((), own) if text is None else (text.catch_up, text.user_text)
         if ranges or catch_up:
-            entry.metadata = self._text(place, CommitText(ranges, catch_up, user_text)) + nul
+            entry.metadata = self._text(partition, CommitText(ranges, catch_up, user_text)) + nul
         else:
             entry.metadata = (user_text or "") + nul
 
-    def _text(self, place: TopicPartition | None, text: CommitText) -> str:
+    def _text(self, partition: TopicPartition | None, text: CommitText) -> str:
         written = str(text)
         if len(written) <= TEXT_BYTES_MAX and (written.isascii() or len(written.encode()) <= TEXT_BYTES_MAX):
             return written
-        rest = f"{CommitText(OffsetRanges(), text.catch_up, text.user_text)}"
-        room = TEXT_BYTES_MAX - len(rest.encode())
+        text_without_ranges = f"{CommitText(OffsetRanges(), text.catch_up, text.user_text)}"
+        room = TEXT_BYTES_MAX - len(text_without_ranges.encode())
         end = str(text.ranges).rfind(",", 0, max(room, 0) + 1)
         shown = str(text.ranges)[: max(end, 0)]
         left_out = len(text.ranges) - (shown.count(",") + 1 if shown else 0)
-        self._services.services.notes("ranges-not-shown", group=self._group_id, place=str(place), ranges=left_out)
-        return PREFIX + shown + rest[len(PREFIX) :]
+        self._services.services.notes("ranges-not-shown", group=self._group_id, place=str(partition), ranges=left_out)
+        return PREFIX + shown + text_without_ranges[len(PREFIX) :]
 
 
 async def _away(call: Call[messages.OffsetFetchRequest], code: ErrorCode, _reason: str) -> messages.OffsetFetchResponse:

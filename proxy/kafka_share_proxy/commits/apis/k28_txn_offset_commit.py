@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from kafka_share_proxy.commits.apis.commit_requests import commit
 from kafka_share_proxy.commits.apis.commit_responses import altered, request_of, response_of, take_codes
 from kafka_share_proxy.commits.held_state import CommittingGroup
-from kafka_share_proxy.commits.locked_partitions import look_at_partitions, with_locks
+from kafka_share_proxy.commits.locked_partitions import load_partitions, with_locks
 from kafka_share_proxy.commits.requested_commits import RequestedCommit, kept_metadata
 from kafka_share_proxy.commits.services import CommitServices
 from kafka_share_proxy.commits.topic_ids import verify_topic_ids
@@ -43,91 +43,97 @@ KEY = ApiKey.TXN_OFFSET_COMMIT
 async def handle(
     call: Call[messages.TxnOffsetCommitRequest], services: CommitServices
 ) -> messages.TxnOffsetCommitResponse:
-    """Handle the request at the owner of the group."""
-    found, throttle_time_ms = await commit(call, services, _TxnOffsetCommit)
-    return response_of(call, call.message.topics, found, throttle_time_ms)
+    commits, throttle_time_ms = await commit(call, services, _TxnOffsetCommit)
+    return response_of(call, call.message.topics, commits, throttle_time_ms)
 
 
 class _TxnOffsetCommit:
-    """One request, with the partitions that were not refused."""
-
     def __init__(
-        self, call: Call[messages.TxnOffsetCommitRequest], services: CommitServices, asked: Sequence[RequestedCommit]
+        self,
+        call: Call[messages.TxnOffsetCommitRequest],
+        services: CommitServices,
+        requested: Sequence[RequestedCommit],
     ) -> None:
-        self.asked = asked
+        self.requested = requested
         self.throttle_time_ms = 0
         self._call, self._services = call, services
         self._group_id = call.message.group_id
         self._producer = (call.message.producer_id, call.message.producer_epoch)
 
     async def run(self) -> None:
-        """Run until each partition has its error code. Raises UpstreamLost."""
-        places = [asked.place for asked in self.asked if asked.place is not None]
-        await with_locks(self._services, self._group_id, places, lambda _: True, self._commit)
+        partitions = [
+            requested.topic_partition for requested in self.requested if requested.topic_partition is not None
+        ]
+        await with_locks(self._services, self._group_id, partitions, lambda _: True, self._commit)
 
     async def _commit(self) -> None:
-        """Forward the request. The partitions are locked alone."""
+        """The partitions are locked alone."""
         group = self._services.held.group(self._group_id)
-        troubles = await look_at_partitions(self._services, self._call.connection, group, self.asked)
-        inheriting = [asked for asked in self.asked if self._inherits(group, asked)]
-        if not await verify_topic_ids(self._call, self._services, self.asked, inheriting):
-            self.asked = [asked for asked in self.asked if asked.code is None]
-            troubles = await look_at_partitions(self._services, self._call.connection, group, self.asked)
-        entries = [(asked, entry) for asked in self.asked if (entry := self._entry(group, asked, troubles)) is not None]
+        troubles = await load_partitions(self._services, self._call.connection, group, self.requested)
+        inheriting = [requested for requested in self.requested if self._inherits(group, requested)]
+        if not await verify_topic_ids(self._call, self._services, self.requested, inheriting):
+            self.requested = [requested for requested in self.requested if requested.code is None]
+            troubles = await load_partitions(self._services, self._call.connection, group, self.requested)
+        entries = [
+            (requested, entry)
+            for requested in self.requested
+            if (entry := self._entry(group, requested, troubles)) is not None
+        ]
         if entries:
             await self._forward(group, entries)
 
-    def _inherits(self, group: CommittingGroup, asked: RequestedCommit) -> bool:
+    def _inherits(self, group: CommittingGroup, requested: RequestedCommit) -> bool:
         """Return True if more is committed than the producer sent: a moved offset, or ranges of earlier commits."""
-        if asked.place is None:
+        if requested.topic_partition is None:
             return False
-        held = group.of(asked.place)
-        offset, _ = held.in_transaction(asked.commit, self._producer)
-        return offset > asked.entry.committed_offset or (
-            asked.text is not None and (bool(held.ranges) or held.transaction is not None)
+        held = group.of(requested.topic_partition)
+        offset, _ = held.in_transaction(requested.commit, self._producer)
+        return offset > requested.entry.committed_offset or (
+            requested.text is not None and (bool(held.ranges) or held.transaction is not None)
         )
 
     def _entry(
-        self, group: CommittingGroup, asked: RequestedCommit, troubles: dict[TopicPartition, ErrorCode]
+        self, group: CommittingGroup, requested: RequestedCommit, troubles: dict[TopicPartition, ErrorCode]
     ) -> CommitEntry | None:
-        """Return the partition's entry for the request to the coordinator. None if it was refused."""
-        if asked.place is None:
-            return asked.entry
-        trouble = troubles.get(asked.place, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        if requested.topic_partition is None:
+            return requested.entry
+        trouble = troubles.get(requested.topic_partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
         if trouble != ErrorCode.UNSTABLE_OFFSET_COMMIT:
-            asked.refuse(trouble)
+            requested.refuse(trouble)
             return None
-        held = group.of(asked.place)
-        if asked.place in troubles and asked.text is not None:
+        held = group.of(requested.topic_partition)
+        if requested.topic_partition in troubles and requested.text is not None:
             code = held.next_to_open(self._producer[0], self._services.timers.now())
             if code != ErrorCode.NONE:
-                asked.refuse(code, "another transaction of the partition is open, or one that another proxy saw begin")
+                requested.refuse(
+                    code, "another transaction of the partition is open, or one that another proxy saw begin"
+                )
                 return None
-        offset, ranges = held.in_transaction(asked.commit, self._producer)
+        offset, ranges = held.in_transaction(requested.commit, self._producer)
         most = self._services.options.ranges_max
-        if asked.text is not None and len(ranges) > most:
+        if requested.text is not None and len(ranges) > most:
             reason = f"{len(ranges)} ranges with those that are stored, more than commits.ranges_max ({most})"
-            asked.refuse(ErrorCode.OFFSET_METADATA_TOO_LARGE, reason)
+            requested.refuse(ErrorCode.OFFSET_METADATA_TOO_LARGE, reason)
             return None
-        entry = altered(asked.entry, committed_offset=offset)
-        if offset != asked.entry.committed_offset:
+        entry = altered(requested.entry, committed_offset=offset)
+        if offset != requested.entry.committed_offset:
             entry.committed_leader_epoch = -1
-        if asked.text is not None:
-            entry.committed_metadata = kept_metadata(asked, ranges)
+        if requested.text is not None:
+            entry.committed_metadata = kept_metadata(requested, ranges)
         return entry
 
     async def _forward(self, group: CommittingGroup, entries: list[tuple[RequestedCommit, CommitEntry]]) -> None:
-        going = [asked for asked, _ in entries]
+        forwarded = [requested for requested, _ in entries]
         try:
             response = await send_upstream(self._call, request_of(self._call, entries))
-            take_codes(going, response)
+            take_codes(forwarded, response)
             self.throttle_time_ms = response.throttle_time_ms
         finally:
-            for asked in going:
-                if asked.place is not None and asked.code == ErrorCode.NONE:
-                    group.of(asked.place).committed_in_transaction(asked.commit, self._producer)
-                elif asked.place is not None:
-                    group.of(asked.place).forget_committed()
+            for requested in forwarded:
+                if requested.topic_partition is not None and requested.code == ErrorCode.NONE:
+                    group.of(requested.topic_partition).committed_in_transaction(requested.commit, self._producer)
+                elif requested.topic_partition is not None:
+                    group.of(requested.topic_partition).forget_committed()
 
 
 async def _away(

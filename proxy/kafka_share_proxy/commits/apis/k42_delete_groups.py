@@ -1,6 +1,6 @@
 """DeleteGroups (key 42): the ranges of a group are deleted with it.
 
-Versions: all. The handler receives only groups that are known to have ranges. All others go to the next handler.
+Versions: all. The handler receives only groups that are known to have ranges.
 
 Behaviour: the broker judges the request over the client's own connection, while no commit for the group is in flight.
 What it deleted is deleted here as well, durably before the response. A failure of that is logged, and the ranges are
@@ -24,7 +24,6 @@ KEY = ApiKey.DELETE_GROUPS
 
 
 async def handle(call: Call[messages.DeleteGroupsRequest], services: CommitServices) -> messages.DeleteGroupsResponse:
-    """Handle the request at the owner of the groups."""
     results: list[messages.DeleteGroupsResponse.DeletableGroupResult] = []
     response = messages.DeleteGroupsResponse()
     for name in dict.fromkeys(call.message.groups_names):

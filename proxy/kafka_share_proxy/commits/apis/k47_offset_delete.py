@@ -21,9 +21,8 @@ KEY = ApiKey.OFFSET_DELETE
 
 
 async def handle(call: Call[messages.OffsetDeleteRequest], services: CommitServices) -> messages.OffsetDeleteResponse:
-    """Handle the request at the owner of the group."""
     group_id = call.message.group_id
-    places = {
+    partitions = {
         TopicPartition(topic.name, entry.partition_index)
         for topic in call.message.topics or ()
         for entry in topic.partitions or ()
@@ -32,7 +31,7 @@ async def handle(call: Call[messages.OffsetDeleteRequest], services: CommitServi
     async def delete() -> messages.OffsetDeleteResponse:
         return await _delete(call, services)
 
-    return await with_locks(services, group_id, places, lambda _: True, delete)
+    return await with_locks(services, group_id, partitions, lambda _: True, delete)
 
 
 async def _delete(call: Call[messages.OffsetDeleteRequest], services: CommitServices) -> messages.OffsetDeleteResponse:
@@ -40,17 +39,19 @@ async def _delete(call: Call[messages.OffsetDeleteRequest], services: CommitServ
     if response.error_code != ErrorCode.NONE:
         return response
     group = services.held.group(call.message.group_id)
-    gone = [
-        place
+    deleted = [
+        partition
         for topic in response.topics or ()
         for entry in topic.partitions or ()
         if entry.error_code == ErrorCode.NONE
-        and (place := TopicPartition(topic.name, entry.partition_index)) in group.partitions
+        and (partition := TopicPartition(topic.name, entry.partition_index)) in group.partitions
     ]
-    store(services, group, [StoredChange(place, held := group.of(place), held.ended()) for place in gone])
+    store(
+        services, group, [StoredChange(partition, held := group.of(partition), held.ended()) for partition in deleted]
+    )
     if await stored_or_reported(services, group):
-        for place in gone:
-            group.partitions.pop(place, None)
+        for partition in deleted:
+            group.partitions.pop(partition, None)
     return response
 
 

@@ -1,10 +1,10 @@
 """State of one partition of one group, and the effect of a commit on it (commits/README.md rules 7 to 9, 14, 15).
 
-Theory of operation. `mark` is the committed offset at the broker as far as it is known. The ranges are finished offsets
-above it. A commit is first planned: the plan says which offset to commit instead of the member's. Then the broker
-receives it. What the broker accepts is applied to memory immediately, and the changed records are returned for storing.
-If storing fails, these records may or may not be in the topic. The next append repeats all of them, and until then a
-commit without changes must not be reported as stored. Pure.
+Theory of operation. `committed` is the committed offset at the broker as far as it is known. The ranges are finished
+offsets above it. A commit is first planned, then sent to the broker. What the broker accepts is applied to memory
+immediately, and the changed records are returned for storing. If storing fails, these records may or may not be in the
+topic. The next append repeats all of them, and until then a commit without changes must not be reported as stored.
+Pure.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import ZERO_UUID
 
 NOTHING_COMMITTED = -1
-"""The value of OffsetFetch for a partition without a committed offset."""
 UNSEEN_MAX_S = 5.0
 """Seconds that a transaction begun at another proxy is waited for before its producer must abort it."""
 
@@ -29,22 +28,20 @@ class PartitionCommit(NamedTuple):
 
     offset: int
     done: OffsetRanges | None = None
-    """The committed ranges. None in a plain commit."""
+    """None in a plain commit."""
 
 
 class CommitPlan(NamedTuple):
     """Outcome of a commit if the broker accepts it."""
 
     offset: int
-    """The offset to commit instead of the member's."""
     moves: bool
     """True if the committed offset changes. No other commit of the partition may be in flight meanwhile."""
     ranges: int
-    """Number of ranges stored after the commit."""
 
 
 class OpenTransaction(NamedTuple):
-    """The commits of a producer in a transaction that may still be open."""
+    """Commits of a producer in a transaction that may still be open."""
 
     producer: tuple[int, int]
     """Producer id and epoch."""
@@ -55,13 +52,12 @@ class OpenTransaction(NamedTuple):
 class PartitionCommits:
     """Committed offset and ranges of one partition, owned by one proxy at a time.
 
-    `mark` is valid only while `is_committed_known`.
+    `committed` is valid only while `is_committed_known`.
     """
 
     ranges: OffsetRanges = field(default_factory=OffsetRanges)
-    mark: int = NOTHING_COMMITTED
+    committed: int = NOTHING_COMMITTED
     committed_epoch: int = -1
-    """The leader epoch that was committed with `mark`."""
     is_committed_known: bool = False
     stored_committed: int = NOTHING_COMMITTED
     """Highest committed offset in a record of these ranges. A lower one at the broker means that the group was rewound.
@@ -75,50 +71,47 @@ class PartitionCommits:
     unseen_since: float | None = None
     """When the broker first reported an open transaction that this proxy does not know: it began at another proxy."""
     _planned: tuple[PartitionCommit, CommitOutcome] | None = field(default=None, compare=False)
-    """The last planned commit, while the state has not changed. It is needed several times."""
+    """Cached while the state has not changed, because it is needed several times."""
 
     @property
     def offsets_open(self) -> int:
-        """Number of unfinished offsets between the committed offset, as far as it is known, and the end of the last
-        range."""
-        mark = max(self.mark if self.is_committed_known else self.stored_committed, 0)
+        committed = max(self.committed if self.is_committed_known else self.stored_committed, 0)
         end = self.ranges.end
-        return sum(span.end - span.start for span in self.ranges.gaps(mark, end)) if end > mark else 0
+        return sum(span.end - span.start for span in self.ranges.gaps(committed, end)) if end > committed else 0
 
     # A commit
 
     def plan(self, commit: PartitionCommit) -> CommitPlan:
-        """Return the outcome of a commit. `is_committed_known` must be true."""
+        """`is_committed_known` must be true."""
         done = commit.done
         if done is not None and self.keeps_committed(commit):
-            return CommitPlan(self.mark, False, self.ranges.count_merged(done.start, done.end))
-        mark, change = self._outcome(commit)
-        offset = commit.offset if mark is None else mark
-        return CommitPlan(offset, offset != self.mark, len(self.ranges) + len(change.put) - len(change.removed))
+            return CommitPlan(self.committed, False, self.ranges.count_merged(done.start, done.end))
+        committed, change = self._outcome(commit)
+        offset = commit.offset if committed is None else committed
+        return CommitPlan(offset, offset != self.committed, len(self.ranges) + len(change.put) - len(change.removed))
 
     def keeps_committed(self, commit: PartitionCommit) -> bool:
-        """Return True if the commit has a single range above the committed offset, and no stored range touches that
-        offset.
+        """Return True for a single range above the committed offset, which no stored range touches.
 
         Nearly all commits are such. The same offset is then committed again, and the range is merged once the broker
         accepts it. Nothing else has to be computed.
         """
-        mark, done = self.mark, commit.done
+        committed, done = self.committed, commit.done
         if done is None or len(done) != 1:
             return False
-        return commit.offset <= mark < done.start and mark < self.ranges.start
+        return commit.offset <= committed < done.start and committed < self.ranges.start
 
     def accepted(self, commit: PartitionCommit, offset: int, leader_epoch: int) -> RangeChange:
-        """Apply a commit that the broker accepted at the planned offset. Return the change to store."""
+        """Apply a commit that the broker accepted. Return the change to store."""
         done = commit.done
-        if done is not None and offset == self.mark and self.keeps_committed(commit):
+        if done is not None and offset == self.committed and self.keeps_committed(commit):
             change = self.ranges.merge(done.start, done.end)
         else:
             outcome = self._outcome(commit)
             change = outcome.change if outcome.mark == offset else self._outcome(commit._replace(offset=offset)).change
             if change:
                 self.ranges.apply(change)
-        self.mark, self.committed_epoch, self.is_committed_known = offset, leader_epoch, True
+        self.committed, self.committed_epoch, self.is_committed_known = offset, leader_epoch, True
         self.stored_committed = min(self.stored_committed, offset)  # lower after a rewind, which leaves no range
         return self._noted(change)
 
@@ -129,12 +122,12 @@ class PartitionCommits:
         return planned[1]
 
     def _worked_out(self, commit: PartitionCommit) -> CommitOutcome:
-        mark = self.mark if self.mark >= 0 else None
+        committed = self.committed if self.committed >= 0 else None
         if commit.done is not None:
-            return after_individual_commit(mark, self.ranges, commit.offset, commit.done)
+            return after_individual_commit(committed, self.ranges, commit.offset, commit.done)
         if commit.offset < 0:  # brokers accept a negative offset and then report that nothing is committed
             return CommitOutcome(None, RangeChange((), tuple(self.ranges)))
-        return after_plain_commit(mark, self.ranges, commit.offset)
+        return after_plain_commit(committed, self.ranges, commit.offset)
 
     # A transaction
 
@@ -144,7 +137,7 @@ class PartitionCommits:
         They include what the same producer committed earlier in the transaction, because the coordinator keeps only the
         last commit.
         """
-        known = self.mark if self.is_committed_known else self.stored_committed
+        known = self.committed if self.is_committed_known else self.stored_committed
         if commit.done is None:
             return (commit.offset, OffsetRanges()) if commit.offset < known else self.shown(commit.offset)
         done = self.ranges.union(commit.done)
@@ -153,7 +146,7 @@ class PartitionCommits:
         return done.absorb(max(known, commit.offset))[0], done
 
     def committed_in_transaction(self, commit: PartitionCommit, producer: tuple[int, int]) -> None:
-        """Record a commit that the coordinator accepted. It takes effect when the transaction is committed."""
+        """Record a commit that takes effect when the transaction is committed."""
         done = OffsetRanges() if commit.done is None else commit.done
         if self.transaction is not None and self.transaction.producer == producer:
             done = done.union(self.transaction.done)
@@ -180,24 +173,28 @@ class PartitionCommits:
     def broker_says(self, offset: int, leader_epoch: int, done: Iterable[tuple[int, int]] = ()) -> RangeChange:
         """Apply the committed offset of the broker, with the ranges `done` in its metadata. Return the change to store.
 
-        It may differ because of a commit that bypassed the proxies. If it is ahead of the known one, the ranges below
-        it are dropped. If it is lower, or nothing is committed, all ranges are dropped.
+        It may differ because of a commit that bypassed the proxies. Ranges below a higher one are dropped. If it is
+        lower, or nothing is committed, all ranges are dropped.
         """
         self.transaction = self.unseen_since = None
-        known = self.mark if self.is_committed_known else self.stored_committed
+        known = self.committed if self.is_committed_known else self.stored_committed
         if offset < 0 or offset < known:
             change = RangeChange((), self.ranges.clear())
         else:
             change = RangeChange((), self.ranges.drop_below(offset))
-        self.mark, self.committed_epoch, self.is_committed_known = max(offset, NOTHING_COMMITTED), leader_epoch, True
-        self.stored_committed = min(self.stored_committed, self.mark)
-        above = [(max(start, self.mark), end) for start, end in done if end > self.mark]
-        return self._noted(_in_turn(change, self.ranges.merge_all(above)))
+        self.committed, self.committed_epoch, self.is_committed_known = (
+            max(offset, NOTHING_COMMITTED),
+            leader_epoch,
+            True,
+        )
+        self.stored_committed = min(self.stored_committed, self.committed)
+        above = [(max(start, self.committed), end) for start, end in done if end > self.committed]
+        return self._noted(_combined(change, self.ranges.merge_all(above)))
 
     def forget_committed(self) -> None:
         """Note that the committed offset at the broker may have changed."""
         if self.is_committed_known:
-            self.stored_committed = max(self.stored_committed, self.mark)
+            self.stored_committed = max(self.stored_committed, self.committed)
         self.is_committed_known = False
 
     def topic_is(self, topic_id: bytes) -> RangeChange:
@@ -208,7 +205,7 @@ class PartitionCommits:
         if not is_other:
             return NO_CHANGE
         self.transaction = None
-        self.is_committed_known, self.mark, self.stored_committed = False, NOTHING_COMMITTED, NOTHING_COMMITTED
+        self.is_committed_known, self.committed, self.stored_committed = False, NOTHING_COMMITTED, NOTHING_COMMITTED
         return self._noted(RangeChange((), self.ranges.clear()))
 
     def shown(self, offset: int, done: Iterable[tuple[int, int]] = ()) -> tuple[int, OffsetRanges]:
@@ -217,51 +214,47 @@ class PartitionCommits:
         The offset is moved over the ranges that touch it. `done` are the ranges in the broker's metadata. If the group
         was rewound, the ranges of this proxy are left out.
         """
-        known = self.mark if self.is_committed_known else self.stored_committed
+        known = self.committed if self.is_committed_known else self.stored_committed
         is_rewound = offset < 0 or offset < known
         ranges = OffsetRanges(done) if is_rewound else self.ranges.union(OffsetRanges(done))
         return (offset, ranges) if offset < 0 else (ranges.absorb(offset)[0], ranges)
 
     def ended(self) -> RangeChange:
-        """Drop all ranges, because nothing is committed for the partition."""
-        self.is_committed_known, self.mark, self.stored_committed = False, NOTHING_COMMITTED, NOTHING_COMMITTED
+        self.is_committed_known, self.committed, self.stored_committed = False, NOTHING_COMMITTED, NOTHING_COMMITTED
         return self._noted(RangeChange((), self.ranges.clear()))
 
     # Storing
 
     def not_stored(self, change: RangeChange) -> None:
-        """Note that an append with this change failed. Parts of it may be in the topic."""
         self.unsure.update(change.put, change.removed)
 
-    def said_again(self) -> RangeChange:
+    def repeat_unsure(self) -> RangeChange:
         """Return the change to store before the committed offset advances, because dropped ranges may be in the topic.
 
         Otherwise a later owner that loads these ranges would treat them as finished once the committed offset has
         advanced again.
         """
-        is_dropped = any(span.end > self.mark and not self._is_done(span) for span in self.unsure)
+        is_dropped = any(span.end > self.committed and not self._is_done(span) for span in self.unsure)
         return self._noted(NO_CHANGE) if is_dropped else NO_CHANGE
 
     def _is_done(self, span: OffsetSpan) -> bool:
-        found = self.ranges.range_at(span.start)
-        return found is not None and found.end >= span.end
+        stored = self.ranges.range_at(span.start)
+        return stored is not None and stored.end >= span.end
 
     def _noted(self, change: RangeChange) -> RangeChange:
-        """Return the change together with all records of which it is not known whether they are in the topic."""
         self._planned = None
         if change.put:
-            self.stored_committed = max(self.stored_committed, self.mark)
+            self.stored_committed = max(self.stored_committed, self.committed)
         if not self.unsure:
             return change
         unsure, self.unsure = self.unsure, set()
-        held = {span for span in unsure if self.ranges.range_at(span.start) == span}
-        put = {*change.put, *held}
-        removed = {*change.removed, *(unsure - held)} - put
+        present = {span for span in unsure if self.ranges.range_at(span.start) == span}
+        put = {*change.put, *present}
+        removed = {*change.removed, *(unsure - present)} - put
         return RangeChange(tuple(sorted(put)), tuple(sorted(removed)))
 
 
-def _in_turn(first: RangeChange, second: RangeChange) -> RangeChange:
-    """Combine two consecutive changes into one."""
+def _combined(first: RangeChange, second: RangeChange) -> RangeChange:
     put = {*second.put} | ({*first.put} - {*second.removed})
     removed = ({*first.removed} | {*second.removed}) - put
     return RangeChange(tuple(sorted(put)), tuple(sorted(removed)))

@@ -32,17 +32,16 @@ class EqualSubscriptions:
         self._above_minimum = 0
         """Number of members that have more than the minimum so far."""
         self._below: list[str] = []
-        """Members below the minimum, and at first any whose kept partitions may reach it."""
+        """Members below the minimum, at first also those whose kept partitions may reach it."""
         self._at_minimum: list[str] = []
         """Members at the minimum that may still get one more."""
         self._given_up: dict[TopicPartition, str] = {}
-        """Partitions that their previous owner does not keep, and that owner."""
+        """Partitions that their previous owner does not keep -> that owner."""
         self.assigned: Assigned = {}
         self.moving: dict[TopicPartition, str] = {}
-        """New owner of each partition that changes its owner. A cooperative member must release the partition first."""
+        """New owner of each partition that changes its owner."""
 
     def assign(self) -> Assigned:
-        """Compute `assigned` and `moving`, and return `assigned`."""
         for member_id, owned in self._previous.owned.items():
             mine = [each for each in owned if each not in self._previous.claimed_twice]
             mine.sort(key=lambda each: (each.partition, each.topic))
@@ -72,10 +71,10 @@ class EqualSubscriptions:
 
     def _give_out(self) -> None:
         kept = {each for partitions in self.assigned.values() for each in partitions}
-        left = self._near.rarest_first([each for each in self._all_partitions() if each not in kept])
+        unassigned = self._near.rarest_first([each for each in self._all_partitions() if each not in kept])
         if self._near.matters:
-            left = self._give_within_racks(left)
-        for partition, member_id in zip(left, self._takers(), strict=False):
+            unassigned = self._give_within_racks(unassigned)
+        for partition, member_id in zip(unassigned, self._takers(), strict=False):
             self._give(partition, member_id)
 
     def _give(self, partition: TopicPartition, member_id: str) -> None:
@@ -84,11 +83,10 @@ class EqualSubscriptions:
             self.moving[partition] = member_id
 
     def _give_within_racks(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Assign round-robin to nearby members below the minimum, then to nearby ones at it.
-
-        Return the unassigned rest.
+        """Assign round-robin to nearby members below the minimum, then to nearby ones at it. Return the unassigned
+        rest.
         """
-        left, position = [], 0
+        unassigned, position = [], 0
         for partition in partitions:
             at = self._near.next_one(partition, self._below, position)
             if at is not None:
@@ -106,8 +104,8 @@ class EqualSubscriptions:
                 if self._above_minimum == self._above_minimum_max:
                     self._at_minimum.clear()
             else:
-                left.append(partition)
-        return left
+                unassigned.append(partition)
+        return unassigned
 
     def _takers(self) -> Iterator[str]:
         """Yield the members below the minimum round-robin until all have it, then each member at the minimum once."""

@@ -19,15 +19,14 @@ _MASK = 0xFFFFFFFF
 
 
 def string_hash(text: str) -> int:
-    """Return String.hashCode as an unsigned 32-bit number, computed over UTF-16 units."""
-    units, found = text.encode("utf-16-be", "surrogatepass"), 0
+    """Return String.hashCode as unsigned 32 bits, computed over UTF-16 units."""
+    units, value = text.encode("utf-16-be", "surrogatepass"), 0
     for at in range(0, len(units), 2):
-        found = (31 * found + (units[at] << 8 | units[at + 1])) & _MASK
-    return found
+        value = (31 * value + (units[at] << 8 | units[at + 1])) & _MASK
+    return value
 
 
 def partition_hash(partition: TopicPartition) -> int:
-    """Return Java's TopicPartition.hashCode as an unsigned 32-bit number."""
     return (31 * (31 + partition.partition) + string_hash(partition.topic)) & _MASK
 
 
@@ -40,18 +39,16 @@ def capacity(keys: int, least: int = CAPACITY_MIN) -> int:
 
 
 def hash_order(keys: Iterable[Key], hash_of: Callable[[Key], int]) -> list[Key]:
-    """Return the keys, passed in insertion order, in the iteration order of a HashMap."""
     put = list(dict.fromkeys(keys))
     return _in_buckets(put, hash_of, capacity(len(put)))
 
 
 def string_order(keys: Iterable[str]) -> list[str]:
-    """Return strings in `hash_order`."""
     return hash_order(keys, string_hash)
 
 
 class PartitionHashSet:
-    """A HashSet of partitions. Like Java's, its number of buckets never decreases."""
+    """Like Java's HashSet, its number of buckets never decreases."""
 
     def __init__(self) -> None:
         self._keys: dict[TopicPartition, None] = {}
@@ -66,11 +63,9 @@ class PartitionHashSet:
         self._capacity = capacity(len(self._keys), self._capacity)
 
     def remove(self, partition: TopicPartition) -> None:
-        """Remove a partition. Raises KeyError if it is not in the set."""
         del self._keys[partition]
 
     def first(self) -> TopicPartition:
-        """Return the first element in iteration order. Raises IndexError if the set is empty."""
         return _in_buckets(list(self._keys), partition_hash, self._capacity)[0]
 
 

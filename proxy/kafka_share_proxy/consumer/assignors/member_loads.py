@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from kafka_share_proxy.consumer.assignors.interface import Assigned, Members
 from kafka_share_proxy.wire.values import TopicPartition
 
-Held = tuple[float, TopicPartition]
-"""A partition preceded by its weight, so that lists of them are sorted by weight."""
-Exchange = tuple[Held, Held | None]
+WeightedPartition = tuple[float, TopicPartition]
+"""Preceded by its weight, so that lists are sorted by weight."""
+Exchange = tuple[WeightedPartition, WeightedPartition | None]
 """Partition that the heavier member gives up, and the one that it receives in return, if any."""
 STEPS_PER_MEMBER = 4
 """Limit on moves and swaps. Each one lowers the sum of squared loads, so the limit only bounds the time."""
@@ -30,34 +30,30 @@ class MemberLoads:
 
     def __init__(self, order: Sequence[str], members: Members, weights: Mapping[TopicPartition, float]) -> None:
         """Start with no partition assigned. `order` breaks ties between members with equal loads."""
-        self._order = {member_id: place for place, member_id in enumerate(order)}
+        self._order = {member_id: rank for rank, member_id in enumerate(order)}
         self._weights = weights
         self._topics = {member_id: frozenset(members[member_id].topics) for member_id in order}
         self._subscribers: dict[str, list[str]] = {}
         for member_id in order:
             for topic in self._topics[member_id]:
                 self._subscribers.setdefault(topic, []).append(member_id)
-        self._held: dict[str, list[Held]] = {member_id: [] for member_id in order}
+        self._owned: dict[str, list[WeightedPartition]] = {member_id: [] for member_id in order}
         self._loads = dict.fromkeys(order, 0.0)
         self._free = dict.fromkeys(weights)
         self._negligible = NEGLIGIBLE * sum(weights.values()) / max(1, len(order))
 
     @property
     def heaviest(self) -> float:
-        """The largest load of a member."""
         return max(self._loads.values(), default=0.0)
 
     @property
     def lightest(self) -> float:
-        """The smallest load of a member."""
         return min(self._loads.values(), default=0.0)
 
     def assigned(self) -> Assigned:
-        """Return the partitions of each member, ascending."""
-        return {member_id: sorted(partition for _, partition in held) for member_id, held in self._held.items()}
+        return {member_id: sorted(partition for _, partition in owned) for member_id, owned in self._owned.items()}
 
     def give(self, member_id: str, partition: TopicPartition) -> None:
-        """Assign a free partition to a member."""
         del self._free[partition]
         self._add(member_id, (self._weights[partition], partition))
 
@@ -67,17 +63,16 @@ class MemberLoads:
         Each step frees the heaviest partition that leaves the member at least `floor`. If there is none, it frees the
         lightest partition that suffices, or else the heaviest one. With the default floor few partitions become free.
         """
-        for member_id, held in self._held.items():
-            while held and (excess := self._loads[member_id] - limit - self._negligible) > 0:
+        for member_id, owned in self._owned.items():
+            while owned and (excess := self._loads[member_id] - limit - self._negligible) > 0:
                 room = self._loads[member_id] - floor + self._negligible
-                fitting = bisect_right(held, room, key=_weight)
-                sufficing = min(bisect_left(held, excess, key=_weight), len(held) - 1)
-                each = held[fitting - 1 if fitting else sufficing]
+                fitting = bisect_right(owned, room, key=_weight)
+                sufficing = min(bisect_left(owned, excess, key=_weight), len(owned) - 1)
+                each = owned[fitting - 1 if fitting else sufficing]
                 self._remove(member_id, each)
                 self._free[each[1]] = None
 
     def give_out(self) -> None:
-        """Assign every free partition, heaviest first, to its lightest subscriber."""
         heaps: dict[tuple[str, ...], list[tuple[float, int, int, str]]] = {}
         by_topic = {topic: tuple(subscribers) for topic, subscribers in self._subscribers.items()}
         for partition in sorted(self._free, key=lambda each: (-self._weights[each], each)):
@@ -93,8 +88,8 @@ class MemberLoads:
 
     def balance(self, heaviest: float, lightest: float) -> bool:
         """Move and swap until no load is above `heaviest` or below `lightest`. Return True if that was reached."""
-        for _ in range(STEPS_PER_MEMBER * len(self._held)):
-            ranked = sorted(self._held, key=self._rank)
+        for _ in range(STEPS_PER_MEMBER * len(self._owned)):
+            ranked = sorted(self._owned, key=self._rank)
             too_heavy = self._loads[ranked[-1]] > heaviest + self._negligible
             too_light = self._loads[ranked[0]] < lightest - self._negligible
             if not too_heavy and not too_light:
@@ -128,24 +123,24 @@ class MemberLoads:
     def _exchanges(self, giver: str, taker: str) -> Iterator[Exchange]:
         """Yield for each partition of the giver its move, and the swaps whose gain is nearest to half the gap."""
         half = (self._loads[giver] - self._loads[taker]) / 2
-        back = [each for each in self._held[taker] if each[1].topic in self._topics[giver]]
-        for given in self._held[giver]:
+        back = [each for each in self._owned[taker] if each[1].topic in self._topics[giver]]
+        for given in self._owned[giver]:
             if given[1].topic in self._topics[taker]:
                 yield given, None
-                place = bisect_left(back, (given[0] - half,))
-                yield from ((given, each) for each in back[max(0, place - 1) : place + 1])
+                position = bisect_left(back, (given[0] - half,))
+                yield from ((given, each) for each in back[max(0, position - 1) : position + 1])
 
-    def _add(self, member_id: str, each: Held) -> None:
-        insort(self._held[member_id], each)
+    def _add(self, member_id: str, each: WeightedPartition) -> None:
+        insort(self._owned[member_id], each)
         self._loads[member_id] += each[0]
 
-    def _remove(self, member_id: str, each: Held) -> None:
-        held = self._held[member_id]
-        del held[bisect_left(held, each)]
+    def _remove(self, member_id: str, each: WeightedPartition) -> None:
+        owned = self._owned[member_id]
+        del owned[bisect_left(owned, each)]
         self._loads[member_id] -= each[0]
 
     def _rank(self, member_id: str) -> tuple[float, int, int, str]:
-        return self._loads[member_id], len(self._held[member_id]), self._order[member_id], member_id
+        return self._loads[member_id], len(self._owned[member_id]), self._order[member_id], member_id
 
 
 def _gain(exchange: Exchange) -> float:
@@ -153,5 +148,5 @@ def _gain(exchange: Exchange) -> float:
     return given[0] - (0.0 if returned is None else returned[0])
 
 
-def _weight(each: Held) -> float:
+def _weight(each: WeightedPartition) -> float:
     return each[0]

@@ -10,7 +10,6 @@ from kafka_share_proxy.consumer.assignors.hash_order import PartitionHashSet
 from kafka_share_proxy.wire.values import TopicPartition
 
 Pair = tuple[str, str]
-"""(previous owner, new owner)"""
 
 
 class PartitionMovements:
@@ -28,7 +27,7 @@ class PartitionMovements:
         return partition if back is None else back.first()
 
     def moved(self, partition: TopicPartition, giver: str, taker: str) -> None:
-        """Note a move. Several moves of a partition count as one from its first owner; a move back cancels it."""
+        """Several moves of a partition count as one from its first owner; a move back cancels it."""
         before = self._pair_of.pop(partition, None)
         if before is not None:
             self._forget(partition, before)

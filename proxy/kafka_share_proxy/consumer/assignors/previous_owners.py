@@ -15,7 +15,7 @@ from kafka_share_proxy.consumer.groups.group_protocol import NO_GENERATION, Grou
 from kafka_share_proxy.wire.values import TopicPartition
 
 Claim = tuple[tuple[TopicPartition, ...], int | None]
-"""Partitions that a member claims, and the generation of the claim (None: not in the subscription)."""
+"""Claimed partitions, and the generation of the claim (None: not in the subscription)."""
 ClaimOf = Callable[[GroupSubscription], Claim]
 
 
@@ -24,58 +24,60 @@ class PreviousOwners:
     """Previous owners of existing partitions, after conflicting claims are settled."""
 
     owned: Assigned = field(default_factory=dict)
-    """Partitions that each member owned, by member id in HashMap order. Contains every member."""
+    """Owned partitions, in HashMap order of the members. Contains every member."""
     claimed_twice: set[TopicPartition] = field(default_factory=set)
-    """Partitions claimed by several members of one generation."""
     latest_generation: int = NO_GENERATION
     claims: dict[str, Claim] = field(default_factory=dict)
-    """Unchanged claim of each member, by member id."""
 
 
 def previous_owners(counts: PartitionCounts, members: Members, claim_of: ClaimOf) -> PreviousOwners:
-    """Settle the claims of all members. Claims on partitions that do not exist are dropped (Java would assign them)."""
-    found = PreviousOwners()
+    """Claims on partitions that do not exist are dropped (Java would assign them)."""
+    owners = PreviousOwners()
     owner: dict[TopicPartition, str] = {}
     for member_id in string_order(members):
-        claim = found.claims[member_id] = claim_of(members[member_id])
-        found.latest_generation = max(found.latest_generation, _generation(claim[1]))
-        found.owned[member_id] = []
+        claim = owners.claims[member_id] = claim_of(members[member_id])
+        owners.latest_generation = max(owners.latest_generation, _generation(claim[1]))
+        owners.owned[member_id] = []
         for partition in claim[0]:
             if partition.partition < counts.get(partition.topic, 0):
-                _settle(found, owner, members, member_id, partition)
-    return found
+                _settle(owners, owner, members, member_id, partition)
+    return owners
 
 
 def _settle(
-    found: PreviousOwners, owner: dict[TopicPartition, str], members: Members, member_id: str, partition: TopicPartition
+    owners: PreviousOwners,
+    owner: dict[TopicPartition, str],
+    members: Members,
+    member_id: str,
+    partition: TopicPartition,
 ) -> None:
-    mine = _generation(found.claims[member_id][1])
+    own_generation = _generation(owners.claims[member_id][1])
     other = owner.get(partition)
     # Java compares with the generation in the other member's subscription, not with the one in its user data.
     theirs = NO_GENERATION if other is None else members[other].generation
-    if other is not None and mine < theirs:
+    if other is not None and own_generation < theirs:
         return
-    if other is not None and partition in found.owned[other]:
-        found.owned[other].remove(partition)
+    if other is not None and partition in owners.owned[other]:
+        owners.owned[other].remove(partition)
     owner[partition] = member_id
-    if other is not None and mine == theirs:
-        found.claimed_twice.add(partition)
+    if other is not None and own_generation == theirs:
+        owners.claimed_twice.add(partition)
     else:
-        found.owned[member_id].append(partition)
+        owners.owned[member_id].append(partition)
 
 
-def earlier_claims(found: PreviousOwners) -> dict[TopicPartition, str]:
-    """Return the last owner of each partition in a generation before the latest. It may go back to that member."""
+def earlier_claims(owners: PreviousOwners) -> dict[TopicPartition, str]:
+    """Return the last owner of each partition in a generation before the latest."""
     claims: dict[TopicPartition, tuple[str, int]] = {}
-    for member_id, partition, generation in _outdated(found):
+    for member_id, partition, generation in _outdated(owners):
         if partition not in claims or generation > claims[partition][1]:
             claims[partition] = (member_id, generation)
     return {partition: member_id for partition, (member_id, _) in claims.items()}
 
 
-def _outdated(found: PreviousOwners) -> Iterator[tuple[str, TopicPartition, int]]:
-    for member_id, (partitions, generation) in found.claims.items():
-        if _generation(generation) < found.latest_generation:
+def _outdated(owners: PreviousOwners) -> Iterator[tuple[str, TopicPartition, int]]:
+    for member_id, (partitions, generation) in owners.claims.items():
+        if _generation(generation) < owners.latest_generation:
             yield from ((member_id, partition, _generation(generation)) for partition in partitions)
 
 

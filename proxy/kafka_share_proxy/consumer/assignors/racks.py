@@ -10,12 +10,10 @@ from kafka_share_proxy.consumer.partitions import Partitions
 from kafka_share_proxy.wire.values import TopicPartition
 
 Racks = Mapping[TopicPartition, frozenset[str]]
-"""Racks of each partition's replicas, for partitions whose racks are known."""
 NOWHERE: frozenset[str] = frozenset()
 
 
 def racks_of_members(members: Members) -> dict[str, str]:
-    """Return the rack of each member that has one, by member id."""
     return {member_id: each.rack for member_id, each in members.items() if each.rack}
 
 
@@ -25,13 +23,12 @@ def racks_matter(of_members: Iterable[str], partitions: Collection[TopicPartitio
     That is the case if a member is in a rack with replicas, and some partition lacks a replica in a rack where others
     have one.
     """
-    places = [racks.get(each, NOWHERE) for each in partitions]
-    everywhere = NOWHERE.union(*places)
-    return not everywhere.isdisjoint(of_members) and any(each != everywhere for each in places)
+    replica_racks = [racks.get(each, NOWHERE) for each in partitions]
+    everywhere = NOWHERE.union(*replica_racks)
+    return not everywhere.isdisjoint(of_members) and any(each != everywhere for each in replica_racks)
 
 
 def all_partitions(counts: Mapping[str, int]) -> Partitions:
-    """Return all partitions of topics with these partition counts."""
     return frozenset(TopicPartition(topic, number) for topic, count in counts.items() for number in range(count))
 
 
@@ -42,7 +39,7 @@ class Nearness:
         partitions = all_partitions(counts)
         self._rack_of = racks_of_members(members)
         self.matters = racks_matter(self._rack_of.values(), partitions, racks)
-        """True if racks affect the assignment. If False, no member is far from any partition."""
+        """If False, no member is far from any partition."""
         self._racks = racks if self.matters else {}
         self._standing = Counter(self._rack_of.values())
 
@@ -51,13 +48,12 @@ class Nearness:
         return self.matters and member_id in self._rack_of and not self._is_near(member_id, partition)
 
     def rarest_first(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Sort partitions by the number of members in the racks of their replicas, fewest first."""
         if not self.matters:
             return partitions
         return sorted(partitions, key=lambda each: sum(self._standing[rack] for rack in self._racks.get(each, NOWHERE)))
 
     def next_one(self, partition: TopicPartition, members: Sequence[str], begin: int) -> int | None:
-        """Return the index of the next member near to the partition, searching round-robin from `begin`, or None."""
+        """Return the index of the next near member, round-robin from `begin`."""
         for step in range(len(members)):
             at = (begin + step) % len(members)
             if self._is_near(members[at], partition):
@@ -69,4 +65,3 @@ class Nearness:
 
 
 ANYWHERE = Nearness({}, {}, {})
-"""Nearness without effect, for unknown racks."""

@@ -31,7 +31,6 @@ class RangeAssignor:
         racks: Racks | None = None,
         weights: SlotWeights | None = None,  # noqa: ARG002 - interface
     ) -> Assigned:
-        """Assign like the Java class."""
         assigned: Assigned = {member_id: [] for member_id in members}
         of_members = racks_of_members(members)
         divisions = []
@@ -51,7 +50,6 @@ class RangeAssignor:
         return assigned
 
     def user_data(self, assigned: Partitions | None, generation: int) -> bytes | None:  # noqa: ARG002 - interface
-        """Return None: ranges do not depend on earlier assignments."""
         return None
 
 
@@ -69,13 +67,12 @@ class _Division:
         standing = [rack for rack in self._of_members.values() if rack is not None]
         self.looks_at_racks = racks_matter(standing, self.partitions, racks)
         self._each, self._extra = divmod(count, len(subscribers))
-        self._left = dict.fromkeys(self.partitions)
-        self._given = dict.fromkeys(subscribers, 0)
+        self._unassigned = dict.fromkeys(self.partitions)
+        self._assigned_count = dict.fromkeys(subscribers, 0)
         self._assigned = assigned
 
     def room(self, member_id: str) -> int:
-        """Return how many more partitions the member may get."""
-        return max(0, self._each + (self._extra > 0) - self._given[member_id])
+        return max(0, self._each + (self._extra > 0) - self._assigned_count[member_id])
 
     def is_near(self, member_id: str, partition: TopicPartition) -> bool:
         """Return True if the partition has a replica in the member's rack, or the member has no rack."""
@@ -83,17 +80,16 @@ class _Division:
         return rack is None or rack in self._racks.get(partition, NOWHERE)
 
     def give(self, member_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Assign these partitions to a member."""
         for each in partitions:
             self._assigned[member_id].append(each)
-            self._given[member_id] += 1
-            del self._left[each]
-        self._extra -= self._given[member_id] > self._each
+            self._assigned_count[member_id] += 1
+            del self._unassigned[each]
+        self._extra -= self._assigned_count[member_id] > self._each
 
     def give_runs(self, may_have: Callable[[str, TopicPartition], bool]) -> None:
-        """Assign to each member the first remaining partitions for which `may_have` is true, up to its share."""
+        """Assign to each member the first remaining partitions that it may have, up to its share."""
         for member_id in self.subscribers:
-            near = [each for each in self._left if may_have(member_id, each)]
+            near = [each for each in self._unassigned if may_have(member_id, each)]
             if mine := near[: self.room(member_id)]:
                 self.give(member_id, mine)
 

@@ -25,7 +25,6 @@ class RoundRobinAssignor:
         racks: Racks | None = None,  # noqa: ARG002 - interface
         weights: SlotWeights | None = None,  # noqa: ARG002 - interface
     ) -> Assigned:
-        """Assign like the Java class."""
         assigned: Assigned = {member_id: [] for member_id in members}
         turns = cycle(static_members_first(members, members))
         for topic in sorted({topic for each in members.values() for topic in each.topics}):
@@ -35,5 +34,4 @@ class RoundRobinAssignor:
         return assigned
 
     def user_data(self, assigned: Partitions | None, generation: int) -> bytes | None:  # noqa: ARG002 - interface
-        """Return None: the cycle does not depend on earlier assignments."""
         return None

@@ -33,11 +33,9 @@ class StickyAssignor:
         racks: Racks | None = None,
         weights: SlotWeights | None = None,  # noqa: ARG002 - interface
     ) -> Assigned:
-        """Assign like the Java class."""
         return _assign(counts, members, racks, lambda subscription: read_sticky_user_data(subscription.user_data))[0]
 
     def user_data(self, assigned: Partitions | None, generation: int) -> bytes | None:
-        """Return the last assignment and its generation, encoded."""
         return None if assigned is None else sticky_user_data(assigned, generation)
 
 
@@ -54,7 +52,6 @@ class CooperativeStickyAssignor:
         racks: Racks | None = None,
         weights: SlotWeights | None = None,  # noqa: ARG002 - interface
     ) -> Assigned:
-        """Assign like the Java class."""
         assigned, moving = _assign(counts, members, racks, _cooperative_claim)
         if moving is None:
             moving = changing_hands(assigned, members)
@@ -77,8 +74,8 @@ def _assign(
     counts: PartitionCounts, members: Members, racks: Racks | None, claim_of: ClaimOf
 ) -> tuple[Assigned, dict[TopicPartition, str] | None]:
     """Return the assignment, and the new owner of each partition that changes its owner (None: not known)."""
-    wanted = {topic for subscription in members.values() for topic in subscription.topics}
-    counts = {topic: count for topic, count in counts.items() if topic in wanted and count}
+    subscribed_topics = {topic for subscription in members.values() for topic in subscription.topics}
+    counts = {topic: count for topic, count in counts.items() if topic in subscribed_topics and count}
     previous = previous_owners(counts, members, claim_of)
     near = Nearness(counts, members, racks or {})
     if len({frozenset(subscription.topics) for subscription in members.values()}) == 1:
@@ -88,7 +85,6 @@ def _assign(
 
 
 def changing_hands(assigned: Assigned, members: Members) -> dict[TopicPartition, str]:
-    """Return the new owner of each partition that another member must give up."""
     given_up = {
         each for member_id, partitions in assigned.items() for each in {*members[member_id].owned} - {*partitions}
     }

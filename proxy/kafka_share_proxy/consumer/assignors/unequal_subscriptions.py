@@ -36,12 +36,10 @@ class UnequalSubscriptions:
         self.assigned: Assigned = {}
         self._owner: dict[TopicPartition, str] = {}
         self._participants: list[str] = []
-        """Members that can receive or give up any partition."""
         self._balanced: bool | None = None
         """True if no move helps. None: to be computed again."""
 
     def assign(self) -> Assigned:
-        """Compute and return `assigned`."""
         lost_some = self._keep_valid()
         everything = self._all_partitions()
         unassigned = [each for each in everything if each not in self._owner]
@@ -57,7 +55,7 @@ class UnequalSubscriptions:
         return self.assigned
 
     def _keep_valid(self) -> bool:
-        """Keep valid partitions. Return True if a member lost one, by its subscription or its rack."""
+        """Return True if a member lost a partition, by its subscription or its rack."""
         dropped = False
         for member_id, owned in self._previous.owned.items():
             kept = [
@@ -71,7 +69,7 @@ class UnequalSubscriptions:
         return dropped
 
     def _all_partitions(self) -> list[TopicPartition]:
-        """Return all partitions. Topics with few subscribers are first because there is little choice."""
+        """Topics with few subscribers are first because there is little choice."""
         topics = sorted(self._counts, key=lambda topic: (len(self._subscribers[topic]), topic))
         return [TopicPartition(topic, number) for topic in topics for number in range(self._counts[topic])]
 
@@ -82,7 +80,6 @@ class UnequalSubscriptions:
         return min(subscribers, key=lambda member_id: (len(self.assigned[member_id]), member_id))
 
     def _give_out(self, partitions: list[TopicPartition]) -> None:
-        """Assign partitions to nearby members where possible, then the others."""
         far = []
         for partition in partitions:
             near = [each for each in self._subscribers[partition.topic] if not self._near.is_far(each, partition)]
@@ -99,7 +96,6 @@ class UnequalSubscriptions:
         self._owner[partition] = taker
 
     def _improve(self, partitions: list[TopicPartition]) -> bool:
-        """Make useful moves in several rounds. Return True if any partition moved."""
         anything = False
         while self._improve_once(partitions):
             anything = True
@@ -117,10 +113,8 @@ class UnequalSubscriptions:
         return moved
 
     def _better_owner(self, partition: TopicPartition) -> str | None:
-        """Return the member to which a partition should move, or None.
-
-        That is its owner of an earlier generation, or else the subscriber with the fewest partitions. The new owner
-        must have at least two partitions fewer than the current one.
+        """Return the member to which a partition should move: its owner of an earlier generation, or else the
+        subscriber with the fewest partitions, if it has at least two fewer than the current owner.
         """
         load = len(self.assigned[self._owner[partition]])
         subscribers = self._subscribers[partition.topic]
@@ -131,8 +125,8 @@ class UnequalSubscriptions:
         taker = self._least_loaded(subscribers)
         return taker if load > len(self.assigned[taker]) + 1 else None
 
-    def _move(self, wanted: TopicPartition, taker: str) -> None:
-        partition = self._movements.better_choice(wanted, self._owner[wanted], taker)
+    def _move(self, candidate: TopicPartition, taker: str) -> None:
+        partition = self._movements.better_choice(candidate, self._owner[candidate], taker)
         giver = self._owner[partition]
         self._movements.moved(partition, giver, taker)
         self.assigned[giver].remove(partition)
@@ -142,10 +136,10 @@ class UnequalSubscriptions:
 
     def _is_balanced(self) -> bool:
         if self._balanced is None:
-            self._balanced = self._look_whether_balanced()
+            self._balanced = self._compute_is_balanced()
         return self._balanced
 
-    def _look_whether_balanced(self) -> bool:
+    def _compute_is_balanced(self) -> bool:
         """Return True if no member could receive a partition from one that has at least two more."""
         loads = {member_id: len(self.assigned[member_id]) for member_id in self._participants}
         if not loads or min(loads.values()) >= max(loads.values()) - 1:
@@ -174,7 +168,7 @@ class UnequalSubscriptions:
 def balance_score(loads: Iterable[int]) -> int:
     """Return the sum of the load differences over all pairs of members. 0 is perfect balance."""
     ascending = sorted(loads)
-    return sum(load * (2 * place - len(ascending) + 1) for place, load in enumerate(ascending))
+    return sum(load * (2 * rank - len(ascending) + 1) for rank, load in enumerate(ascending))
 
 
 def _existing(topics: Iterable[str], counts: PartitionCounts) -> tuple[str, ...]:

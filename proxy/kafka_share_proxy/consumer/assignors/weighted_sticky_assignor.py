@@ -63,14 +63,13 @@ class WeightedStickyAssignor:
 
 
 def _shares(count: int, weights: Sequence[float]) -> tuple[float, ...]:
-    """Return the weight of each slot relative to their mean; empty if they do not fit the partitions."""
     total = sum(weights)
     usable = 0 < total < math.inf and count % len(weights) == 0 and all(each >= 0 for each in weights)
     return tuple(each * len(weights) / total for each in weights) if usable else ()
 
 
 def _weights(counts: PartitionCounts, shares: Mapping[str, Sequence[float]]) -> dict[TopicPartition, float]:
-    """Return the weight of each partition. Their mean is 1 in each topic, and all are 1 if weights are not known."""
+    """Their mean is 1 in each topic, and all are 1 if weights are not known."""
     return {
         each: shares[each.topic][each.partition % len(shares[each.topic])] if shares[each.topic] else 1.0
         for each in sorted(all_partitions(counts))
@@ -106,26 +105,25 @@ def _balanced(counts: PartitionCounts, members: Members, weights: Mapping[TopicP
 
 
 def _revocations(assigned: Assigned, owner: Mapping[TopicPartition, str]) -> int:
-    """Return how many partitions must be released: the next rebalance finds that many without an owner."""
-    return sum(owner.get(each, name) != name for name, mine in assigned.items() for each in mine)
+    """Count the partitions that the next rebalance finds without an owner."""
+    return sum(owner.get(each, name) != name for name, partitions in assigned.items() for each in partitions)
 
 
 def _matched(assigned: Assigned, owner: Mapping[TopicPartition, str], members: Members) -> Assigned:
-    """Give each member the part that overlaps most with its partitions and matches its subscription.
-
-    Parts go only to members of the same subscription, so that one is left for each.
+    """Give each member the part that overlaps most with its partitions. Parts go only to members of the same
+    subscription.
     """
     overlaps = Counter((name, owner[each]) for name, mine in assigned.items() for each in mine if each in owner)
-    free, found = dict.fromkeys(assigned), Assigned()
+    free, matched = dict.fromkeys(assigned), Assigned()
     for (part, taker), _ in sorted(overlaps.items(), key=lambda item: (-item[1], item[0])):
-        if part in free and taker not in found and _alike(members, part, taker):
-            found[taker] = assigned[part]
+        if part in free and taker not in matched and _alike(members, part, taker):
+            matched[taker] = assigned[part]
             del free[part]
-    for taker in [name for name in assigned if name not in found]:
+    for taker in [name for name in assigned if name not in matched]:
         part = next(each for each in free if _alike(members, each, taker))
-        found[taker] = assigned[part]
+        matched[taker] = assigned[part]
         del free[part]
-    return found
+    return matched
 
 
 def _alike(members: Members, one: str, other: str) -> bool:

@@ -20,79 +20,70 @@ from kafka_share_proxy.offsets.ranges import OffsetRanges, OffsetSpan
 class CaughtUpOffsets:
     """Offsets of one partition that two flows read."""
 
-    mark: int
-    """Offset below which everything is processed."""
+    processed_to: int
     done: OffsetRanges
-    """Ranges processed above `mark` when the child was started or cut, without the later progress of either flow."""
-    behind: tuple[OffsetSpan, ...]
-    """Ranges that the child reads, ascending."""
+    """Ranges processed above `processed_to` when the child was started or cut, without later progress."""
+    child_ranges: tuple[OffsetSpan, ...]
     main_from: int
-    """Offset at which the main flow started."""
     user_text: str | None = None
     committed: dict[Flow, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Start with nothing committed by either flow."""
-        self.committed = {Flow.MAIN: self.main_from, Flow.CHILD: self.mark}
+        self.committed = {Flow.MAIN: self.main_from, Flow.CHILD: self.processed_to}
 
     @property
     def is_finished(self) -> bool:
-        """True if the child's commits have reached the end of its ranges."""
-        return not self.left(self.committed[Flow.CHILD])
+        return not self.remaining(self.committed[Flow.CHILD])
 
-    def left(self, child: int) -> tuple[OffsetSpan, ...]:
-        """Return the ranges that the child still has to read if its next offset is `child`."""
-        return tuple(OffsetSpan(max(child, each.start), each.end) for each in self.behind if child < each.end)
+    def remaining(self, child: int) -> tuple[OffsetSpan, ...]:
+        """Return the ranges that the child still has to read from the offset `child`."""
+        return tuple(OffsetSpan(max(child, each.start), each.end) for each in self.child_ranges if child < each.end)
 
     def flow_of(self, offset: int, child: int) -> Flow:
-        """Return the flow to which a commit of this offset belongs.
+        """Return the flow of a commit of this offset.
 
         The end of the child's ranges may be where the main flow started. It belongs to the child only once the child
         has reached it.
         """
-        end = self.behind[-1].end if self.behind else self.mark
+        end = self.child_ranges[-1].end if self.child_ranges else self.processed_to
         return Flow.CHILD if offset < end or (offset == end <= child) else Flow.MAIN
 
     def commit(self, offset: int, flow: Flow) -> OffsetAndMetadata:
-        """Return what to commit when one flow's offset advances and the other flow's committed offset stays."""
-        if offset < self.mark:
+        """Return what to commit when one flow's offset advances."""
+        if offset < self.processed_to:
             return OffsetAndMetadata(offset, self.user_text or "")  # the application wants to read again
         self.committed[flow] = offset
         return self.now()
 
     def now(self) -> OffsetAndMetadata:
-        """Return what to commit for both flows."""
         child, main = self.committed[Flow.CHILD], self.committed[Flow.MAIN]
         done = self.done.copy()
         if main > self.main_from:
             done.merge(self.main_from, main)
-        for each in self.behind:
+        for each in self.child_ranges:
             if child > each.start:
                 done.merge(each.start, min(child, each.end))
-        left = self.left(child)
-        mark = done.absorb(self.mark)[0]
-        return OffsetAndMetadata(mark, _text(mark, done, left, self.user_text))
+        remaining = self.remaining(child)
+        processed_to = done.absorb(self.processed_to)[0]
+        return OffsetAndMetadata(processed_to, _text(processed_to, done, remaining, self.user_text))
 
     def cut(self, end: int) -> None:
         """End the child's ranges and `done` at `end`: the main flow reads everything above it, processed or not."""
-        before = (OffsetSpan(each.start, min(each.end, end)) for each in self.behind if each.start < end)
-        self.behind = tuple(before)
+        before = (OffsetSpan(each.start, min(each.end, end)) for each in self.child_ranges if each.start < end)
+        self.child_ranges = tuple(before)
         self.done = OffsetRanges((each.start, min(each.end, end)) for each in self.done if each.start < end)
-        self.mark = min(self.mark, end)
+        self.processed_to = min(self.processed_to, end)
         self.main_from = end
         self.committed = {Flow.MAIN: end, Flow.CHILD: min(self.committed[Flow.CHILD], end)}
 
 
-def _text(mark: int, done: OffsetRanges, left: tuple[OffsetSpan, ...], user_text: str | None) -> str:
-    """Return the metadata that fits a broker's limit.
-
-    Ranges have priority; records of omitted ranges are delivered again.
-    """
-    if not left and not done:
+def _text(processed_to: int, done: OffsetRanges, remaining: tuple[OffsetSpan, ...], user_text: str | None) -> str:
+    """Ranges have priority; records of omitted ranges are delivered again."""
+    if not remaining and not done:
         return user_text or ""
-    shown = left if len(write_commit_text((), left, user_text)) <= BROKER_METADATA_MAX else ()
+    shown = remaining if len(write_commit_text((), remaining, user_text)) <= BROKER_METADATA_MAX else ()
     if len(write_commit_text((), shown, user_text)) > BROKER_METADATA_MAX:
         user_text = None
-    ledger = OffsetLedger(mark, done)
+    ledger = OffsetLedger(processed_to, done)
     ledger.catch_up, ledger.user_text = shown, user_text
     return ledger.text(BROKER_METADATA_MAX)

@@ -37,7 +37,7 @@ from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
 from kafka_share_proxy.wire.values import TopicPartition
 
 VERSIONS = (8, 9)
-"""Supported versions, which identify topics by name. KIP-848 members need 9."""
+"""Topics are identified by name. KIP-848 members need 9."""
 
 RETRIABLE = frozenset(
     {
@@ -67,7 +67,6 @@ class PendingCommit:
     offset: OffsetAndMetadata
     call_ids: list[int] = field(default_factory=list)
     texts: CommitTexts | None = None
-    """Texts in which it is sent. None before the first one."""
 
 
 @dataclass(slots=True)
@@ -78,18 +77,17 @@ class _OpenCall:
 
 
 class _Refusals:
-    """Retriable errors of each partition: the last code, and the time of the first one since the last final result."""
+    """Last code of each partition, and the time of the first error since the last final result."""
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
         self._since: dict[TopicPartition, float] = {}
         self.codes: dict[TopicPartition, ErrorCode] = {}
-        """Last error code of each partition."""
 
     def last_too_long(self, partition: TopicPartition, code: ErrorCode, now: float) -> bool:
         """Note an error and return True if retriable errors have lasted for the timeout.
 
-        REBALANCE_IN_PROGRESS does not count because the length of a rebalance is not limited here.
+        REBALANCE_IN_PROGRESS does not count: the length of a rebalance is not limited here.
         """
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
             return False
@@ -97,12 +95,10 @@ class _Refusals:
         return now - self._since.setdefault(partition, now) >= self._timeout_s
 
     def forget(self, partition: TopicPartition) -> None:
-        """Reset a partition after its commit has succeeded or failed for good."""
         self._since.pop(partition, None)
         self.codes.pop(partition, None)
 
     def error(self, partition: TopicPartition, code: ErrorCode) -> BrokerRefused:
-        """Return the error for calls with a partition that brokers keep refusing."""
         return BrokerRefused("OffsetCommit", code, str(partition), f"again and again for {self._timeout_s:g} s")
 
 
@@ -125,20 +121,17 @@ class CommitRequests:
         self._backoff = backoff
         self._who = who
         self._holds = holds
-        """Returns the partitions that this member may commit. None: no group membership, therefore any partition."""
+        """None: no group membership, therefore any partition."""
         self._fenced = fenced
-        """Called when the group refuses this member."""
         self.on_accepted: Callable[[Mapping[TopicPartition, OffsetAndMetadata]], None] = lambda _offsets: None
         """Called with offsets that the group has accepted, including automatic commits. Must not raise."""
         self._waiting: dict[TopicPartition, PendingCommit] = {}
         self._held: dict[TopicPartition, tuple[PendingCommit, MemberIdentity]] = {}
-        """Commits refused because of the generation, each with the identity under which it was sent."""
+        """Commits refused because of the generation, with the identity under which they were sent."""
         self._refusals = _Refusals(options.api_timeout_s)
-        self._under_way: set[TopicPartition] = set()
+        self._in_flight: set[TopicPartition] = set()
         self._completed: dict[TopicPartition, OffsetAndMetadata] = {}
-        """Offsets accepted by a response and not yet reported to on_accepted."""
         self._limited: set[TopicPartition] = set()
-        """Partitions of which the coordinator has refused a long text."""
         self.look_up: Callable[[Partitions, Deliver], None] | None = None
         """Looks up committed offsets (CommittedRequests.query). None: several texts are assumed to be added up."""
         self._calls: dict[int, _OpenCall] = {}
@@ -148,14 +141,14 @@ class CommitRequests:
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], call_id: int | None = None
     ) -> list[BackgroundEvent]:
-        """Queue commits of these offsets. Partitions that the member does not own are refused immediately."""
-        held = self._holds()
+        """Refuse partitions that the member does not own immediately."""
+        owned = self._holds()
         if call_id is not None:
             self._calls[call_id] = _OpenCall(set(offsets))
         events: list[BackgroundEvent] = []
         for partition, offset in offsets.items():
             calls = [] if call_id is None else [call_id]
-            if held is not None and partition not in held:
+            if owned is not None and partition not in owned:
                 events += self._settle(partition, calls, _lost(partition))
             else:
                 self._enqueue(partition, PendingCommit(offset, calls), newest=True)
@@ -164,16 +157,13 @@ class CommitRequests:
         return events
 
     def is_settled(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Return True if none of these partitions has a commit waiting, held or in flight."""
-        return not any(each in self._waiting or each in self._under_way or each in self._held for each in partitions)
+        return not any(each in self._waiting or each in self._in_flight or each in self._held for each in partitions)
 
     @property
     def is_idle(self) -> bool:
-        """True if no call is open and no commit is waiting, held or in flight."""
-        return not (self._waiting or self._held or self._under_way or self._calls)
+        return not (self._waiting or self._held or self._in_flight or self._calls)
 
     def abandon(self, partitions: Iterable[TopicPartition]) -> list[BackgroundEvent]:
-        """Fail the commits of lost partitions that are not in flight."""
         events: list[BackgroundEvent] = []
         for each in partitions:
             self._refusals.forget(each)
@@ -186,26 +176,23 @@ class CommitRequests:
         return events
 
     def last_refusal(self, call_id: int) -> ProxyError | None:
-        """Return the error with which the coordinator currently refuses a partition of a call, or None."""
         call = self._calls.get(call_id)
         refused = [each for each in sorted(call.waiting_for) if each in self._refusals.codes] if call else []
         return self._refusals.error(refused[0], self._refusals.codes[refused[0]]) if refused else None
 
     def give_up(self, call_id: int) -> None:
-        """Forget a call whose caller has stopped waiting. Its offsets are still committed."""
+        """Its offsets are still committed."""
         self._calls.pop(call_id, None)
 
     def fail(self, error: ConsumerError) -> list[BackgroundEvent]:
-        """Fail all waiting commits because the coordinator cannot be found."""
         waiting, self._waiting = self._waiting, {}
         return [event for each, pending in waiting.items() for event in self._settle(each, pending.call_ids, error)]
 
     # Manager interface
 
     def poll(self, now: float) -> Wanted:
-        """Return one OffsetCommit with all waiting commits whose partition has none in flight."""
         events = self._recommit()
-        ready = [each for each in self._waiting if each not in self._under_way]
+        ready = [each for each in self._waiting if each not in self._in_flight]
         if not ready:
             return Wanted(events=tuple(events))
         if not self._backoff.is_ready(now):
@@ -217,7 +204,7 @@ class CommitRequests:
         events += self._write(sent)
         if not sent:
             return Wanted(events=tuple(events))
-        self._under_way.update(sent)
+        self._in_flight.update(sent)
         who = self._who()
         request = UnsentRequest(
             sender=self,
@@ -232,9 +219,9 @@ class CommitRequests:
         return Wanted((request,), math.inf, tuple(events))
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
-        """Handle the result of each partition. The member may have another identity by now, or be closed."""
+        """The member may have another identity by now, or be closed."""
         sent, who = request.context
-        self._under_way.difference_update(sent)
+        self._in_flight.difference_update(sent)
         if isinstance(outcome, RequestFailure):
             return self._failed(sent, outcome, now)
         response: Any = outcome
@@ -255,7 +242,7 @@ class CommitRequests:
     # Private methods
 
     def _write(self, sent: dict[TopicPartition, PendingCommit]) -> list[BackgroundEvent]:
-        """Write the metadata texts of commits. A commit without a text that can be sent is failed and removed."""
+        """A commit without a text that can be sent is failed and removed."""
         events: list[BackgroundEvent] = []
         for partition, pending in list(sent.items()):
             if pending.texts is not None:
@@ -434,4 +421,4 @@ def _fields(pending: PendingCommit, number: int) -> dict[str, Any]:
 
 
 def _lost(partition: TopicPartition) -> PartitionLostError:
-    return PartitionLostError(f"{partition} is not this member's any more: its offset is not committed")
+    return PartitionLostError(f"{partition} is no longer owned by this member: its offset is not committed")

@@ -25,58 +25,49 @@ from kafka_share_proxy.offsets.ledger import BROKER_METADATA_MAX, OUTSTANDING_MA
 from kafka_share_proxy.offsets.ranges import OffsetRanges, OffsetSpan
 
 STRING_MAX = 32_767
-"""Bytes of a string in Kafka's protocol."""
 
 
 class CommitTexts:
-    """The texts that are sent for one commit of one partition. Raises ValueError if tokens alone are too long."""
+    """Raises ValueError if tokens alone are too long."""
 
-    def __init__(self, wanted: OffsetAndMetadata, *, is_limited: bool) -> None:
-        """Begin with the whole text.
-
-        Args:
-            wanted: offset and metadata to commit.
-            is_limited: the coordinator has refused the whole text of a commit of this partition: begin with what fits.
-        """
-        self.wanted = wanted
+    def __init__(self, target: OffsetAndMetadata, *, is_limited: bool) -> None:
+        """Begin with the whole text, or with what fits if the coordinator has refused a long text (`is_limited`)."""
+        self.target = target
         self.left_out: Sequence[OffsetSpan] = ()
-        """Ranges of the text that are not sent, ascending."""
         self._text: CommitText | None = None
         """Parsed where the text is one of ranges and above a broker's default limit."""
-        self._pieces = [wanted.metadata]
+        self._pieces = [target.metadata]
         self._next = 0
         self._level = 0
-        if len(wanted.metadata) > BROKER_METADATA_MAX and wanted.metadata.startswith(PREFIX):
+        if len(target.metadata) > BROKER_METADATA_MAX and target.metadata.startswith(PREFIX):
             self._read()
             if is_limited:
                 self.shorten()
 
     def _read(self) -> None:
         try:
-            self._text = parse_commit_text(self.wanted.metadata, OUTSTANDING_MAX)
+            self._text = parse_commit_text(self.target.metadata, OUTSTANDING_MAX)
         except CommitTextError:
             return  # the coordinator decides
         self._pieces = split_commit_text(self._text, STRING_MAX)
 
     @property
     def present(self) -> str:
-        """The text that is sent next."""
         return self._pieces[self._next]
 
     @property
     def needs_proof(self) -> bool:
-        """True if the text is sent in several parts, which a broker does not add up."""
+        """True if the text is sent in parts, which a broker does not add up."""
         return len(self._pieces) > 1
 
     def accepted(self) -> bool:
-        """Continue with the next text. Returns: True if that was the last one."""
+        """Continue with the next text. Return True if that was the last one."""
         self._next += 1
         return self._next >= len(self._pieces)
 
     def shorten(self) -> bool:
-        """Continue with less: what a broker accepts by default, then no ranges.
-
-        Returns: False if the text cannot be made shorter.
+        """Continue with what a broker accepts by default, then no ranges. Return False if the text cannot be made
+        shorter.
         """
         if self._text is None or self._level == 2:
             return False
@@ -91,20 +82,22 @@ class CommitTexts:
         self._pieces, self._next = [text], 0
         return True
 
-    def judge(self, found: OffsetAndMetadata | None) -> None:
+    def judge(self, committed: OffsetAndMetadata | None) -> None:
         """Determine `left_out` from the committed text after several texts were sent."""
         if self._text is None:
             return
-        stored = _ranges(found)
+        stored = _ranges(committed)
         first = next(iter(self._text.ranges))
-        if first.start in stored or (found is not None and first.end <= found.offset):
+        if first.start in stored or (committed is not None and first.end <= committed.offset):
             return  # the first text was added to the last; a string holds only the first ranges
-        above = found.offset if found is not None else 0
+        above = committed.offset if committed is not None else 0
         self.left_out = tuple(each for each in self._text.ranges if each.end > above and each.start not in stored)
 
 
-def _ranges(found: OffsetAndMetadata | None) -> OffsetRanges:
+def _ranges(committed: OffsetAndMetadata | None) -> OffsetRanges:
     try:
-        return parse_commit_text(found.metadata, OUTSTANDING_MAX).ranges if found is not None else OffsetRanges()
+        return (
+            parse_commit_text(committed.metadata, OUTSTANDING_MAX).ranges if committed is not None else OffsetRanges()
+        )
     except CommitTextError:
         return OffsetRanges()

@@ -24,7 +24,6 @@ from kafka_share_proxy.wire.values import TopicPartition
 VERSIONS = (8, 9)
 NOTHING_COMMITTED = -1
 SUBJECT = ("OffsetFetch", None)
-"""Subject under which its troubles are reported (UnsentRequest.subject)."""
 PENDING_ADVICE = "A transaction that commits these offsets is open: check its producer"
 
 RETRIABLE = frozenset(
@@ -48,12 +47,12 @@ class _Query:
     missing: set[TopicPartition]
     deliver: Deliver
     call_id: int | None = None
-    """Application call that waits for the result. None for a query of the consumer itself."""
-    found: dict[TopicPartition, OffsetAndMetadata | None] = field(default_factory=dict)
+    """None for a query of the consumer itself."""
+    offsets: dict[TopicPartition, OffsetAndMetadata | None] = field(default_factory=dict)
 
 
 class CommittedRequests:
-    """Lookups of committed offsets, combined into one OffsetFetch at a time."""
+    """Combined into one OffsetFetch at a time."""
 
     def __init__(
         self,
@@ -72,17 +71,15 @@ class CommittedRequests:
         self._in_flight: UnsentRequest | None = None
 
     def query(self, partitions: Partitions, deliver: Deliver, call_id: int | None = None) -> None:
-        """Look up the committed offsets of these partitions. `deliver` is called once."""
+        """`deliver` is called once."""
         self._queries.append(_Query(set(partitions), deliver, call_id))
 
     def give_up(self, call_id: int) -> None:
-        """Drop a lookup for an application call that has timed out."""
         self._queries = [each for each in self._queries if each.call_id != call_id]
 
     def poll(self, now: float) -> Wanted:
-        """Return one OffsetFetch for all partitions that pending lookups are missing."""
-        wanted = {each for query in self._queries for each in query.missing}
-        if self._in_flight is not None or not wanted:
+        partitions = {each for query in self._queries for each in query.missing}
+        if self._in_flight is not None or not partitions:
             return Wanted()
         if not self._backoff.is_ready(now):
             return Wanted(wake_at=self._backoff.ready_at)
@@ -92,7 +89,7 @@ class CommittedRequests:
         self._in_flight = UnsentRequest(
             sender=self,
             api="OffsetFetch",
-            message=self._message(wanted),
+            message=self._message(partitions),
             versions=VERSIONS,
             timeout_s=self._options.request_timeout_s,
             node_id=node_id,
@@ -101,7 +98,6 @@ class CommittedRequests:
         return Wanted((self._in_flight,), math.inf)
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
-        """Handle the response to an OffsetFetch, or note its failure."""
         if request is not self._in_flight:
             return []
         self._in_flight = None
@@ -119,11 +115,11 @@ class CommittedRequests:
             return self._refused(code, now)
         return self._take(group, now)
 
-    def _message(self, wanted: set[TopicPartition]) -> Any:
+    def _message(self, partitions: set[TopicPartition]) -> Any:
         message, who = messages.OffsetFetchRequest, self._who()
         topics = [
             message.OffsetFetchRequestTopics(name=topic, partition_indexes=numbers)
-            for topic, numbers in by_topic(wanted).items()
+            for topic, numbers in by_topic(partitions).items()
         ]
         is_member = self._options.group_protocol == "consumer" and who.generation > 0
         group = message.OffsetFetchRequestGroup(
@@ -135,7 +131,7 @@ class CommittedRequests:
         return message(groups=[group], require_stable=True)
 
     def _take(self, group: Any, now: float) -> list[BackgroundEvent]:
-        found: dict[TopicPartition, OffsetAndMetadata | None] = {}
+        offsets: dict[TopicPartition, OffsetAndMetadata | None] = {}
         refused: BrokerRefused | None = None
         again = False
         for topic in group.topics:
@@ -147,26 +143,26 @@ class CommittedRequests:
                 elif code:
                     refused = BrokerRefused("OffsetFetch", code, str(partition))
                 elif each.committed_offset == NOTHING_COMMITTED:
-                    found[partition] = None
+                    offsets[partition] = None
                 else:
-                    found[partition] = OffsetAndMetadata(
+                    offsets[partition] = OffsetAndMetadata(
                         each.committed_offset, each.metadata or "", each.committed_leader_epoch
                     )
         if again or refused:
             self._backoff.failed(now)
         else:
             self._backoff.succeeded()
-        return self.fail(refused) if refused else self._hand_out(found)
+        return self.fail(refused) if refused else self._hand_out(offsets)
 
-    def _hand_out(self, found: Committed) -> list[BackgroundEvent]:
+    def _hand_out(self, offsets: Committed) -> list[BackgroundEvent]:
         events: list[BackgroundEvent] = []
         for query in list(self._queries):
-            responded = query.missing & found.keys()
+            responded = query.missing & offsets.keys()
             query.missing -= responded
-            query.found.update({each: found[each] for each in responded})
+            query.offsets.update({each: offsets[each] for each in responded})
             if not query.missing:
                 self._queries.remove(query)
-                events += query.deliver(query.found)
+                events += query.deliver(query.offsets)
         return events
 
     def _refused(self, code: ErrorCode, now: float) -> list[BackgroundEvent]:
@@ -182,6 +178,5 @@ class CommittedRequests:
         self._troubles.report(TroubleKind.REQUEST, SUBJECT, text, advice)
 
     def fail(self, error: ConsumerError) -> list[BackgroundEvent]:
-        """Fail all pending lookups with this error."""
         queries, self._queries = self._queries, []
         return [event for query in queries for event in query.deliver(error)]

@@ -21,32 +21,31 @@ class SlotCommits:
         self._committed = committed
 
     def names(self, partition: TopicPartition) -> tuple[TopicPartition, ...]:
-        """Return the names under which the offset of a partition is committed."""
         return (partition,) if self._filter is None else self._filter.committed_as(partition)
 
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], call_id: int | None = None
     ) -> list[BackgroundEvent]:
-        named = {name: offset for each, offset in offsets.items() for name in self.names(each)}
-        return self._commits.commit(named, call_id)
+        by_name = {name: offset for each, offset in offsets.items() for name in self.names(each)}
+        return self._commits.commit(by_name, call_id)
 
     def is_settled(self, partitions: Iterable[TopicPartition]) -> bool:
         return self._commits.is_settled(name for each in partitions for name in self.names(each))
 
     def query(self, partitions: Partitions, deliver: Deliver, call_id: int | None = None) -> None:
-        """See CommittedRequests.query. Of several slots the lowest offset is delivered, and None if one of them has no
+        """See CommittedRequests.query. Of several slots the lowest offset is delivered, None if one of them has no
         offset.
         """
         names = {each: self.names(each) for each in partitions}
 
-        def lowest(found: Committed | ConsumerError) -> list[BackgroundEvent]:
-            if isinstance(found, ConsumerError):
-                return deliver(found)
-            return deliver({each: _lowest([found[name] for name in listed]) for each, listed in names.items()})
+        def lowest(committed: Committed | ConsumerError) -> list[BackgroundEvent]:
+            if isinstance(committed, ConsumerError):
+                return deliver(committed)
+            return deliver({each: _lowest([committed[name] for name in listed]) for each, listed in names.items()})
 
         self._committed.query(frozenset(name for listed in names.values() for name in listed), lowest, call_id)
 
 
-def _lowest(found: list[OffsetAndMetadata | None]) -> OffsetAndMetadata | None:
-    known = [each for each in found if each is not None]
-    return min(known, key=lambda each: each.offset) if len(known) == len(found) else None
+def _lowest(committed: list[OffsetAndMetadata | None]) -> OffsetAndMetadata | None:
+    known = [each for each in committed if each is not None]
+    return min(known, key=lambda each: each.offset) if len(known) == len(committed) else None

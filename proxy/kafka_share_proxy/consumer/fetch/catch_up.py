@@ -45,7 +45,7 @@ class CatchUp:
         share = replace(options, buffer_bytes_max=max(1, options.buffer_bytes_max // 2))
         self.fetches = FetchRequests(share, metadata, self.positions, self, new_backoff, Flow.CHILD)
         self.is_alive = False
-        """True after the first start. Stays true, so that later backlogs are read too."""
+        """Stays True after the first start, so that later backlogs are read too."""
         self._of: dict[TopicPartition, CaughtUpOffsets] = {}
         self._moves: dict[TopicPartition, int] = {}
         """Value of `moves` of the main position when it was last checked, by partition."""
@@ -57,47 +57,45 @@ class CatchUp:
     ) -> bool:
         """Move the main flow to the end of the log and start the child on the unprocessed ranges below it.
 
-        Returns: False, with nothing changed, if no range below the end is unprocessed.
+        Return False, with nothing changed, if there are none.
         """
         done = text.ranges.copy()
-        mark = done.absorb(committed.offset)[0]
-        behind = tuple(done.gaps(mark, end))
-        if not behind:
+        processed_to = done.absorb(committed.offset)[0]
+        child_ranges = tuple(done.gaps(processed_to, end))
+        if not child_ranges:
             return False
-        of = CaughtUpOffsets(mark, done, behind, end, text.user_text)
+        of = CaughtUpOffsets(processed_to, done, child_ranges, end, text.user_text)
         of.cut(end)
         self._of[partition] = of
         self._main.seek(partition, end, end_epoch)
         self._main[partition].leader = self._metadata.leader(partition)  # which returned `end`
         self._moves[partition] = self._main[partition].moves
         self.positions.include([partition])
-        self.positions.seek(partition, mark, committed.leader_epoch, behind)
+        self.positions.seek(partition, processed_to, committed.leader_epoch, child_ranges)
         self.is_alive = True
-        for each in behind:
-            self._changed(partition, each, each.end - each.start, "lies behind")
+        for each in child_ranges:
+            self._changed(partition, each, each.end - each.start, "not processed")
         return True
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
-        """Stop the child for these partitions because they were revoked or the child has read its ranges to the end."""
-        gone = frozenset(partitions)
-        for each in gone:
+        """Stop the child for these partitions."""
+        dropped = frozenset(partitions)
+        for each in dropped:
             main, child = self._main.get(each), self.positions.get(each)
             if main is not None and child is not None:
                 main.was_processed(child.processed)
             self._of.pop(each, None)
             self._moves.pop(each, None)
-        self.positions.drop(gone)
-        self.fetches.drop(gone)
+        self.positions.drop(dropped)
+        self.fetches.drop(dropped)
 
     def clear(self) -> None:
-        """Drop everything because the subscription has changed."""
         self.drop(list(self._of))
         self.fetches.clear()
 
     def keep_up(self) -> None:
-        """Copy the pause and leader of the main flow to the child.
-
-        If the main flow has sought to an earlier offset, the child's ranges end there.
+        """Copy the pause and leader of the main flow. If that has sought to an earlier offset, the child's ranges end
+        there.
         """
         for each in list(self._of):
             main, child = self._main.get(each), self.positions.get(each)
@@ -113,25 +111,23 @@ class CatchUp:
     # Reading
 
     def consumed(self, partition: TopicPartition, next_offset: int) -> None:
-        """Advance the child: the application has received every record of the child below `next_offset`."""
         child, of = self.positions.get(partition), self._of.get(partition)
         if child is None or of is None:
             return
         before = child.offset if child.offset is not None else next_offset
         self.positions.consumed(partition, next_offset)
-        for each in of.behind:
+        for each in of.child_ranges:
             if before < each.end <= next_offset:
                 self._changed(partition, each, 0, "read to its end")
 
     def read_again(self, partition: TopicPartition) -> None:
-        """Seek the child back to the first record that it fetched and the application has not received."""
+        """Seek the child back to the first record that the application has not received."""
         if partition in self._of:
             child = self.positions[partition]
             self.positions.seek(partition, self._child(partition), ranges=child.ranges)
 
     def remaining(self) -> dict[TopicPartition, tuple[OffsetSpan, ...]]:
-        """Return the ranges that the child has not yet delivered to the application, by partition."""
-        return {each: left for each, of in self._of.items() if (left := of.left(self._child(each)))}
+        return {each: remaining for each, of in self._of.items() if (remaining := of.remaining(self._child(each)))}
 
     def reset(self, partitions: Iterable[TopicPartition], _: str) -> list[BackgroundEvent]:
         """Shrink a range at which the leader returned OFFSET_OUT_OF_RANGE.
@@ -150,7 +146,7 @@ class CatchUp:
         if partition not in self.positions or self.positions[partition].moves != moves:
             return []
         if isinstance(found, ConsumerError):
-            self.positions.seek(partition, at, ranges=self._of[partition].behind)
+            self.positions.seek(partition, at, ranges=self._of[partition].child_ranges)
         elif found[partition].offset > at:
             self._deleted_below(partition, at, found[partition].offset)
         else:
@@ -159,17 +155,17 @@ class CatchUp:
 
     def _deleted_below(self, partition: TopicPartition, at: int, start: int) -> None:
         of = self._of[partition]
-        for each in of.left(at):
-            gone = OffsetSpan(each.start, min(each.end, start)) if each.start < start else None
-            if gone is not None:
-                self._changed(partition, gone, 0, f"deleted before it was read: the log begins at {start}")
-        self.positions.seek(partition, max(at, start), ranges=of.behind)
+        for each in of.remaining(at):
+            deleted = OffsetSpan(each.start, min(each.end, start)) if each.start < start else None
+            if deleted is not None:
+                self._changed(partition, deleted, 0, f"deleted before it was read: the log begins at {start}")
+        self.positions.seek(partition, max(at, start), ranges=of.child_ranges)
 
     def _ended(
         self, partition: TopicPartition, at: int, moves: int, found: Found | ConsumerError
     ) -> list[BackgroundEvent]:
         if partition in self.positions and self.positions[partition].moves == moves:
-            ranges = self._of[partition].behind
+            ranges = self._of[partition].child_ranges
             self.positions.seek(partition, at, ranges=ranges)
             if not isinstance(found, ConsumerError):
                 self._cut(partition, found[partition].offset, "the log was cut before its end")
@@ -180,11 +176,11 @@ class CatchUp:
         of = self._of[partition]
         if end >= of.main_from:
             return
-        for each in of.left(end):
+        for each in of.remaining(end):
             self._changed(partition, each, 0, reason)
         child = self._child(partition)
         of.cut(end)
-        self.positions.seek(partition, min(child, end), ranges=of.behind)
+        self.positions.seek(partition, min(child, end), ranges=of.child_ranges)
 
     def _child(self, partition: TopicPartition) -> int:
         """Return the next offset of the child to deliver to the application."""
@@ -197,20 +193,20 @@ class CatchUp:
         return partition in self._of
 
     def consumed_offset(self, partition: TopicPartition, main: int) -> OffsetAndMetadata:
-        """Return what to commit when everything that either flow has returned is processed."""
         of = self._of[partition]
         of.committed = {Flow.MAIN: max(main, of.main_from), Flow.CHILD: self._child(partition)}
         return self._ending(partition, of.now())
 
     def split(self, partition: TopicPartition, offset: OffsetAndMetadata) -> OffsetAndMetadata:
-        """Return what to commit for an offset that the application commits, which belongs to one of the flows."""
         of = self._of.get(partition)
         if of is None or commit_text_version(offset.metadata) is not None:
             return offset
         of.user_text = offset.metadata or of.user_text
         flow = of.flow_of(offset.offset, self._child(partition))
         if flow is Flow.CHILD and offset.offset > self._child(partition):
-            self.positions.seek(partition, offset.offset, ranges=of.behind)  # processed without having been returned
+            self.positions.seek(
+                partition, offset.offset, ranges=of.child_ranges
+            )  # processed without having been returned
         return self._ending(partition, of.commit(offset.offset, flow))
 
     def _ending(self, partition: TopicPartition, committed: OffsetAndMetadata) -> OffsetAndMetadata:

@@ -34,11 +34,10 @@ from kafka_share_proxy.wire.records.batches import split_complete
 from kafka_share_proxy.wire.values import ZERO_UUID, TopicPartition
 
 VERSIONS = (13, 16)
-"""Versions that identify topics by id. 17 and 18 add nothing for consumers."""
+"""Topics are identified by id. 17 and 18 add nothing for consumers."""
 NAMED = (12, 12)
 """Version that identifies topics by name. Used if Metadata has no topic id (zeros): a view that does not exist yet."""
 SESSION_ID, SESSION_EPOCH = 0, -1
-"""Session id and epoch without a session (KIP-227)."""
 
 STALE_LEADER = frozenset(
     {
@@ -54,7 +53,6 @@ STALE_LEADER = frozenset(
         ErrorCode.UNKNOWN_SERVER_ERROR,
     }
 )
-"""Errors after which metadata is requested again."""
 
 
 class FetchedChunk(NamedTuple):
@@ -68,22 +66,15 @@ class FetchedChunk(NamedTuple):
     next_offset: int
     """Offset after the last batch, which is the position once all is consumed, even if the last records are missing."""
     aborted: tuple[Any, ...]
-    """Aborted transactions, for read_committed."""
     high_watermark: int
     last_stable_offset: int
     moves: int
-    """`moves` of the position when the request was sent."""
     flow: Flow = Flow.MAIN
     is_filtered: bool = False
-    """True if the proxy applied the key filter of the request."""
     until: int | None = None
-    """Offset from which on records are not returned. None: no end."""
 
     def apart(self) -> FetchedChunk:
-        """Return the chunk with a copy of its bytes.
-
-        A view would keep the whole response (fetch.max.bytes) in memory.
-        """
+        """A view would keep the whole response (fetch.max.bytes) in memory."""
         records = self.records
         is_part = isinstance(records, memoryview) and records.nbytes < len(memoryview(records.obj).cast("B"))
         return self._replace(records=bytes(records)) if is_part else self
@@ -92,9 +83,7 @@ class FetchedChunk(NamedTuple):
 class OutOfRange(Protocol):
     """Handler for offsets that are out of the log's range."""
 
-    def reset(self, partitions: Iterable[TopicPartition], reason: str, /) -> list[BackgroundEvent]:
-        """Find a new position for these partitions."""
-        ...
+    def reset(self, partitions: Iterable[TopicPartition], reason: str, /) -> list[BackgroundEvent]: ...
 
 
 class FetchRequests:
@@ -120,7 +109,6 @@ class FetchRequests:
         self._backoffs: dict[int, RetryBackoff] = {}
         """Backoff by node id, so that a failing broker does not delay requests to others."""
         self._busy: dict[int, UnsentRequest] = {}
-        """The request in flight, by node id."""
         self._buffer: deque[FetchedChunk] = deque()
         self.buffered_bytes = 0
         """Bytes of record batches, including those of paused partitions."""
@@ -157,7 +145,6 @@ class FetchRequests:
 
     @property
     def has_records(self) -> bool:
-        """True if `take` would return any chunk."""
         return any(map(self.may_return, self._buffer))
 
     def may_return(self, chunk: FetchedChunk) -> bool:
@@ -168,22 +155,19 @@ class FetchRequests:
         return not self.is_stale(chunk) and self._positions[chunk.partition].is_returnable
 
     def is_stale(self, chunk: FetchedChunk) -> bool:
-        """Return True if the position was moved after the request, or the partition is no longer assigned."""
         position = self._positions.get(chunk.partition)
         return position is None or position.moves != chunk.moves
 
     def clear(self) -> None:
-        """Drop the buffer and the responses to requests in flight because the subscription has changed."""
         self._buffer.clear()
         self.buffered_bytes = 0
         self._busy.clear()
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
-        """Drop these partitions, which are no longer read."""
-        gone = frozenset(partitions)
-        for each in gone if self._troubles.is_any else ():
+        dropped = frozenset(partitions)
+        for each in dropped if self._troubles.is_any else ():
             self._troubles.end(TroubleKind.REQUEST, ("Fetch", each))
-        self._buffer = deque(chunk for chunk in self._buffer if chunk.partition not in gone)
+        self._buffer = deque(chunk for chunk in self._buffer if chunk.partition not in dropped)
         self.buffered_bytes = sum(len(chunk.records) for chunk in self._buffer)
 
     # Manager interface
@@ -227,7 +211,7 @@ class FetchRequests:
         return self._backoffs[node_id].ready_at if node_id in self._backoffs else -math.inf
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
-        """Handle the response. Drop it if `clear` was called after the request."""
+        """Drop a response if `clear` was called after the request."""
         if self._busy.get(request.node_id) is not request:
             return []
         del self._busy[request.node_id]
@@ -275,7 +259,7 @@ class FetchRequests:
         topics = [
             message.FetchTopic(
                 **({"topic": topic} if by_name else {"topic_id": ids[topic]}),
-                partitions=[self._asked(message, TopicPartition(topic, number)) for number in numbers],
+                partitions=[self._requested_partition(message, TopicPartition(topic, number)) for number in numbers],
             )
             for topic, numbers in grouped.items()
         ]
@@ -301,15 +285,15 @@ class FetchRequests:
             context=moves,
         )
 
-    def _asked(self, message: Any, partition: TopicPartition) -> Any:
-        position, wanted = self._positions[partition], self._options.key_filter
+    def _requested_partition(self, message: Any, partition: TopicPartition) -> Any:
+        position, key_filter = self._positions[partition], self._options.key_filter
         return message.FetchPartition(
             partition=partition.partition,
             current_leader_epoch=position.leader.epoch,
             fetch_offset=position.fetch_from,
             last_fetched_epoch=position.record_epoch,
             partition_max_bytes=self._options.max_partition_fetch_bytes,
-            unknown_tags=() if wanted is None else ((TAG, wanted.content),),
+            unknown_tags=() if key_filter is None else ((TAG, key_filter.content),),
         )
 
     def _take_partitions(self, request: UnsentRequest, response: Any, now: float) -> list[BackgroundEvent]:

@@ -20,7 +20,7 @@ Moves = dict[TopicPartition, int]
 
 
 class FirstPositions:
-    """Start positions of one consumer: the committed offset, or else the reset policy."""
+    """The committed offset, or else the reset policy."""
 
     def __init__(
         self,
@@ -37,7 +37,6 @@ class FirstPositions:
         self._catch_up = catch_up
 
     def find(self) -> list[BackgroundEvent]:
-        """Start the lookup of missing positions, once for each."""
         missing = [
             each
             for each in self._positions.missing(PositionState.INITIALIZING)
@@ -46,26 +45,26 @@ class FirstPositions:
         if not missing:
             return []
         for each in missing:
-            self._positions[each].asking = True
+            self._positions[each].is_queried = True
         if self._options.group_id is None:
             return self._offsets.reset(missing)
         moves = {each: self._positions[each].moves for each in missing}
-        self._committed.query(frozenset(missing), lambda found: self._responded(found, moves))
+        self._committed.query(frozenset(missing), lambda committed_offsets: self._responded(committed_offsets, moves))
         return []
 
     def _unmoved(self, moves: Moves) -> list[TopicPartition]:
         return [
             each
             for each, before in moves.items()
-            if (now := self._positions.get(each)) is not None and now.moves == before and now.asking
+            if (now := self._positions.get(each)) is not None and now.moves == before and now.is_queried
         ]
 
-    def _responded(self, found: Committed | ConsumerError, moves: Moves) -> list[BackgroundEvent]:
+    def _responded(self, committed_offsets: Committed | ConsumerError, moves: Moves) -> list[BackgroundEvent]:
         still = self._unmoved(moves)
-        if isinstance(found, ConsumerError):
-            return self._not_found(still, found)
-        events: list[BackgroundEvent] = self._offsets.reset([each for each in still if found[each] is None])
-        known = {each: offset for each in still if (offset := found[each]) is not None}
+        if isinstance(committed_offsets, ConsumerError):
+            return self._not_found(still, committed_offsets)
+        events: list[BackgroundEvent] = self._offsets.reset([each for each in still if committed_offsets[each] is None])
+        known = {each: offset for each in still if (offset := committed_offsets[each]) is not None}
         if not self._options.enable_parallel_rebalance:
             return [*events, *self._begin(known)]
         if known:
@@ -76,18 +75,18 @@ class FirstPositions:
     def _not_found(self, partitions: Iterable[TopicPartition], error: ConsumerError) -> list[BackgroundEvent]:
         listed = frozenset(partitions)
         for each in listed:
-            self._positions[each].asking = False
+            self._positions[each].is_queried = False
         return [BackgroundError(error=error, partitions=listed)]
 
     def _begin(self, known: dict[TopicPartition, OffsetAndMetadata]) -> list[BackgroundEvent]:
-        """Start at the committed offset. Records above it that are already processed are skipped."""
+        """Skip records above the committed offset that are already processed."""
         events: list[BackgroundEvent] = []
         for each, committed in known.items():
             text, problem = _read(committed.metadata)
             done = text.ranges.copy()
-            mark = done.absorb(committed.offset)[0]
-            ranges = tuple(done.gaps(mark, OFFSET_MAX)) if done else None
-            self._positions.seek(each, mark, committed.leader_epoch, ranges)
+            start = done.absorb(committed.offset)[0]
+            ranges = tuple(done.gaps(start, OFFSET_MAX)) if done else None
+            self._positions.seek(each, start, committed.leader_epoch, ranges)
             events.append(PositionFound(partition=each, committed=committed))
             if problem is not None and self._options.enable_parallel_rebalance:
                 events.append(BackgroundError(error=ConsumerError(f"{each}: {problem}"), partitions=frozenset({each})))
@@ -117,10 +116,7 @@ class FirstPositions:
 
 
 def _read(metadata: str) -> tuple[CommitText, CommitTextError | None]:
-    """Parse the processed ranges in commit metadata.
-
-    Metadata of other applications yields no ranges. Metadata that cannot be parsed yields no ranges and the error.
-    """
+    """Parse commit metadata. That of other applications yields no ranges, and invalid ranges yield the error."""
     if commit_text_version(metadata) is None:
         return CommitText(user_text=metadata or None), None
     try:

@@ -17,12 +17,11 @@ from kafka_share_proxy.wire.records.record_views import LazyRecords
 from kafka_share_proxy.wire.values import TopicPartition
 
 SLOTS_MIN, SLOTS_MAX = 2, 1024
-"""Minimum and maximum number of slots of a view (views/README.md rule 1)."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyFilter:
-    """Filter that accepts records whose key hashes into one of the ranges, or equals one of the keys."""
+    """Accepts records whose key hashes into one of the ranges, or equals one of the keys."""
 
     ranges: tuple[tuple[int, int], ...] = ()
     """(first, last) hash of each range, both included: murmur2 of the key as an unsigned number, 0 to 2^32 - 1."""
@@ -31,15 +30,13 @@ class KeyFilter:
     slots: tuple[int, ...] = ()
     """Slots that the ranges cover, ascending. Set by `slots_of`."""
     of: int = 0
-    """Number of slots of the view."""
     content: bytes = field(init=False, repr=False, compare=False)
-    """Encoded tagged field."""
     _known: frozenset[bytes] = field(init=False, repr=False, compare=False)
     _bounds: tuple[int, ...] = field(init=False, repr=False, compare=False)
     """Start and end hashes of the merged ranges, alternating and ascending."""
 
     def __post_init__(self) -> None:
-        """Check and encode the filter. Raises ValueError if it is empty or too large, or a range is invalid."""
+        """Raises ValueError if the filter is empty or too large, or a range is invalid."""
         if not self.ranges and not self.keys:
             raise ValueError("a key filter names neither ranges nor keys: leave it out to read everything")
         if len(self.ranges) > RANGES_MAX or len(self.keys) > KEYS_MAX:
@@ -55,25 +52,23 @@ class KeyFilter:
         object.__setattr__(self, "content", registry.codec_of(message, 0).encode(made))
 
     def unwanted(self, records: LazyRecords) -> list[int]:
-        """Return the offsets of records that the filter rejects, ascending. No record object is created for it."""
+        """Return the offsets of records that the filter rejects. No record object is created for it."""
         positions = records.positions
-        wanted = [bisect_right(self._bounds, each) % 2 for each in positions.key_hashes(records.area)]
+        accepted = [bisect_right(self._bounds, each) % 2 for each in positions.key_hashes(records.area)]
         if self.null_keys != NullKeys.BY_OFFSET:
             keep = self.null_keys == NullKeys.KEEP
-            wanted = [keep if size < 0 else each for size, each in zip(positions.key_sizes, wanted, strict=True)]
+            accepted = [keep if size < 0 else each for size, each in zip(positions.key_sizes, accepted, strict=True)]
         if self._known:
             keys = memoryview(records.area)
-            places = zip(positions.key_starts, positions.key_sizes, wanted, strict=True)
-            wanted = [
-                each or (size >= 0 and bytes(keys[start : start + size]) in self._known) for start, size, each in places
+            key_bounds = zip(positions.key_starts, positions.key_sizes, accepted, strict=True)
+            accepted = [
+                each or (size >= 0 and bytes(keys[start : start + size]) in self._known)
+                for start, size, each in key_bounds
             ]
-        return [offset for offset, each in zip(positions.offsets, wanted, strict=True) if not each]
+        return [offset for offset, each in zip(positions.offsets, accepted, strict=True) if not each]
 
     def committed_as(self, partition: TopicPartition) -> tuple[TopicPartition, ...]:
-        """Return the topic-partitions under which a base partition is committed.
-
-        With slots these are its slots in the view, otherwise the partition itself.
-        """
+        """Return the topic-partitions under which a base partition is committed: with slots, its slots in the view."""
         if not self.slots:
             return (partition,)
         view = f"__view.r{self.of}.{partition.topic}"
@@ -83,11 +78,7 @@ class KeyFilter:
 def slots_of(of: int, slots: Iterable[int]) -> KeyFilter:
     """Return a filter for some slots of the view `__view.r<of>.<topic>`, which are read and committed together.
 
-    Args:
-        of: number of slots of the view, 2 to 1024.
-        slots: slot numbers, from 0 on.
-
-    Raises ValueError if the list is empty or the view cannot have these slots.
+    `of` is the number of slots, 2 to 1024. Raises ValueError if the list is empty or the view cannot have these slots.
     """
     listed = tuple(sorted(set(slots)))
     if not SLOTS_MIN <= of <= SLOTS_MAX:
@@ -104,12 +95,12 @@ def _begin(slot: int, of: int) -> int:
 
 
 def _bounds(ranges: Iterable[tuple[int, int]]) -> tuple[int, ...]:
-    found: list[int] = []
+    bounds: list[int] = []
     for first, last in sorted(ranges):
         if not 0 <= first <= last < SPACE:
             raise ValueError(f"{first} to {last} is no range of hashes: 0 to {SPACE - 1}, the lower one first")
-        if found and first <= found[-1]:
-            found[-1] = max(found[-1], last + 1)
+        if bounds and first <= bounds[-1]:
+            bounds[-1] = max(bounds[-1], last + 1)
         else:
-            found += (first, last + 1)
-    return tuple(found)
+            bounds += (first, last + 1)
+    return tuple(bounds)

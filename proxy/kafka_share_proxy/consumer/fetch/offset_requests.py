@@ -22,7 +22,7 @@ from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicPartition
 
 LIST_VERSIONS = (7, 9)
-"""Supported versions. The largest timestamp needs 7 (KIP-734)."""
+"""The largest timestamp needs 7 (KIP-734)."""
 EPOCH_VERSIONS = (4, 4)
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
@@ -48,9 +48,9 @@ class FoundOffset(NamedTuple):
     """An offset in the ListOffsets response."""
 
     offset: int
-    """Offset, or -1 if no record has that timestamp or a later one."""
+    """-1 if no record has that timestamp or a later one."""
     timestamp: int
-    """Milliseconds since 1970; -1 if the request was not for a time."""
+    """-1 if the request was not for a time."""
     leader_epoch: int
 
 
@@ -77,8 +77,8 @@ class _Query:
     missing: dict[TopicPartition, int]
     deliver: Deliver
     call_id: int | None = None
-    """Application call that waits for the result. None for a query of the consumer itself."""
-    found: dict[TopicPartition, FoundOffset] = field(default_factory=dict)
+    """None for a query of the consumer itself."""
+    results: dict[TopicPartition, FoundOffset] = field(default_factory=dict)
 
 
 class OffsetRequests:
@@ -98,24 +98,24 @@ class OffsetRequests:
         self._positions = positions
         self._backoff = backoff
         self._queries: list[_Query] = []
-        self._asked: dict[TopicPartition, int] = {}
-        """Timestamp of the ListOffsets in flight, by partition. A request may contain a partition only once."""
+        self._timestamps: dict[TopicPartition, int] = {}
+        """A request may contain a partition only once."""
 
     # Requests of other components
 
     def query(self, timestamps: Mapping[TopicPartition, int], deliver: Deliver, call_id: int | None = None) -> None:
-        """Look up the offsets of these timestamps. `deliver` is called once."""
+        """`deliver` is called once."""
         self._queries.append(_Query(dict(timestamps), deliver, call_id))
 
     def give_up(self, call_id: int) -> set[str]:
-        """Forget a call of the application. Returns: topics that no other query needs."""
+        """Return the topics that no other query needs."""
         dropped = [each for each in self._queries if each.call_id == call_id]
         self._queries = [each for each in self._queries if each.call_id != call_id]
-        wanted = {partition.topic for each in self._queries for partition in each.missing}
-        return {partition.topic for each in dropped for partition in each.missing} - wanted
+        other_topics = {partition.topic for each in self._queries for partition in each.missing}
+        return {partition.topic for each in dropped for partition in each.missing} - other_topics
 
     def fail(self, error: ConsumerError, about: TopicPartition | None = None) -> list[BackgroundEvent]:
-        """End the queries of a partition with an error; None ends all queries."""
+        """None ends all queries."""
         failed = [each for each in self._queries if about is None or about in each.missing]
         self._queries = [each for each in self._queries if each not in failed]
         return [event for query in failed for event in query.deliver(error)]
@@ -123,7 +123,7 @@ class OffsetRequests:
     def reset(
         self, partitions: Iterable[TopicPartition], reason: str = "nothing is committed"
     ) -> list[BackgroundEvent]:
-        """Reset positions by the reset policy. With `none` return an error, which includes the reason."""
+        """With `none` return an error, which includes the reason."""
         events: list[BackgroundEvent] = []
         for each in partitions:
             if self._options.auto_offset_reset != "none":
@@ -139,7 +139,6 @@ class OffsetRequests:
     # Manager interface
 
     def poll(self, now: float) -> Wanted:
-        """Return requests to the leaders of all partitions with a pending query or validation."""
         self._request_for_resets()
         self._notice_new_leaders()
         if not self._backoff.is_ready(now):
@@ -147,9 +146,8 @@ class OffsetRequests:
         return Wanted((*self._listing(now), *self._validating(now)), math.inf)
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
-        """Handle a response of either API, or note its failure."""
         if request.api == "ListOffsets":
-            asked = {each: self._asked.pop(each) for each in request.context}
+            timestamps = {each: self._timestamps.pop(each) for each in request.context}
         else:
             self._cancel_query(request.context)
         if isinstance(outcome, RequestFailure):
@@ -159,7 +157,7 @@ class OffsetRequests:
                 return []
             return self.fail(ConsumerError(f"{request.api}: {outcome.reason}"))
         if request.api == "ListOffsets":
-            return self._listed(outcome, asked, now)
+            return self._listed(outcome, timestamps, now)
         return self._validated(request, outcome, now)
 
     # ListOffsets
@@ -170,34 +168,34 @@ class OffsetRequests:
             earliest = self._options.auto_offset_reset == "earliest"
             moves = {each: self._positions[each].moves for each in missing}
             for each in missing:
-                self._positions[each].asking = True
+                self._positions[each].is_queried = True
             timestamp = EARLIEST_TIMESTAMP if earliest else LATEST_TIMESTAMP
-            self.query(dict.fromkeys(missing, timestamp), lambda found: self._reset_to(found, moves))
+            self.query(dict.fromkeys(missing, timestamp), lambda results: self._reset_to(results, moves))
 
-    def _reset_to(self, found: Found | ConsumerError, moves: Mapping[TopicPartition, int]) -> list[BackgroundEvent]:
+    def _reset_to(self, results: Found | ConsumerError, moves: Mapping[TopicPartition, int]) -> list[BackgroundEvent]:
         still = [each for each in moves if each in self._positions and self._positions[each].moves == moves[each]]
-        if isinstance(found, ConsumerError):
+        if isinstance(results, ConsumerError):
             for each in still:
-                self._positions[each].asking = False
-            return [BackgroundError(error=found, partitions=frozenset(still))]
+                self._positions[each].is_queried = False
+            return [BackgroundError(error=results, partitions=frozenset(still))]
         for each in still:
-            self._positions.seek(each, found[each].offset, found[each].leader_epoch)
+            self._positions.seek(each, results[each].offset, results[each].leader_epoch)
             self._positions[each].leader = self._metadata.leader(each)
         return []
 
     def _listing(self, _: float) -> list[UnsentRequest]:
-        wanted: dict[TopicPartition, int] = {}
+        timestamps: dict[TopicPartition, int] = {}
         for query in self._queries:
             for each, timestamp in query.missing.items():
-                if each not in self._asked:
-                    wanted.setdefault(each, timestamp)
+                if each not in self._timestamps:
+                    timestamps.setdefault(each, timestamp)
         return [
-            self._request("ListOffsets", node_id, self._list_message(partitions, wanted), LIST_VERSIONS, partitions)
-            for node_id, partitions in self._by_leader(wanted).items()
+            self._request("ListOffsets", node_id, self._list_message(partitions, timestamps), LIST_VERSIONS, partitions)
+            for node_id, partitions in self._by_leader(timestamps).items()
         ]
 
     def _list_message(self, partitions: list[TopicPartition], timestamps: Mapping[TopicPartition, int]) -> Any:
-        self._asked.update({each: timestamps[each] for each in partitions})
+        self._timestamps.update({each: timestamps[each] for each in partitions})
         message = messages.ListOffsetsRequest
         topics = [
             message.ListOffsetsTopic(
@@ -215,7 +213,7 @@ class OffsetRequests:
         ]
         return message(replica_id=CONSUMER_REPLICA, isolation_level=int(self._options.read_committed), topics=topics)
 
-    def _listed(self, response: Any, asked: Mapping[TopicPartition, int], now: float) -> list[BackgroundEvent]:
+    def _listed(self, response: Any, timestamps: Mapping[TopicPartition, int], now: float) -> list[BackgroundEvent]:
         events: list[BackgroundEvent] = []
         again = any(each.error_code for topic in response.topics for each in topic.partitions)
         for topic in response.topics:
@@ -228,22 +226,22 @@ class OffsetRequests:
                 self._troubles.end(TroubleKind.REQUEST, ("ListOffsets", partition))
                 if code:
                     events += self.fail(BrokerRefused("ListOffsets", code, str(partition)), partition)
-                elif partition in asked:
+                elif partition in timestamps:
                     events += self._found(
-                        partition, asked[partition], FoundOffset(each.offset, each.timestamp, each.leader_epoch)
+                        partition, timestamps[partition], FoundOffset(each.offset, each.timestamp, each.leader_epoch)
                     )
         self._after(again, now)
         return events
 
-    def _found(self, partition: TopicPartition, timestamp: int, found: FoundOffset) -> list[BackgroundEvent]:
+    def _found(self, partition: TopicPartition, timestamp: int, results: FoundOffset) -> list[BackgroundEvent]:
         events: list[BackgroundEvent] = []
         for query in list(self._queries):
             if query.missing.get(partition) == timestamp:
                 del query.missing[partition]
-                query.found[partition] = found
+                query.results[partition] = results
             if not query.missing:
                 self._queries.remove(query)
-                events += query.deliver(query.found)
+                events += query.deliver(query.results)
         return events
 
     # OffsetForLeaderEpoch
@@ -265,7 +263,7 @@ class OffsetRequests:
         for node_id, partitions in self._by_leader(missing).items():
             moves = {each: self._positions[each].moves for each in partitions}
             for each in partitions:
-                self._positions[each].asking = True
+                self._positions[each].is_queried = True
             message = self._epoch_message(partitions)
             requests.append(self._request("OffsetForLeaderEpoch", node_id, message, EPOCH_VERSIONS, moves))
         return requests
@@ -290,7 +288,7 @@ class OffsetRequests:
 
     def _cancel_query(self, moves: Mapping[TopicPartition, int]) -> None:
         for each in self._unmoved(moves):
-            self._positions[each].asking = False
+            self._positions[each].is_queried = False
 
     def _unmoved(self, moves: Mapping[TopicPartition, int]) -> list[TopicPartition]:
         return [each for each in moves if each in self._positions and self._positions[each].moves == moves[each]]
@@ -317,10 +315,7 @@ class OffsetRequests:
         return events
 
     def _compare(self, partition: TopicPartition, end_offset: int, epoch: int) -> list[BackgroundEvent]:
-        """Compare the leader's end offset of the last record's epoch with the position.
-
-        If the end offset is lower than the position, the log was truncated there.
-        """
+        """Check the position. If the end offset of the last record's epoch is lower, the log was truncated there."""
         position = self._positions[partition]
         if end_offset == NOT_FOUND:
             return self.reset([partition], "the leader does not know the epoch of the last record")

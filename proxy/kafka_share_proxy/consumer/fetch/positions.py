@@ -21,12 +21,10 @@ UNKNOWN_LEADER = LeaderAndEpoch()
 
 
 class PositionState(Enum):
-    """Step that a partition needs before it can be fetched (SubscriptionState.FetchStates)."""
+    """Step needed before it can be fetched (SubscriptionState.FetchStates)."""
 
     INITIALIZING = "initializing"
-    """The committed offset is not known."""
     RESETTING = "resetting"
-    """The offset of the reset policy is not known."""
     VALIDATING = "validating"
     """It is not known whether the log was truncated below the position."""
     FETCHING = "fetching"
@@ -40,68 +38,53 @@ class Position:
 
     state: PositionState = PositionState.INITIALIZING
     offset: int | None = None
-    """Next offset for the application. None until it is known."""
     fetch_from: int = 0
     """Next offset to fetch from a broker. Valid when `offset` is not None."""
     fetched_to: int = 0
     """End offset of the last batch received. Lower than `fetch_from` if a range that is not read follows the batch."""
     record_epoch: int = NO_EPOCH
-    """Leader epoch of the last record before `fetch_from`."""
     leader: LeaderAndEpoch = UNKNOWN_LEADER
-    """Leader and epoch for which `fetch_from` was last known to be valid."""
     paused: bool = False
-    """True if the application paused the partition."""
     held_back: bool = False
-    """True if the partition is being revoked. Its records are neither fetched nor returned."""
-    asking: bool = False
-    """True if a request for the missing offset is in flight."""
+    """True while the partition is being revoked."""
+    is_queried: bool = False
     problem: Exception | None = None
-    """Reason why the partition has no offset. It gets none until the application polls again or seeks."""
+    """It gets no offset until the application polls again or seeks."""
     not_before: float = -math.inf
-    """Time before which no broker is sent a fetch because the last one refused it; seconds, monotonic."""
+    """Time before which no fetch is sent because the last one was refused; seconds, monotonic."""
     preferred: tuple[int, float] | None = None
     """Follower that the leader prefers for reads, and the time until which to use it (KIP-392)."""
     moves: int = 0
-    """Number that changes with each seek, reset, assignment and revocation, so that responses to earlier requests are
-    recognized as stale. It is unique among all positions of a consumer.
+    """Changes with each seek, reset, assignment and revocation, so that responses to earlier requests are recognized as
+    stale. Unique among all positions of a consumer.
     """
     ranges: tuple[OffsetSpan, ...] | None = None
     """Ranges to read, ascending. Offsets between them are skipped. None means all offsets without an end."""
     high_watermark: int | None = None
-    """High watermark in the last Fetch response. None before the first."""
     last_stable_offset: int | None = None
-    """Last stable offset (the end of what no open transaction holds back) in the last Fetch response. None before the
-    first.
-    """
     processed: OffsetSpan | None = None
-    """Span from the lowest to the highest offset returned to the application; the end is exclusive."""
 
     def was_processed(self, span: OffsetSpan | None) -> None:
-        """Extend `processed` by a span that the application was given."""
         if span is not None:
             before = span if self.processed is None else self.processed
             self.processed = OffsetSpan(min(before.start, span.start), max(before.end, span.end))
 
     def lag(self, *, read_committed: bool) -> int | None:
-        """Return the number of offsets up to the end that can be read (KIP-695). None while either of the two is
-        unknown.
-        """
+        """Return the number of offsets up to the end that can be read (KIP-695), if both are known."""
         end = self.last_stable_offset if read_committed else self.high_watermark
         return None if end is None or self.offset is None else max(0, end - self.offset)
 
     @property
     def has_unread(self) -> bool:
-        """True if records were fetched that the application has not been given."""
         return self.offset is not None and self.offset < self.fetched_to
 
     @property
     def until(self) -> int | None:
-        """End of the range that contains or follows `fetch_from`. None if there is no end."""
+        """End of the range that contains or follows `fetch_from`, if any."""
         return next((each.end for each in self.ranges or () if self.fetch_from < each.end), None)
 
     @property
     def is_returnable(self) -> bool:
-        """True if buffered records of this partition may be returned to the application."""
         return self.offset is not None and not self.paused and not self.held_back
 
 
@@ -120,47 +103,40 @@ class Positions:
 
     @property
     def assigned(self) -> Partitions:
-        """All assigned partitions, including those that are paused or being revoked."""
+        """Including those that are paused or being revoked."""
         return frozenset(self._of)
 
     def get(self, partition: TopicPartition) -> Position | None:
-        """Return the position of a partition, or None if it is not assigned."""
         return self._of.get(partition)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Assign exactly these partitions. Partitions that stay keep their position and their paused state."""
-        before, wanted = self._of, sorted(partitions)
-        self.drop(before.keys() - set(wanted))
-        self._of = {each: before.get(each) or Position(moves=next(self._moves)) for each in wanted}
+        """Partitions that stay keep their position and their paused state."""
+        before, partitions_in_order = self._of, sorted(partitions)
+        self.drop(before.keys() - set(partitions_in_order))
+        self._of = {each: before.get(each) or Position(moves=next(self._moves)) for each in partitions_in_order}
 
     def include(self, partitions: Iterable[TopicPartition]) -> None:
-        """Assign these partitions in addition to the present ones."""
         self.assign({*self._of, *partitions})
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
-        """Remove partitions from the assignment."""
         for each in partitions:
             position = self._of.pop(each, None)
             if position is not None:
                 position.moves = next(self._moves)
 
     def hold_back(self, partitions: Iterable[TopicPartition]) -> None:
-        """Stop fetching and returning records of partitions that are being revoked."""
         for each in self._known(partitions):
             each.held_back = True
 
     def let_go_on(self, partitions: Iterable[TopicPartition]) -> None:
-        """Undo `hold_back` for partitions that are no longer being revoked."""
         for each in self._known(partitions):
             each.held_back = False
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Pause partitions for the application."""
         for each in self._known(partitions):
             each.paused = True
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Resume partitions for the application."""
         for each in self._known(partitions):
             each.paused = False
 
@@ -171,13 +147,13 @@ class Positions:
         record_epoch: int = NO_EPOCH,
         ranges: tuple[OffsetSpan, ...] | None = None,
     ) -> None:
-        """Set the position. Buffered records become stale. A partition that is not assigned is ignored."""
+        """Set the position. Buffered records become stale."""
         position = self._of.get(partition)
         if position is not None:
             position.state = PositionState.FETCHING
             position.offset, position.ranges = offset, ranges
             self.fetched(partition, offset, record_epoch)
-            position.asking, position.problem = False, None
+            position.is_queried, position.problem = False, None
             position.moves = next(self._moves)
 
     def log_was_cut(self, partition: TopicPartition, end_offset: int, epoch: int) -> None:
@@ -202,16 +178,14 @@ class Positions:
             position.fetch_from, position.record_epoch = begin, NO_EPOCH
 
     def reset(self, partition: TopicPartition) -> None:
-        """Drop the position, so that the reset policy determines the next one."""
         position = self._of.get(partition)
         if position is not None:
             position.state = PositionState.RESETTING
             position.offset = None
-            position.asking = False
+            position.is_queried = False
             position.moves = next(self._moves)
 
     def consumed(self, partition: TopicPartition, next_offset: int) -> None:
-        """Advance the position: the application has received all records below `next_offset`."""
         position = self._of.get(partition)
         if position is not None:
             if position.offset is not None and position.offset < next_offset:
@@ -222,14 +196,12 @@ class Positions:
         """Allow new lookups for the partitions whose last lookup of an offset failed."""
         for position in self._of.values():
             if position.problem is not None:
-                position.asking, position.problem = False, None
+                position.is_queried, position.problem = False, None
 
     def missing(self, state: PositionState) -> list[TopicPartition]:
-        """Return the partitions in this state for which no request is in flight."""
-        return [each for each, position in self._of.items() if position.state is state and not position.asking]
+        return [each for each, position in self._of.items() if position.state is state and not position.is_queried]
 
     def fetchable(self) -> list[TopicPartition]:
-        """Return the partitions to fetch, ascending."""
         return [
             each
             for each, position in self._of.items()

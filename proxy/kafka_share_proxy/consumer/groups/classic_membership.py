@@ -39,7 +39,7 @@ JOIN_LAPSE_S = 5.0
 
 RETRIABLE = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REBALANCE_IN_PROGRESS, *GONE})
 FORGOTTEN = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
-"""Errors after which the group continues without this member. It has lost its partitions and joins as a new member."""
+"""Errors after which the group continues without this member, which joins as a new member."""
 
 
 class ClassicMembership(GroupMembership):
@@ -74,17 +74,15 @@ class ClassicMembership(GroupMembership):
     # Calls of the application
 
     def subscribe(self, topics: frozenset[str]) -> None:
-        """Join or rejoin the group with these topics."""
         if topics != self._topics:
             self._topics = topics
             self._rejoin = "the subscription has changed"
 
     def acknowledge_assigned(self, rebalance_id: int, now: float) -> None:
-        """Note that the application has received its assignment."""
         self._flow.assigned(rebalance_id, now)
 
     def leave(self, now: float, reason: str) -> None:
-        """Leave the group. A static member sends no LeaveGroup (KIP-345)."""
+        """A static member sends no LeaveGroup (KIP-345)."""
         if self.who.member_id and self.who.instance_id is None:
             self._leave_as, self._leave_reason = self.who, reason
         self._forget()
@@ -93,11 +91,10 @@ class ClassicMembership(GroupMembership):
 
     @property
     def is_leaving(self) -> bool:
-        """True if LeaveGroup is due or in flight."""
         return self._leave_as is not None or "LeaveGroup" in self._in_flight
 
     def fenced(self, who: MemberIdentity, code: ErrorCode, now: float) -> list[BackgroundEvent]:
-        """Handle a fencing error of another request of this member, unless it was sent under an earlier identity."""
+        """Handle a fencing error of another request, unless it was sent under an earlier identity."""
         if who != self.who or code not in {*FORGOTTEN, ErrorCode.FENCED_INSTANCE_ID}:
             return []
         if code is ErrorCode.ILLEGAL_GENERATION and "JoinGroup" in self._in_flight:
@@ -107,15 +104,14 @@ class ClassicMembership(GroupMembership):
     # Manager interface
 
     def poll(self, now: float) -> Wanted:
-        """Advance the membership as far as possible and return the requests to send."""
         if self.fatal is not None:
             return Wanted()
         events = [*self._expire(now), *self._advance(now)]
-        wanted = (self._leaving(now), self._joining(now), self._syncing(now), self._beating(now))
-        return Wanted(tuple(each for each in wanted if each), self._wake_at(now), tuple(events))
+        requests = (self._leaving(now), self._joining(now), self._syncing(now), self._beating(now))
+        return Wanted(tuple(each for each in requests if each), self._wake_at(now), tuple(events))
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
-        """Handle a response. Drop it if its request was sent before the member was forgotten."""
+        """Drop a response if its request was sent before the member was forgotten."""
         if self._in_flight.get(request.api) is not request:
             return []
         del self._in_flight[request.api]
@@ -146,7 +142,7 @@ class ClassicMembership(GroupMembership):
         return self._flow.expire(now)
 
     def _stall(self, now: float) -> list[BackgroundEvent]:
-        """Leave, so that other members receive the idle partitions. Join again when the application polls."""
+        """Leave, so that other members receive the idle partitions."""
         topics, reason = self._topics, "max.poll.interval.ms has passed without a poll"
         lost = self._flow.lose_everything(now, reason)
         self.leave(now, reason)
@@ -295,19 +291,19 @@ class ClassicMembership(GroupMembership):
     def _synced(self, _: UnsentRequest, response: Any, now: float) -> list[BackgroundEvent]:
         self._alive(now, now)
         try:
-            given = frozenset(read_assignment(bytes(response.assignment)).partitions)
+            assigned = frozenset(read_assignment(bytes(response.assignment)).partitions)
         except MalformedAssignment as error:
             self._again(now, "the assignment is malformed")
             return [BackgroundError(error=error)]
-        target = frozenset(each for each in given if each.topic in self._topics)
-        if target != given:
+        target = frozenset(each for each in assigned if each.topic in self._topics)
+        if target != assigned:
             self._rejoin = "the assignment is not of the subscription"
         self._assigned, self._assigned_generation = target, self.who.generation
         self._flow.target = target
-        taken = self._flow.owned - target
+        revoked = self._flow.owned - target
         reason = f"generation {self.who.generation} is synced"
-        if self._flow.state is State.REVOKING_PARTITION or (taken and self._flow.state is State.STABLE):
-            return self._flow.begin_revocation(taken, self.protocol, now, reason)
+        if self._flow.state is State.REVOKING_PARTITION or (revoked and self._flow.state is State.STABLE):
+            return self._flow.begin_revocation(revoked, self.protocol, now, reason)
         return self._flow.begin_assignment(now, reason)
 
     def _beaten(self, request: UnsentRequest, _: Any, __: float) -> list[BackgroundEvent]:
@@ -316,10 +312,7 @@ class ClassicMembership(GroupMembership):
         return []
 
     def _alive(self, sent_at: float, beat_at: float) -> None:
-        """Restart session and heartbeat timers.
-
-        The coordinator's session starts no earlier than the request was sent.
-        """
+        """The coordinator's session starts no earlier than the request was sent."""
         self._session_deadline = sent_at + self._options.session_timeout_s
         self._next_heartbeat = beat_at + self._options.heartbeat_interval_s
 
@@ -358,7 +351,6 @@ class ClassicMembership(GroupMembership):
             self._again(now, f"{api}: {reason}")
 
     def _again(self, now: float, reason: str) -> None:
-        """Join again after a backoff."""
         self._backoff.failed(now)
         self._rejoin = self._rejoin or reason
         self._sync_due = None
@@ -387,5 +379,5 @@ class ClassicMembership(GroupMembership):
 
     @property
     def holds(self) -> Partitions:
-        """Partitions that may be committed, including those released but not yet given up."""
+        """Including partitions released but not yet given up."""
         return self._flow.owned if self.who.generation != NO_GENERATION else NOTHING

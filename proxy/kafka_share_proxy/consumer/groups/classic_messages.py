@@ -17,7 +17,7 @@ from kafka_share_proxy.consumer.partitions import Partitions
 from kafka_share_proxy.wire.definitions import messages
 
 VERSIONS = {"JoinGroup": (5, 9), "SyncGroup": (3, 5), "Heartbeat": (3, 4), "LeaveGroup": (3, 5)}
-"""Version ranges by API. All of them have group instance ids."""
+"""All of them have group instance ids."""
 NO_MEMBER = ""
 
 
@@ -35,15 +35,13 @@ class JoinFacts(NamedTuple):
 
     topics: frozenset[str]
     owned: Partitions
-    """Partitions that a cooperative member owns. Empty for an eager member, which gave up all before it joins."""
+    """Empty for an eager member, which gave up all before it joins."""
     assigned: Partitions | None
-    """The last assignment, None before the first."""
     assigned_generation: int
     reason: str
 
 
 def join_group(options: ConsumerOptions, who: MemberIdentity, assignors: Sequence[Assignor], facts: JoinFacts) -> Any:
-    """Build JoinGroup, with the subscription encoded by each assignor."""
     message = messages.JoinGroupRequest
     protocols = [
         message.JoinGroupRequestProtocol(name=each.name, metadata=_subscription(options, who, each, facts))
@@ -90,7 +88,6 @@ def sync_group(
 
 
 def heartbeat(group_id: str, who: MemberIdentity) -> Any:
-    """Build a HeartbeatRequest of this member."""
     return messages.HeartbeatRequest(
         group_id=group_id,
         generation_id=who.generation,
@@ -100,7 +97,6 @@ def heartbeat(group_id: str, who: MemberIdentity) -> Any:
 
 
 def leave_group(group_id: str, who: MemberIdentity, reason: str) -> Any:
-    """Build LeaveGroup of a dynamic member."""
     message = messages.LeaveGroupRequest
     member = message.MemberIdentity(member_id=who.member_id, group_instance_id=who.instance_id, reason=reason)
     return message(group_id=group_id, members=[member])

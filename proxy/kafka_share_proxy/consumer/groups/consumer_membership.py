@@ -1,7 +1,7 @@
 """Membership of a KIP-848 group: one request, ConsumerGroupHeartbeat, joins, acknowledges and leaves.
 
-How it works. The coordinator sends the target assignment (`_told`, by topic id). Owned partitions that are not in it
-are revoked first. While the application delays that, heartbeats continue without the owned partitions and the
+How it works. The coordinator sends the target assignment (`_received`, by topic id). Owned partitions that are not in
+it are revoked first. While the application delays that, heartbeats continue without the owned partitions and the
 coordinator waits. Then one heartbeat reports the remaining partitions, and another one the added partitions, once the
 application has received them. A heartbeat is sent at its interval, and immediately when it has something to report:
 when joining all fields, later the changed ones.
@@ -44,17 +44,11 @@ RETRIABLE = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, *GONE})
 class TopicNames(Protocol):
     """Names and ids of topics."""
 
-    def topic_name(self, topic_id: bytes) -> str | None:
-        """Return the topic's name, or None while unknown."""
-        ...
+    def topic_name(self, topic_id: bytes) -> str | None: ...
 
-    def topic_id(self, topic: str) -> bytes | None:
-        """Return the topic's id, or None while unknown."""
-        ...
+    def topic_id(self, topic: str) -> bytes | None: ...
 
-    def request_update(self) -> None:
-        """Request metadata because a name or id is unknown."""
-        ...
+    def request_update(self) -> None: ...
 
 
 class ConsumerMembership(GroupMembership):
@@ -76,7 +70,7 @@ class ConsumerMembership(GroupMembership):
         self._names = topics
         self.who = MemberIdentity(member_id, JOIN_EPOCH, options.group_instance_id)
         self._reported_topics: frozenset[str] | None = None
-        self._told: dict[bytes, list[int]] | None = None
+        self._received: dict[bytes, list[int]] | None = None
         """Assignment that was received and not yet acted on."""
         self._ack_due = False
         self._in_flight: UnsentRequest | None = None
@@ -85,16 +79,14 @@ class ConsumerMembership(GroupMembership):
     # Calls of the application
 
     def subscribe(self, topics: frozenset[str]) -> None:
-        """Join the group, or change the subscription, with these topics."""
         self._topics = topics
 
     def acknowledge_assigned(self, rebalance_id: int, now: float) -> None:
-        """Note that the application has received its assignment."""
         if self._flow.assigned(rebalance_id, now):
             self._ack_due = True
 
     def leave(self, now: float, reason: str) -> None:
-        """Leave the group. A static member announces that it will return (KIP-848)."""
+        """A static member announces that it will return (KIP-848)."""
         if self.who.generation > JOIN_EPOCH or self._in_flight is not None:
             epoch = LEAVE_EPOCH if self.who.instance_id is None else STATIC_LEAVE_EPOCH
             self._leave_as = self.who._replace(generation=epoch)
@@ -104,27 +96,22 @@ class ConsumerMembership(GroupMembership):
 
     @property
     def is_leaving(self) -> bool:
-        """True if the last heartbeat is due or in flight."""
         return self._leave_as is not None or (self._in_flight is not None and self._in_flight.context[1] < JOIN_EPOCH)
 
     def fenced(self, who: MemberIdentity, _: ErrorCode, __: float) -> list[BackgroundEvent]:
-        """Send a heartbeat immediately because another request was refused.
-
-        Its response shows what the refusal means.
-        """
+        """Send a heartbeat, whose response shows what the refusal of another request means."""
         if who == self.who:
             self._next_heartbeat = -math.inf
         return []
 
     @property
     def holds(self) -> Partitions:
-        """Partitions that may be committed, including those released but not yet given up."""
+        """Including partitions released but not yet given up."""
         return self._flow.owned if self.who.generation > JOIN_EPOCH else NOTHING
 
     # Manager interface
 
     def poll(self, now: float) -> Wanted:
-        """Advance the membership as far as possible and return the requests to send."""
         if self.fatal is not None:
             return Wanted()
         events = [*self._expire(now), *self._advance(now)]
@@ -138,7 +125,7 @@ class ConsumerMembership(GroupMembership):
         return Wanted((request,) if request else (), self._wake_at(now), tuple(events))
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
-        """Handle the response. Drop it if the member has been forgotten since the request."""
+        """Drop a response if the member has been forgotten since the request."""
         if request is not self._in_flight:
             return []
         self._in_flight = None
@@ -149,7 +136,7 @@ class ConsumerMembership(GroupMembership):
             if not outcome.is_retriable:
                 return self._give_in(ConsumerError(f"{request.api}: {outcome.reason}"), now)
             self._coordinator.note(outcome, now)
-            self._say_again(epoch, now)
+            self._resend(epoch, now)
             return []
         response: Any = outcome
         code = ErrorCode.of(response.error_code)
@@ -191,35 +178,35 @@ class ConsumerMembership(GroupMembership):
         return events
 
     def _take_up_assignment(self, now: float) -> list[BackgroundEvent]:
-        if self._told is None or self._flow.state not in (
+        if self._received is None or self._flow.state not in (
             State.COMPLETING_REBALANCE,
             State.STABLE,
             State.REVOKING_PARTITION,
         ):
             return []
-        target = self._resolve(self._told)
+        target = self._resolve(self._received)
         if target is None:
             self._names.request_update()
             return []
-        self._told, self._flow.target = None, target
-        taken = self._flow.owned - target
+        self._received, self._flow.target = None, target
+        revoked = self._flow.owned - target
         reason = f"epoch {self.who.generation}"
-        if self._flow.state is State.REVOKING_PARTITION or (taken and self._flow.state is State.STABLE):
-            return self._flow.begin_revocation(taken, self.protocol, now, reason)
+        if self._flow.state is State.REVOKING_PARTITION or (revoked and self._flow.state is State.STABLE):
+            return self._flow.begin_revocation(revoked, self.protocol, now, reason)
         if self._flow.state is State.STABLE and target == self._flow.owned:
             self._ack_due = True
             return []
         return self._flow.begin_assignment(now, reason)
 
-    def _resolve(self, told: dict[bytes, list[int]]) -> Partitions | None:
-        names = {topic_id: self._names.topic_name(topic_id) for topic_id in told}
-        found = [
+    def _resolve(self, received: dict[bytes, list[int]]) -> Partitions | None:
+        names = {topic_id: self._names.topic_name(topic_id) for topic_id in received}
+        partitions = [
             TopicPartition(name, number)
             for topic_id, name in names.items()
             if name is not None
-            for number in told[topic_id]
+            for number in received[topic_id]
         ]
-        return None if None in names.values() else frozenset(found)
+        return None if None in names.values() else frozenset(partitions)
 
     # Requests
 
@@ -310,19 +297,21 @@ class ConsumerMembership(GroupMembership):
         if self._flow.state is State.PREPARING_REBALANCE:
             self._flow.trace.to(State.COMPLETING_REBALANCE, now, f"epoch {response.member_epoch}")
         if response.assignment is not None:
-            self._told = {bytes(each.topic_id): list(each.partitions) for each in response.assignment.topic_partitions}
+            self._received = {
+                bytes(each.topic_id): list(each.partitions) for each in response.assignment.topic_partitions
+            }
 
     def _refused(self, code: ErrorCode, detail: str | None, epoch: int, now: float) -> list[BackgroundEvent]:
         self._coordinator.note(code, now)
         if code in FENCED:
             return self._start_over(now, f"ConsumerGroupHeartbeat: {code.name}")
         if code in RETRIABLE:
-            self._say_again(epoch, now)
+            self._resend(epoch, now)
             return []
         about = f"group {self._options.group_id}"
         return self._give_in(BrokerRefused("ConsumerGroupHeartbeat", code, about, detail), now)
 
-    def _say_again(self, epoch: int, now: float) -> None:
+    def _resend(self, epoch: int, now: float) -> None:
         """Send everything again: without a response it is unknown whether the coordinator received the last request."""
         self._backoff.failed(now)
         self._next_heartbeat = now
@@ -340,9 +329,9 @@ class ConsumerMembership(GroupMembership):
         return [BackgroundError(error=error), *self._flow.lose_everything(now, str(error))]
 
     def _forget(self) -> None:
-        """Forget the epoch and drop responses that belong to it. The member id stays."""
+        """The member id stays."""
         self.who = self.who._replace(generation=JOIN_EPOCH)
-        self._in_flight = self._told = self._reported_topics = None
+        self._in_flight = self._received = self._reported_topics = None
         self._ack_due = False
         self._next_heartbeat = -math.inf
         self._session_deadline = self._settle_by = math.inf

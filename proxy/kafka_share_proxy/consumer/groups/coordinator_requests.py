@@ -13,14 +13,12 @@ from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode
 
 GROUP_KEY = 0
-"""Key type of FindCoordinator."""
 VERSIONS = (4, 6)
 
 RETRIABLE = frozenset(
     {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.UNKNOWN_SERVER_ERROR}
 )
 GONE = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
-"""Error codes of a broker that is not the coordinator."""
 
 
 ADVICE = (
@@ -48,16 +46,13 @@ class CoordinatorRequests:
         self._in_flight: UnsentRequest | None = None
         self._failed: ConsumerError | None = None
         self.node_id: int | None = None
-        """Node id of the coordinator. None while unknown."""
         self.address: tuple[str, int] | None = None
         """(host, port) from the last response."""
 
     def start(self, now: float) -> None:
-        """Begin: the network side is running."""
         self._trace.to(CoordinatorState.INITIALIZED, now, "the consumer has started")
 
     def stop(self, now: float) -> None:
-        """End: send no further request."""
         self._in_flight, self.node_id = None, None
         if self._trace.state is not CoordinatorState.DOWN:
             self._trace.to(CoordinatorState.DOWN, now, "the consumer is closed")
@@ -69,7 +64,6 @@ class CoordinatorRequests:
         return self.node_id
 
     def lost(self, now: float, reason: str) -> None:
-        """Start discovery again because the coordinator does not respond or is no longer the coordinator."""
         if self._trace.state is CoordinatorState.STABLE:
             self.node_id = None
             self._trace.to(CoordinatorState.COORDINATOR_DISCOVERY, now, reason)
@@ -84,7 +78,6 @@ class CoordinatorRequests:
                 self.lost(now, outcome.name)
 
     def poll(self, now: float) -> Wanted:
-        """Return FindCoordinator if discovery is due and no request is in flight."""
         if self._trace.state is not CoordinatorState.COORDINATOR_DISCOVERY or self._in_flight or self._failed:
             return Wanted()
         if not self._backoff.is_ready(now):
@@ -96,7 +89,7 @@ class CoordinatorRequests:
         return Wanted((self._in_flight,), math.inf)
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
-        """Handle the response. Drop it if `stop` was called after the request."""
+        """Drop a response if `stop` was called after the request."""
         if request is not self._in_flight:
             return []
         self._in_flight = None
@@ -108,18 +101,20 @@ class CoordinatorRequests:
         return self._responded(outcome, now)
 
     def _responded(self, response: Any, now: float) -> list[BackgroundEvent]:
-        (found,) = response.coordinators[:1] or [None]
-        if found is None or found.error_code in RETRIABLE:
+        (coordinator,) = response.coordinators[:1] or [None]
+        if coordinator is None or coordinator.error_code in RETRIABLE:
             self._backoff.failed(now)
-            code = ErrorCode.COORDINATOR_NOT_AVAILABLE if found is None else ErrorCode.of(found.error_code)
-            self._unavailable(code, (found and found.error_message) or "")
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE if coordinator is None else ErrorCode.of(coordinator.error_code)
+            self._unavailable(code, (coordinator and coordinator.error_message) or "")
             return []
-        if found.error_code:
+        if coordinator.error_code:
             about = f"group {self._group_id}"
-            return self._fail(BrokerRefused("FindCoordinator", found.error_code, about, found.error_message), now)
+            return self._fail(
+                BrokerRefused("FindCoordinator", coordinator.error_code, about, coordinator.error_message), now
+            )
         self._backoff.succeeded()
-        self.node_id, self.address = found.node_id, (found.host, found.port)
-        self._trace.to(CoordinatorState.STABLE, now, f"node {found.node_id}")
+        self.node_id, self.address = coordinator.node_id, (coordinator.host, coordinator.port)
+        self._trace.to(CoordinatorState.STABLE, now, f"node {coordinator.node_id}")
         return []
 
     def _unavailable(self, code: ErrorCode, detail: str) -> None:
@@ -132,16 +127,14 @@ class CoordinatorRequests:
         )
 
     def _fail(self, error: ConsumerError, now: float) -> list[BackgroundEvent]:
-        """Stop discovery until `retry`."""
         self._failed = error
         self._backoff.failed(now)
         return [BackgroundError(error=error)]
 
     @property
     def failed(self) -> ConsumerError | None:
-        """Error that ended discovery, or None."""
         return self._failed
 
     def retry(self) -> None:
-        """Allow discovery again after a final error, which the application has received before it called again."""
+        """Allow discovery again. The application has received the final error before it called again."""
         self._failed = None

@@ -33,29 +33,25 @@ class DelayLimits:
     max_revoke_delay_s: float = math.inf
     """Maximum delay by the application; a consumer setting."""
     rebalance_timeout_s: float = 300.0
-    """Time that the broker waits: max.poll.interval.ms."""
+    """max.poll.interval.ms."""
     margin_s: float | None = None
-    """How long before the broker's timeout partitions are given up. None: the default margin."""
+    """Time before the broker's timeout at which partitions are given up. None: the default margin."""
 
 
 def margin(limits: DelayLimits) -> float:
-    """Return the seconds reserved for giving up: a tenth of the rebalance timeout, from 0.5 s to half of it."""
-    wanted = limits.margin_s
-    if wanted is None:
-        wanted = max(MARGIN_MIN_S, MARGIN_SHARE * limits.rebalance_timeout_s)
-    return min(wanted, MARGIN_SHARE_MAX * limits.rebalance_timeout_s)
+    """Return a tenth of the rebalance timeout, from 0.5 s to half of it."""
+    margin_s = limits.margin_s
+    if margin_s is None:
+        margin_s = max(MARGIN_MIN_S, MARGIN_SHARE * limits.rebalance_timeout_s)
+    return min(margin_s, MARGIN_SHARE_MAX * limits.rebalance_timeout_s)
 
 
 def revoke_deadline(protocol: RebalanceProtocol, learned_at: float, limits: DelayLimits) -> float:
-    """Return when partitions are given up as lost if the application has not released them.
+    """Return when partitions are given up as lost if the application has not released them; seconds, monotonic.
 
-    Args:
-        protocol: rebalance protocol of the membership.
-        learned_at: when the response that revokes them was received: for eager the heartbeat's, for cooperative
-            SyncGroup's, for KIP-848 that of the heartbeat with the smaller assignment.
-        limits: settings.
-
-    Returns: seconds, monotonic; infinity if only the application's own limit applies and it has none.
+    `learned_at`: when the response that revokes them was received: for eager the heartbeat's, for cooperative
+    SyncGroup's, for KIP-848 that of the heartbeat with the smaller assignment. Infinite if only the application's own
+    limit applies and it has none.
     """
     if protocol is RebalanceProtocol.COOPERATIVE:
         return learned_at + limits.max_revoke_delay_s

@@ -20,16 +20,12 @@ class GroupTopics(Protocol):
     """Topic metadata that the leader needs, including topics to which it does not subscribe itself."""
 
     def partition_counts(self, topics: Iterable[str], now: float) -> dict[str, int] | None:
-        """Return the number of partitions of each existing topic. None while the metadata of some is unknown."""
+        """Return the number of partitions of each existing topic. None while some are unknown."""
         ...
 
-    def replica_racks(self, topics: Iterable[str]) -> Racks:
-        """Return the racks of each partition's replicas, for known partitions."""
-        ...
+    def replica_racks(self, topics: Iterable[str]) -> Racks: ...
 
-    def slot_weights(self, topics: Iterable[str]) -> SlotWeights:
-        """Return the share of the load for each slot, by view, of views whose weights are known."""
-        ...
+    def slot_weights(self, topics: Iterable[str]) -> SlotWeights: ...
 
 
 class GroupLeader:
@@ -43,14 +39,13 @@ class GroupLeader:
         self._counts: dict[str, int] | None = None
         """Partition counts at the last assignment. None: this member is not the leader, or does not assign."""
         self._racks: Racks = {}
-        """Replica racks at the last assignment. Empty if no member has a rack."""
+        """Empty if no member has a rack."""
 
     def elected(self, response: Any) -> None:
         """Become leader, from the JoinGroup response.
 
-        Raises:
-            MalformedMember: a member has sent a malformed subscription; the text names the member.
-            FatalGroupError: the coordinator has chosen an assignor that this member did not offer.
+        Raises MalformedMember if a member has sent a malformed subscription, and FatalGroupError if the coordinator has
+        chosen an assignor that this member did not offer.
         """
         self.deposed()
         if response.protocol_name not in self._assignors:
@@ -63,7 +58,6 @@ class GroupLeader:
             }
 
     def deposed(self) -> None:
-        """Forget the group because this member is no longer its leader."""
         self._members, self._assignor, self._counts = {}, None, None
 
     def assign(self, now: float) -> list[tuple[str, bytes]] | None:

@@ -15,7 +15,7 @@ from kafka_share_proxy.consumer.requests import RetryBackoff
 
 
 class GroupMembership:
-    """A member of a group. Subclasses implement joining, heartbeats and leaving."""
+    """Subclasses implement joining, heartbeats and leaving."""
 
     def __init__(
         self,
@@ -30,9 +30,9 @@ class GroupMembership:
         self._coordinator = coordinator
         self._backoff = backoff
         self._is_settled = is_settled
-        """Returns True if none of these partitions has a commit waiting or in flight."""
+        """True if none of these partitions has a commit waiting or in flight."""
         self.fatal: ConsumerError | None = None
-        """Permanent error with which the group refuses this member. No request is sent after it."""
+        """No request is sent after this error."""
         self._topics: frozenset[str] = frozenset()
         self._session_deadline = self._settle_by = math.inf
         self._poll_deadline = math.inf
@@ -41,13 +41,10 @@ class GroupMembership:
 
     @property
     def is_polled(self) -> bool:
-        """True if the application has called poll within max.poll.interval.ms."""
         return self._poll_deadline < math.inf
 
     def polled(self, now: float) -> None:
-        """Restart the poll deadline because the application has called poll."""
         self._poll_deadline = now + self._options.max_poll_interval_s
 
     def acknowledge_revoked(self, partitions: Partitions, _: float) -> None:
-        """Note that the application has released these partitions."""
         self._flow.release(partitions)

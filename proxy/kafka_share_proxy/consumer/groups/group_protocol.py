@@ -17,7 +17,6 @@ from kafka_share_proxy.wire.errors import ProxyError, RemoteProtocolError
 from kafka_share_proxy.wire.values import TopicPartition
 
 PROTOCOL_TYPE = "consumer"
-"""Protocol type of all consumer groups, in JoinGroup."""
 VERSION_MAX = 3
 NO_GENERATION = -1
 
@@ -25,7 +24,7 @@ _VERSION = struct.Struct(">h")
 
 
 class MalformedMember(ProxyError):
-    """Another member of the group sent a malformed subscription. The text names the member."""
+    """Another member of the group sent a malformed subscription."""
 
 
 class MalformedAssignment(ProxyError):
@@ -34,31 +33,30 @@ class MalformedAssignment(ProxyError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSubscription:
-    """Subscription that a member sends to the leader (ConsumerPartitionAssignor.Subscription)."""
+    """Sent to the leader (ConsumerPartitionAssignor.Subscription)."""
 
     topics: tuple[str, ...]
     user_data: bytes | None = None
-    """Assignor-specific data for the leader."""
     owned: tuple[TopicPartition, ...] = ()
-    """Partitions that the member owns and was not requested to revoke. From version 1 on."""
+    """Present from version 1 on, without partitions to revoke."""
     generation: int = NO_GENERATION
-    """Generation in which the member received its partitions. From version 2 on."""
+    """Present from version 2 on."""
     rack: str | None = None
-    """Rack of the member. From version 3 on."""
+    """Present from version 3 on."""
     instance_id: str | None = None
-    """Instance id of a static member. JoinGroup carries it, not the subscription."""
+    """JoinGroup carries the instance id of a static member, not the subscription."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupAssignment:
-    """Assignment that the leader sends to one member (ConsumerPartitionAssignor.Assignment)."""
+    """Sent to one member (ConsumerPartitionAssignor.Assignment)."""
 
     partitions: tuple[TopicPartition, ...] = ()
     user_data: bytes | None = None
 
 
 def write_subscription(subscription: GroupSubscription, version: int = VERSION_MAX) -> bytes:
-    """Encode a subscription, with topics and partitions ascending. Fields that the version lacks are omitted."""
+    """Encode with topics and partitions ascending. Fields that the version lacks are omitted."""
     data = messages.ConsumerProtocolSubscription
     message = data(
         topics=sorted(subscription.topics),
@@ -71,11 +69,7 @@ def write_subscription(subscription: GroupSubscription, version: int = VERSION_M
 
 
 def read_subscription(member_id: str, metadata: bytes, instance_id: str | None = None) -> GroupSubscription:
-    """Decode the subscription of a member in the JoinGroup response.
-
-    Raises:
-        MalformedMember: its metadata is not a valid subscription.
-    """
+    """Raises MalformedMember if the metadata is not a valid subscription."""
     try:
         data = _read("ConsumerProtocolSubscription", metadata)
     except RemoteProtocolError as error:
@@ -94,7 +88,7 @@ def read_subscription(member_id: str, metadata: bytes, instance_id: str | None =
 
 
 def write_assignment(assignment: GroupAssignment, version: int = VERSION_MAX) -> bytes:
-    """Encode an assignment. Partitions keep their order. Topics are ordered by their first partition."""
+    """Partitions keep their order. Topics are ordered by their first partition."""
     data = messages.ConsumerProtocolAssignment
     numbers: dict[str, list[int]] = {}
     for topic, partition in assignment.partitions:
@@ -104,11 +98,7 @@ def write_assignment(assignment: GroupAssignment, version: int = VERSION_MAX) ->
 
 
 def read_assignment(data: bytes) -> GroupAssignment:
-    """Decode the assignment of this member. Empty data is an empty assignment.
-
-    Raises:
-        MalformedAssignment: the data is not a valid assignment.
-    """
+    """Decode an assignment, which is empty for empty data. Raises MalformedAssignment."""
     if not data:
         return GroupAssignment()
     try:
@@ -124,7 +114,6 @@ def read_assignment(data: bytes) -> GroupAssignment:
 
 
 def sticky_user_data(partitions: Collection[TopicPartition], generation: int) -> bytes:
-    """Encode the user data that StickyAssignor of another member reads from this member's subscription."""
     data = messages.StickyUserData
     previous = [
         data.TopicAssignment(topic=topic, partitions=numbers) for topic, numbers in by_topic(partitions).items()
@@ -153,7 +142,7 @@ def read_sticky_user_data(data: bytes | None) -> tuple[tuple[TopicPartition, ...
 
 
 def cooperative_user_data(generation: int) -> bytes:
-    """Encode the user data that CooperativeStickyAssignor of an older client reads from this member's subscription."""
+    """Read by CooperativeStickyAssignor of an older client."""
     message = messages.CooperativeStickyUserData(generation=generation)
     return bytes(registry.codec_of(messages.CooperativeStickyUserData, 0).encode(message))
 

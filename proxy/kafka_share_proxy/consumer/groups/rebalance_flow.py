@@ -1,11 +1,10 @@
 """Owned, revoked and assigned partitions of one member: the part of a rebalance that both group protocols share.
 
-How it works. A membership reports the new assignment. Partitions that the member owns but is no longer assigned are to
-be revoked: `begin_revocation` pauses them and requests their release, and `release` notes what the
-application released. When nothing is left, `revoked` changes the state and `give_up_released` ends the ownership. Then
-`begin_assignment` reports the new assignment to the application, and `assigned` ends the rebalance. If another
-assignment arrives in the meantime, the sets are computed again, and delayed partitions keep their state and their
-deadline (consumer/README.md rules 7, 10, 14, 15).
+How it works. A membership reports the new assignment. `begin_revocation` pauses owned partitions that are no longer
+assigned and requests their release, and `release` notes what the application released. When nothing is left, `revoked`
+changes the state and `give_up_released` ends the ownership. Then `begin_assignment` reports the new assignment to the
+application, and `assigned` ends the rebalance. If another assignment arrives in the meantime, the sets are computed
+again, and delayed partitions keep their state and their deadline (consumer/README.md rules 7, 10, 14, 15).
 """
 
 from __future__ import annotations
@@ -35,36 +34,30 @@ class RebalanceFlow:
         self.trace = trace
         self._limits = limits
         self.owned: Partitions = NOTHING
-        """Partitions that the member owns, including those that it is to give up and has not given up yet."""
+        """Including those that are to be given up."""
         self.released: Partitions = NOTHING
-        """Partitions that the application has released in this rebalance. The member owns them until all are given up.
-        """
+        """Released in this rebalance. The member owns them until all are given up."""
         self.target: Partitions = NOTHING
-        """Partitions of the last assignment."""
         self.rebalance_id = 0
         """Number of the last assignment or revocation. The application's acknowledgements carry it."""
-        self._asked_at: dict[TopicPartition, float] = {}
-        """Partition to be revoked and not released yet -> when the member learned of the revocation; seconds,
-        monotonic.
-        """
+        self._revoked_at: dict[TopicPartition, float] = {}
+        """When the member learned of the revocation; seconds, monotonic."""
         self._protocol = RebalanceProtocol.EAGER
 
     @property
     def state(self) -> RebalanceState:
-        """Current state of the rebalance."""
         return self.trace.state
 
     @property
     def revoking(self) -> Partitions:
-        """Partitions to be revoked that the application has not released yet."""
-        return frozenset(self._asked_at)
+        return frozenset(self._revoked_at)
 
     @property
     def deadline(self) -> float:
-        """Time at which the first of the revoked partitions is given up as lost; seconds, monotonic."""
-        if not self._asked_at:
+        """Time at which the first revoked partition is given up as lost."""
+        if not self._revoked_at:
             return math.inf
-        return revoke_deadline(self._protocol, min(self._asked_at.values()), self._limits)
+        return revoke_deadline(self._protocol, min(self._revoked_at.values()), self._limits)
 
     def begin_revocation(
         self, partitions: Partitions, protocol: RebalanceProtocol, now: float, reason: str
@@ -74,8 +67,8 @@ class RebalanceFlow:
         self._protocol = protocol
         regained = (self.revoking | self.released) - partitions
         self.released -= regained
-        learned = {each: self._asked_at.get(each, now) for each in partitions - self.released}
-        self._asked_at = learned
+        learned = {each: self._revoked_at.get(each, now) for each in partitions - self.released}
+        self._revoked_at = learned
         if self.state is State.STABLE:
             self.trace.to(State.PREPARE_REVOCATION, now, reason)
             self.trace.to(State.REVOKING_PARTITION, now, f"{len(partitions)} partitions")
@@ -89,22 +82,19 @@ class RebalanceFlow:
         return events
 
     def release(self, partitions: Collection[TopicPartition]) -> Partitions:
-        """Note that the application released partitions.
-
-        Returns: those of them that were to be revoked. The others are stale and ignored.
-        """
+        """Note that the application released partitions. Return those that were to be revoked. The others are stale."""
         released = self.revoking & frozenset(partitions)
         for each in released:
-            del self._asked_at[each]
+            del self._revoked_at[each]
         self.released |= released
         return released
 
     def expire(self, now: float) -> list[BackgroundEvent]:
-        """Give up as lost the partitions that were not released in time. From now on nothing of them is committed."""
+        """Give up as lost what was not released in time. Nothing of these partitions is committed then."""
         late = frozenset(
             each
-            for each, asked in self._asked_at.items()
-            if now >= revoke_deadline(self._protocol, asked, self._limits)
+            for each, revoked_at in self._revoked_at.items()
+            if now >= revoke_deadline(self._protocol, revoked_at, self._limits)
         )
         if not late:
             return []
@@ -113,13 +103,12 @@ class RebalanceFlow:
         return [PartitionsLost(partitions=late, reason="not released before the deadline of the revoke")]
 
     def revoked(self, now: float) -> bool:
-        """Change to PARTITION_REVOKED when all partitions are released. Returns: True if this is the state now."""
-        if self.state is State.REVOKING_PARTITION and not self._asked_at:
+        """Change to PARTITION_REVOKED when all partitions are released. Return True if this is the state now."""
+        if self.state is State.REVOKING_PARTITION and not self._revoked_at:
             self.trace.to(State.PARTITION_REVOKED, now, f"{len(self.released)} partitions released")
         return self.state is State.PARTITION_REVOKED
 
     def give_up_released(self) -> Partitions:
-        """End the ownership of the released partitions, and return them."""
         released, self.released = self.released, NOTHING
         self.owned -= released
         return released
@@ -135,14 +124,13 @@ class RebalanceFlow:
         return [AssignPartitions(rebalance_id=self.rebalance_id, assigned=self.target, added=added)]
 
     def assigned(self, rebalance_id: int, now: float) -> bool:
-        """End the rebalance. Returns: False if the application acknowledged another rebalance."""
+        """Return False if the application acknowledged another rebalance."""
         if rebalance_id != self.rebalance_id or self.state is not State.ASSIGNING_PARTITIONS:
             return False
         self.trace.to(State.STABLE, now, "the application knows its partitions")
         return True
 
     def lose_everything(self, now: float, reason: str) -> list[BackgroundEvent]:
-        """Give up all partitions as lost, because the member is out of the group."""
         lost = self.owned
         self.leave(now, reason)
         return [PartitionsLost(partitions=lost, reason=reason)] if lost else []
@@ -150,7 +138,7 @@ class RebalanceFlow:
     def leave(self, now: float, reason: str) -> None:
         """Clear all state without reporting a loss, because the application knows that the member leaves."""
         self.owned = self.released = self.target = NOTHING
-        self._asked_at = {}
+        self._revoked_at = {}
         self.rebalance_id += 1
         if self.state is not State.UNJOINED:
             self.trace.to(State.UNJOINED, now, reason)

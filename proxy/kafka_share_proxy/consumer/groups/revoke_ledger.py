@@ -25,7 +25,7 @@ class RevokeStage(Enum):
     """Stage of the revocation of a partition."""
 
     UNREPORTED = "unreported"
-    """Requested since the last poll ended. The application does not know yet."""
+    """The application does not know yet."""
     NEXT = "next"
     """Completed at the start of the next poll, unless delayed."""
     THEREAFTER = "thereafter"
@@ -33,7 +33,7 @@ class RevokeStage(Enum):
 
 
 class RevokeLedger:
-    """Partitions to be revoked and lost partitions of one consumer, as the proposal (KIP-983) lists them."""
+    """Partitions to be revoked and lost, as the proposal (KIP-983) lists them."""
 
     def __init__(self) -> None:
         self.rebalance_id = 0
@@ -49,12 +49,10 @@ class RevokeLedger:
 
     @property
     def thereafter(self) -> Partitions:
-        """Partitions whose revocation is delayed by one more poll."""
         return self._at(RevokeStage.THEREAFTER)
 
     @property
     def unreported(self) -> Partitions:
-        """Partitions whose revocation has not been reported to the application yet."""
         return self._at(RevokeStage.UNREPORTED)
 
     @property
@@ -64,18 +62,15 @@ class RevokeLedger:
 
     @property
     def lost_pending(self) -> Partitions:
-        """Partitions lost since the last poll ended."""
         return frozenset(self._lost_pending)
 
     @property
     def outstanding(self) -> Partitions:
-        """All partitions to be revoked that are neither completed nor lost."""
         return frozenset(self._entries)
 
     def begin_poll(self) -> Partitions:
-        """Complete the revocations that the application did not delay.
-
-        Returns: the partitions to give up now. Those of an older rebalance are dropped silently.
+        """Complete the revocations that were not delayed, and return the partitions to give up now. Those of an older
+        rebalance are dropped silently.
         """
         due = self.next
         completed = frozenset(each for each in due if self._entries[each][1] == self.rebalance_id)
@@ -86,7 +81,7 @@ class RevokeLedger:
         return completed
 
     def end_poll(self) -> tuple[Partitions, Partitions]:
-        """End a poll. Returns: the partitions to report to the application, as (to be revoked, lost)."""
+        """Return the partitions to report to the application, as (to be revoked, lost)."""
         self._move(self.unreported, RevokeStage.NEXT)
         self._lost_now |= self._lost_pending
         self._lost_pending.clear()
@@ -96,23 +91,21 @@ class RevokeLedger:
         """Add partitions that a rebalance revokes. Partitions already listed keep their stage and belong to this
         rebalance now.
 
-        Returns: the partitions that are complete immediately, because they were lost and not read since.
-
-        Raises:
-            ValueError: a later rebalance has requested a revocation already.
+        Return the partitions that are complete immediately, because they were lost and not read since. Raises
+        ValueError if a later rebalance has requested a revocation already.
         """
         if rebalance_id < self.rebalance_id:
             raise ValueError(f"rebalance {rebalance_id} is over: {self.rebalance_id} has begun")
         self.rebalance_id = rebalance_id
-        wanted = frozenset(partitions)
-        free = wanted & (self._lost_now | self._lost_pending)
-        for each in wanted - free:
+        revoked = frozenset(partitions)
+        free = revoked & (self._lost_now | self._lost_pending)
+        for each in revoked - free:
             stage, _ = self._entries.get(each, (RevokeStage.UNREPORTED, 0))
             self._entries[each] = (stage, rebalance_id)
         return free
 
     def regained(self, partitions: Iterable[TopicPartition]) -> None:
-        """Cancel the revocation of partitions that the member keeps. A loss is still reported."""
+        """Cancel the revocation of partitions. A loss is still reported."""
         for each in partitions:
             self._entries.pop(each, None)
 
@@ -124,23 +117,19 @@ class RevokeLedger:
                 self._lost_pending.add(each)
 
     def delay(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Delay the revocation by one poll.
+        """Delay the revocation by one poll. Return False if any of the partitions is lost; the others are delayed.
 
-        Returns: False if any of the partitions is lost. The others are delayed all the same.
-
-        Raises:
-            ValueError: one of the partitions is neither to be revoked nor lost. None is delayed.
+        Raises ValueError if one of the partitions is neither to be revoked nor lost. None is delayed then.
         """
-        asked = frozenset(partitions)
-        gone = asked & (self._lost_now | self._lost_pending)
+        requested = frozenset(partitions)
+        lost = requested & (self._lost_now | self._lost_pending)
         known = self.next | self.thereafter
-        if unknown := asked - gone - known:
+        if unknown := requested - lost - known:
             raise ValueError(f"not to be revoked: {shown(unknown)}; delay what poll returned as to_be_revoked")
-        self._move(asked - gone, RevokeStage.THEREAFTER)
-        return not gone
+        self._move(requested - lost, RevokeStage.THEREAFTER)
+        return not lost
 
     def release_all(self) -> Partitions:
-        """Complete all outstanding revocations, reported or not, because the member leaves."""
         released = self.outstanding
         self._entries.clear()
         return released

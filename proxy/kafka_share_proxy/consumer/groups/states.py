@@ -72,7 +72,7 @@ REBALANCE_TRANSITIONS = _rebalance_table()
 """State -> states that may follow. A member that leaves or loses everything becomes UNJOINED from any state."""
 
 TRACE_MAX = 1024
-"""Maximum number of transitions that a trace keeps. The oldest are dropped."""
+"""The oldest transitions are dropped."""
 
 State = TypeVar("State", bound=Enum)
 
@@ -83,12 +83,11 @@ class StateChange(NamedTuple, Generic[State]):
     before: State
     after: State
     now: float
-    """Time of the change; seconds, monotonic."""
     reason: str
 
 
 class StateTrace(Generic[State]):
-    """Current state, its past transitions, and an observer of transitions."""
+    """Current state and past transitions."""
 
     def __init__(
         self,
@@ -99,16 +98,12 @@ class StateTrace(Generic[State]):
         self.state = first
         self.first = first
         self.changes: list[StateChange[State]] = []
-        """The last TRACE_MAX transitions, oldest first."""
+        """Oldest first."""
         self._transitions = transitions
         self._observer = observer
 
     def to(self, after: State, now: float, reason: str) -> None:
-        """Change to another state, and call the observer.
-
-        Raises:
-            LocalProtocolError: the table does not contain the transition. Nothing has changed.
-        """
+        """Raises LocalProtocolError if the table does not contain the transition. Nothing has changed then."""
         before = self.state
         if after not in self._transitions[before]:
             raise LocalProtocolError(f"{before.value} is not followed by {after.value} ({reason})")
@@ -120,7 +115,7 @@ class StateTrace(Generic[State]):
             self._observer(change)
 
     def chain(self) -> list[State]:
-        """Return the states in the order in which they were reached, including the first one."""
+        """Return all states that were reached, the first one included."""
         begin = self.changes[0].before if self.changes else self.first
         return [begin, *[change.after for change in self.changes]]
 
@@ -128,14 +123,12 @@ class StateTrace(Generic[State]):
 def coordinator_trace(
     observer: Callable[[StateChange[CoordinatorState]], None] | None = None,
 ) -> StateTrace[CoordinatorState]:
-    """Return the trace of a consumer that does not run yet."""
     return StateTrace(CoordinatorState.DOWN, COORDINATOR_TRANSITIONS, observer)
 
 
 def rebalance_trace(
     observer: Callable[[StateChange[RebalanceState]], None] | None = None,
 ) -> StateTrace[RebalanceState]:
-    """Return the trace of a consumer that belongs to no group yet."""
     return StateTrace(RebalanceState.UNJOINED, REBALANCE_TRANSITIONS, observer)
 
 

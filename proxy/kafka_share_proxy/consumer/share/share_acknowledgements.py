@@ -8,27 +8,22 @@ from typing import NamedTuple
 
 
 class AcknowledgeType(IntEnum):
-    """Acknowledgement of a record (org.apache.kafka.clients.consumer.AcknowledgeType; AcknowledgementBatches)."""
+    """org.apache.kafka.clients.consumer.AcknowledgeType; AcknowledgementBatches."""
 
     GAP = 0
     """No record has this offset. Never used by applications."""
     ACCEPT = 1
-    """The record is processed."""
     RELEASE = 2
-    """Deliver the record again."""
     REJECT = 3
     """The record cannot be processed. Do not deliver it again."""
     RENEW = 4
     """The record is still being processed. Its acquisition lock starts again (KIP-1222)."""
 
 
-Said = Mapping[int, AcknowledgeType]
-"""Offset -> acknowledgement of its record."""
+TypesByOffset = Mapping[int, AcknowledgeType]
 
 RUN_MIN = 10
-"""Minimum number of consecutive offsets of one type for a separate batch. The bounds of a batch are as long as this
-many types or more.
-"""
+"""The bounds of a batch are as long as this many types or more."""
 
 
 class AcknowledgementSpan(NamedTuple):
@@ -40,10 +35,10 @@ class AcknowledgementSpan(NamedTuple):
     """One type for all offsets, or one for each offset."""
 
 
-def spans(said: Said) -> list[AcknowledgementSpan]:
+def spans(types_by_offset: TypesByOffset) -> list[AcknowledgementSpan]:
     """Return the batches, ascending and without overlap, for exactly these acknowledgements."""
     made: list[AcknowledgementSpan] = []
-    for first, last, kind in _runs(said):
+    for first, last, kind in _runs(types_by_offset):
         count = last - first + 1
         before = made[-1] if made and made[-1].last + 1 == first else None
         if before is None or count >= RUN_MIN or not _is_open(before):
@@ -58,17 +53,19 @@ def spans(said: Said) -> list[AcknowledgementSpan]:
 
 
 def _is_open(span: AcknowledgementSpan) -> bool:
-    """Return True if the next offsets may be added to the batch."""
     return len(span.types) > 1 or span.last - span.first + 1 < RUN_MIN
 
 
-def _runs(said: Said) -> Iterator[tuple[int, int, AcknowledgeType]]:
-    """Yield first offset, last offset and type of consecutive offsets with the same type."""
-    offsets = sorted(said)
+def _runs(types_by_offset: TypesByOffset) -> Iterator[tuple[int, int, AcknowledgeType]]:
+    offsets = sorted(types_by_offset)
     begin = 0
     for index in range(1, len(offsets) + 1):
         first = offsets[begin]
-        ended = index == len(offsets) or offsets[index] != offsets[index - 1] + 1 or said[offsets[index]] != said[first]
+        ended = (
+            index == len(offsets)
+            or offsets[index] != offsets[index - 1] + 1
+            or types_by_offset[offsets[index]] != types_by_offset[first]
+        )
         if ended:
-            yield first, offsets[index - 1], said[first]
+            yield first, offsets[index - 1], types_by_offset[first]
             begin = index

@@ -18,7 +18,6 @@ Offsets = Mapping[TopicPartition, set[int]]
 class _Call:
     call_id: int
     waiting: dict[TopicPartition, set[int]]
-    """Offsets without a result."""
     results: dict[TopicPartition, ConsumerError | None] = field(default_factory=dict)
 
 
@@ -29,7 +28,7 @@ class ShareCalls:
         self._calls: list[_Call] = []
 
     def add(self, call_id: int, sessions: Iterable[ShareSession], only: Offsets | None = None) -> None:
-        """Wait for all acknowledgements due or in flight in these sessions, or only for `only`. They become urgent."""
+        """Wait for the acknowledgements due or in flight, or only for `only`. They become urgent."""
         waiting: dict[TopicPartition, set[int]] = {}
         for session in sessions:
             session.is_urgent = _collect(waiting, session.due, only) or session.is_urgent
@@ -37,11 +36,10 @@ class ShareCalls:
         self._calls.append(_Call(call_id, waiting))
 
     def give_up(self, call_id: int) -> None:
-        """Forget a call whose caller has stopped waiting. Its acknowledgements are sent all the same."""
+        """Forget a call. Its acknowledgements are sent all the same."""
         self._calls = [call for call in self._calls if call.call_id != call_id]
 
     def responded(self, result: AcknowledgementResult) -> None:
-        """Apply the result of acknowledgements to the calls that wait for it."""
         for call in self._calls:
             waiting = call.waiting.get(result.partition)
             if waiting is None or not (waiting & result.said.keys()):
@@ -52,19 +50,19 @@ class ShareCalls:
                 del call.waiting[result.partition]
 
     def finished(self) -> list[CallDone]:
-        """Remove and return the completed calls. Their value is partition -> error of the broker, or None."""
+        """Their value is partition -> error of the broker, or None."""
         done = [call for call in self._calls if not call.waiting]
         self._calls = [call for call in self._calls if call.waiting]
         return [CallDone(call_id=call.call_id, value=call.results) for call in done]
 
 
 def _collect(waiting: dict[TopicPartition, set[int]], said: Acknowledgements, only: Offsets | None) -> bool:
-    """Add the offsets to wait for. Returns: True if there is at least one."""
-    found = False
+    """Return True if there is at least one offset to wait for."""
+    is_any = False
     for partition, offsets in said.items():
         applied = {each for each, kind in offsets.items() if kind is not AcknowledgeType.GAP}
-        wanted = applied if only is None else applied & only.get(partition, set())
-        if wanted:
-            waiting.setdefault(partition, set()).update(wanted)
-            found = True
-    return found
+        awaited = applied if only is None else applied & only.get(partition, set())
+        if awaited:
+            waiting.setdefault(partition, set()).update(awaited)
+            is_any = True
+    return is_any

@@ -21,7 +21,7 @@ from kafka_share_proxy.wire.values import TopicPartition
 
 
 class Acquired(NamedTuple):
-    """Range of consecutive offsets that were acquired together."""
+    """Consecutive offsets that were acquired together."""
 
     first: int
     last: int
@@ -34,7 +34,6 @@ class AcquiredChunk(NamedTuple):
     partition: TopicPartition
     session: ShareSession
     records: Any
-    """Bytes of whole batches."""
     acquired: tuple[Acquired, ...]
     """Ascending, without overlap."""
     lock_until: float
@@ -59,17 +58,16 @@ class OpenedShareBatch(NamedTuple):
     unread: Sequence[int] = ()
     """Acquired offsets that other members may be able to read: a codec is missing here."""
     trouble: str = ""
-    """Description of the error; empty if there is none."""
 
 
 def opened_share_chunk(chunk: AcquiredChunk, *, check_crcs: bool = True) -> Iterator[OpenedShareBatch]:
-    """Yield the acquired records of a chunk batch by batch. Each batch is opened only when requested."""
+    """Each batch is opened only when requested."""
     data, first, end = memoryview(chunk.records), chunk.acquired[0].first, chunk.acquired[-1].last
     while True:  # terminates: each iteration consumes at least one batch
         trouble: RemoteProtocolError | CodecMissing | None = None
         try:
             for run in fetched_records(data, first, check_crcs=check_crcs) if len(data) else ():
-                yield _found(run.records, _within(chunk.acquired, first, run.next_offset - 1))
+                yield _opened(run.records, _within(chunk.acquired, first, run.next_offset - 1))
                 first = max(first, run.next_offset)
         except (RemoteProtocolError, CodecMissing) as error:
             trouble = error
@@ -88,7 +86,7 @@ def opened_share_chunk(chunk: AcquiredChunk, *, check_crcs: bool = True) -> Iter
         data, first = data[wrong[1] :], last + 1
 
 
-def _found(records: LazyRecords, acquired: Iterable[Acquired]) -> OpenedShareBatch:
+def _opened(records: LazyRecords, acquired: Iterable[Acquired]) -> OpenedShareBatch:
     parts: list[AcquiredRecords] = []
     gaps: list[int] = []
     offsets = records.positions.offsets
@@ -102,7 +100,7 @@ def _found(records: LazyRecords, acquired: Iterable[Acquired]) -> OpenedShareBat
 
 
 def _within(acquired: Iterable[Acquired], first: int, last: int) -> Iterator[Acquired]:
-    """Yield the parts of acquired ranges that are between two offsets, both inclusive."""
+    """Yield the parts of acquired ranges between two offsets, both inclusive."""
     for each in acquired:
         begin, end = max(each.first, first), min(each.last, last)
         if begin <= end:

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Container, Iterator
 from typing import Any, NamedTuple
 
-from kafka_share_proxy.consumer import events as told
+from kafka_share_proxy.consumer import events as event_types
 from kafka_share_proxy.consumer.events import BackgroundError, BackgroundEvent, CallDone, ConsumerError
 from kafka_share_proxy.consumer.groups.coordinator_requests import CoordinatorRequests
 from kafka_share_proxy.consumer.groups.states import CoordinatorState, StateChange, coordinator_trace
@@ -88,14 +88,8 @@ class ShareCore:
     ) -> None:
         """Create the managers. No request is sent before `start`.
 
-        Args:
-            options: checked settings.
-            jitter: draws from [-1, 1], for backoffs.
-            member_id: a fresh UUID.
-            check_crcs: compare checksums of record batches.
-            on_coordinator_state: called for every transition.
-            on_member_state: called for every transition.
-            on_result: called for the result of every acknowledgement, renewals included.
+        `jitter` draws from [-1, 1], for backoffs. `member_id` is a fresh UUID. `on_result` is called for every
+        acknowledgement, renewals included.
         """
         self.options = options
         self.is_polling = False
@@ -106,9 +100,7 @@ class ShareCore:
         self._on_result = on_result
         self._outbox: list[BackgroundEvent] = []
         self._opened: deque[_Opened] = deque()
-        """Opened records that one poll left for the next."""
         self._reading: tuple[AcquiredChunk, Iterator[OpenedShareBatch]] | None = None
-        """Chunk whose batches are opened one by one, and its remaining batches."""
         self._leave: list[int] = []
         """Ids of calls that wait until sessions are closed and the member has left the group."""
 
@@ -134,22 +126,19 @@ class ShareCore:
     # Polls of the application
 
     def start(self, now: float) -> None:
-        """Allow the coordinator lookup: the network side runs."""
         self.coordinator.start(now)
 
     def stop(self, now: float) -> None:
-        """Stop all requests because the consumer is closed. Records still held are lost."""
         self.coordinator.stop(now)
         for session in list(self._requests.sessions):
             self.held.lose(session, ConsumerError("the consumer is closed"))
 
     @property
     def waits_for(self) -> str:
-        """Return the states of the coordinator and of the member, for an error message."""
         return f"coordinator {self.coordinator_trace.state.value}, member {self.membership.trace.state.value}"
 
     def begin_poll(self, now: float) -> None:
-        """Note that the application polls. In the implicit mode this accepts all records returned before."""
+        """Begin a poll. In the implicit mode this accepts all records returned before."""
         self.coordinator.retry()
         self.membership.polled(now)
         if not self.options.is_explicit:
@@ -157,11 +146,9 @@ class ShareCore:
 
     @property
     def has_news(self) -> bool:
-        """True if `take` may return records."""
         return bool(self._is_reading or self._requests.has_chunks or self.held.has_returnable)
 
     def take(self, now: float) -> Taken:
-        """Return renewed records if there are any, else new records."""
         if again := self.held.returnable(now):
             return Taken(again, [])
         parts: list[DeliveredRecords] = []
@@ -190,12 +177,12 @@ class ShareCore:
                     return None
                 self._reading = chunk, opened_share_chunk(chunk, check_crcs=self._check_crcs)
             chunk, batches = self._reading
-            found = next(batches, None) if self._is_locked(chunk, now) else None
-            if found is None:
+            batch = next(batches, None) if self._is_locked(chunk, now) else None
+            if batch is None:
                 self._reading = None
             else:
-                self._settle_unreturned(chunk, found)
-                self._opened += [_Opened(chunk, part) for part in found.parts]
+                self._settle_unreturned(chunk, batch)
+                self._opened += [_Opened(chunk, part) for part in batch.parts]
 
     @property
     def _is_reading(self) -> bool:
@@ -204,17 +191,16 @@ class ShareCore:
     def _is_locked(self, chunk: AcquiredChunk, now: float) -> bool:
         return chunk.lock_until > now and self._requests.is_current(chunk.session)
 
-    def _settle_unreturned(self, chunk: AcquiredChunk, found: OpenedShareBatch) -> None:
-        """Acknowledge the acquired offsets that are not returned to the application."""
+    def _settle_unreturned(self, chunk: AcquiredChunk, opened: OpenedShareBatch) -> None:
         for offsets, kind in (
-            (found.gaps, AcknowledgeType.GAP),
-            (found.bad, AcknowledgeType.REJECT),
-            (found.unread, AcknowledgeType.RELEASE),
+            (opened.gaps, AcknowledgeType.GAP),
+            (opened.bad, AcknowledgeType.REJECT),
+            (opened.unread, AcknowledgeType.RELEASE),
         ):
             self.held.settle(chunk.session, chunk.partition, offsets, kind)
-        if found.trouble:
-            done = f"{len(found.bad)} records rejected, {len(found.unread)} released"
-            error = ConsumerError(f"{chunk.partition}: {found.trouble}: {done}")
+        if opened.trouble:
+            done = f"{len(opened.bad)} records rejected, {len(opened.unread)} released"
+            error = ConsumerError(f"{chunk.partition}: {opened.trouble}: {done}")
             self._outbox.append(BackgroundError(error=error, partitions=frozenset({chunk.partition})))
 
     # Calls that do not wait
@@ -222,10 +208,9 @@ class ShareCore:
     def say(
         self, partition: TopicPartition, offset: int, delivery: int, kind: AcknowledgeType, *, again: Any = None
     ) -> bool:
-        """Acknowledge a delivered record. Returns: False if its lock is lost.
+        """Acknowledge a delivered record. Return False if its lock is lost.
 
-        Raises:
-            ValueError: the record was not delivered here, or is acknowledged already.
+        Raises ValueError if the record was not delivered here, or is acknowledged already.
         """
         return self.held.say(partition, offset, self.held.find(partition, offset, delivery), kind, again=again)
 
@@ -250,14 +235,14 @@ class ShareCore:
     # Events
 
     def handle(self, event: ShareApplicationEvent, _: float) -> None:
-        """Process an event of the application. Events must arrive in the order of the calls."""
+        """Events must arrive in the order of the calls."""
         match event:
-            case told.Subscribe(topics):
+            case event_types.Subscribe(topics):
                 self._requests.reopen()
-                self._left()
+                self._finish_calls()
                 self.metadata.watch(topics)
                 self.membership.subscribe(topics)
-            case told.LeaveGroup(call_id):
+            case event_types.LeaveGroup(call_id):
                 self._leave.append(call_id)
                 self._opened.clear()
                 self._reading = None
@@ -271,16 +256,13 @@ class ShareCore:
         return None
 
     def gauges(self) -> dict[str, float]:
-        """Return present values for metrics: assigned partitions."""
         return {"coordinator.assigned.partitions": len(self.membership.assigned)}
 
     def give_up(self, call_id: int) -> None:
-        """Forget a call whose caller has stopped waiting for the result."""
         self._calls.give_up(call_id)
         self._leave = [each for each in self._leave if each != call_id]
 
     def events(self) -> list[BackgroundEvent]:
-        """Return the events not delivered to the application yet, in order."""
         events, self._outbox = [*self._outbox, *self._calls.finished()], []
         return events
 
@@ -297,14 +279,13 @@ class ShareCore:
         requests: list[UnsentRequest] = []
         self.next_deadline = math.inf
         for manager in self._managers:
-            wanted = manager.poll(now)
-            requests += wanted.requests
-            self.next_deadline = min(self.next_deadline, wanted.wake_at)
-            self._outbox += wanted.events
+            result = manager.poll(now)
+            requests += result.requests
+            self.next_deadline = min(self.next_deadline, result.wake_at)
+            self._outbox += result.events
         return requests
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> None:
-        """Forward the outcome of a request to its sender."""
         reports = self.troubles.reports
         self._outbox += request.sender.on_response(request, outcome, now)
         self.troubles.on_outcome(request, outcome, reports)
@@ -323,8 +304,8 @@ class ShareCore:
         if self.membership.is_subscribed:
             self.membership.leave(now, "the consumer unsubscribes")
         if not self.membership.is_leaving:
-            self._left()
+            self._finish_calls()
 
-    def _left(self) -> None:
+    def _finish_calls(self) -> None:
         self._outbox += [CallDone(call_id=call_id) for call_id in self._leave]
         self._leave.clear()

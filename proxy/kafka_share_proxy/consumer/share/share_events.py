@@ -10,7 +10,7 @@ from kafka_share_proxy.wire.values import TopicPartition
 
 
 class AwaitAcknowledgements(NamedTuple):
-    """Send the acknowledgements that are due. The result is partition -> error of the broker, or None."""
+    """The result is partition -> error of the broker, or None."""
 
     call_id: int
     only: Mapping[TopicPartition, set[int]] | None = None

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kafka_share_proxy.consumer.events import BrokerRefused, ConsumerError
-from kafka_share_proxy.consumer.share.share_acknowledgements import AcknowledgeType, Said
+from kafka_share_proxy.consumer.share.share_acknowledgements import AcknowledgeType, TypesByOffset
 from kafka_share_proxy.consumer.share.share_session import Acknowledgements, ShareSession
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicPartition
 
 LOST_MAX = 10_000
-"""Maximum number of lost holds kept. Beyond it, the oldest is removed."""
+"""Beyond it, the oldest lost hold is removed."""
 RETRIABLE = frozenset(
     {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -32,7 +32,7 @@ RETRIABLE = frozenset(
         ErrorCode.UNKNOWN_SERVER_ERROR,
     }
 )
-"""Error codes of a broker that could not store the acknowledgements. They are sent again while the locks last."""
+"""The broker could not store the acknowledgements. They are sent again while the locks last."""
 
 
 class LockLostError(ConsumerError):
@@ -43,10 +43,10 @@ class LockLostError(ConsumerError):
 
 
 class AcknowledgementResult(NamedTuple):
-    """Result of acknowledgements of one partition (AcknowledgementCommitCallback of KIP-932)."""
+    """AcknowledgementCommitCallback of KIP-932."""
 
     partition: TopicPartition
-    said: Said
+    said: TypesByOffset
     error: ConsumerError | None
     """None if the broker accepted them. If the locks had ended, an error with the code INVALID_RECORD_STATE."""
     renewals: int = 0
@@ -62,14 +62,12 @@ class Hold:
     """Number of the delivery, to distinguish deliveries of the same record."""
     lock_until: float
     said: AcknowledgeType | None = None
-    """Acknowledgement to be sent."""
     sent: AcknowledgeType | None = None
-    """Acknowledgement in flight."""
     renewals: int = 0
     again: Any = None
-    """Object that the next poll returns after the renewal. None returns nothing."""
+    """Returned by the next poll after the renewal."""
     on_lost: Callable[[], None] | None = None
-    """Callback for the loss of the lock. Set while the application processes the record."""
+    """Set while the application processes the record."""
     lost: ConsumerError | None = None
 
     @property
@@ -89,9 +87,8 @@ class ShareHolds:
     def __init__(self, on_result: Callable[[AcknowledgementResult], None]) -> None:
         """`on_result`: receives the result of every acknowledgement except gaps."""
         self.lock_s: float | None = None
-        """Duration of acquisition locks in seconds, as last reported by a broker. None before the first report."""
+        """Lock duration as last reported by a broker."""
         self.count = 0
-        """Number of records that are held and not lost."""
         self._on_result = on_result
         self._of: dict[TopicPartition, dict[int, Hold]] = {}
         self._lost: deque[tuple[TopicPartition, int, Hold]] = deque()
@@ -103,14 +100,14 @@ class ShareHolds:
     def deliver(
         self, partition: TopicPartition, offsets: Iterable[int], session: ShareSession, lock_until: float
     ) -> int:
-        """Hold records that are returned to the application. Returns: the number of the delivery."""
+        """Return the number of the delivery."""
         self._deliveries += 1
-        held = self._of.setdefault(partition, {})
+        holds = self._of.setdefault(partition, {})
         for offset in offsets:
-            before = held.get(offset)
+            before = holds.get(offset)
             if before is not None and before.lost is None:
                 self._lose(partition, offset, before, _too_late(partition))
-            held[offset] = Hold(session, self._deliveries, lock_until)
+            holds[offset] = Hold(session, self._deliveries, lock_until)
             self.count += 1
         return self._deliveries
 
@@ -123,19 +120,18 @@ class ShareHolds:
             session.due.setdefault(partition, {}).update(said)
 
     def taken_away(self, partition: TopicPartition, first: int, last: int) -> None:
-        """Lose the holds of these offsets, because the records were acquired again or can be."""
-        held = self._of.get(partition, {})
+        """Lose the holds of these offsets, because the records can be acquired again."""
+        holds = self._of.get(partition, {})
         acquired = range(first, last + 1)
-        taken = [each for each in held if each in acquired] if len(held) < len(acquired) else acquired
-        for offset in taken:
-            hold = held.get(offset)
+        lost_offsets = [each for each in holds if each in acquired] if len(holds) < len(acquired) else acquired
+        for offset in lost_offsets:
+            hold = holds.get(offset)
             if hold is not None and hold.lost is None:
                 self._lose(partition, offset, hold, _too_late(partition))
 
     def lose_if_expired(self, partition: TopicPartition, offset: int, hold: Hold, now: float) -> bool:
-        """Lose a record whose lock has ended by our clock (consumer/share_consumers.md rule 16).
-
-        Returns: True if its lock is lost, now or before.
+        """Lose a record whose lock has ended by our clock (consumer/share_consumers.md rule 16). Return True if it is
+        lost, now or before.
         """
         if hold.lost is None and hold.lock_until <= now:
             self._lose(partition, offset, hold, _too_late(partition))
@@ -144,8 +140,7 @@ class ShareHolds:
     def find(self, partition: TopicPartition, offset: int, delivery: int) -> Hold:
         """Return the hold of a delivered record. It may be lost.
 
-        Raises:
-            ValueError: the record was not delivered here, or is acknowledged already.
+        Raises ValueError if the record was not delivered here, or is acknowledged already.
         """
         hold = self._of.get(partition, {}).get(offset)
         if hold is None or delivery > hold.delivery or (delivery == hold.delivery and hold.is_settled):
@@ -159,16 +154,10 @@ class ShareHolds:
     def say(
         self, partition: TopicPartition, offset: int, hold: Hold, kind: AcknowledgeType, *, again: Any = None
     ) -> bool:
-        """Acknowledge a held record. This replaces an acknowledgement that was not sent yet.
+        """Acknowledge a held record, instead of an acknowledgement that was not sent yet. Return False if the lock is
+        lost.
 
-        Args:
-            partition: of the record.
-            offset: of the record.
-            hold: returned by `find`.
-            kind: any type except GAP.
-            again: object that the next poll returns after the record is renewed.
-
-        Returns: False if the lock is lost. The result reports this too.
+        `again` is the object that the next poll returns after the record is renewed.
         """
         if hold.lost is not None:
             held = self._of.get(partition, {})
@@ -186,8 +175,8 @@ class ShareHolds:
 
     def accept_all(self, but: Container[tuple[TopicPartition, int]] = ()) -> None:
         """Accept all records that the application was given, except `but` (implicit mode)."""
-        for partition, held in self._of.items():
-            for offset, hold in held.items():
+        for partition, holds in self._of.items():
+            for offset, hold in holds.items():
                 if (partition, offset) in but:
                     continue
                 if hold.lost is None and hold.said is None and hold.sent is None:
@@ -209,12 +198,12 @@ class ShareHolds:
                 hold = held.get(offset)
                 is_late = hold is not None and hold.session is session and hold.lock_until <= now
                 (late if is_late else fresh).setdefault(partition, {})[offset] = kind
-        taken, session.due = (fresh, late) if fresh else (late, {})
-        session.under_way, session.is_urgent = taken, session.is_urgent and bool(session.due)
-        for partition, said in taken.items():
+        sent, session.due = (fresh, late) if fresh else (late, {})
+        session.under_way, session.is_urgent = sent, session.is_urgent and bool(session.due)
+        for partition, said in sent.items():
             for offset, hold in self._holds(session, partition, said):
                 hold.sent, hold.said = said[offset], None
-        return taken
+        return sent
 
     def not_sent(self, session: ShareSession) -> None:
         """Make acknowledgements due again that had no effect, unless a newer one replaces them."""
@@ -242,12 +231,8 @@ class ShareHolds:
     ) -> None:
         """Process the result of the acknowledgements in flight for one partition.
 
-        Args:
-            session: of the request.
-            partition: of the result.
-            code: 0, or the reason why the broker did nothing. Some of the renewals may have been done nevertheless.
-            lock_from: earliest start of the renewed locks; seconds, monotonic.
-            now: seconds, monotonic.
+        `code` is 0, or the reason why the broker did nothing. Some of the renewals may have been done nevertheless.
+        `lock_from`: earliest start of the renewed locks.
         """
         said = session.under_way.pop(partition, {})
         holds = self._holds(session, partition, said)
@@ -277,29 +262,28 @@ class ShareHolds:
         This includes acknowledgements in flight, unless they had a result before.
         """
         for waiting in (session.under_way, session.due):
-            for each in [found for found in waiting if partition in (None, found)]:
+            for each in [partitions for partitions in waiting if partition in (None, partitions)]:
                 said = waiting.pop(each)
                 for offset, hold in self._holds(session, each, said):
                     hold.said = hold.sent = None
                     if said[offset] is not AcknowledgeType.RENEW:
                         self._drop(each, offset, hold)
                 self._responded(each, said, error)
-        for each in [found for found in self._of if partition in (None, found)]:
+        for each in [partitions for partitions in self._of if partition in (None, partitions)]:
             for offset, hold in self._holds(session, each, list(self._of[each])):
                 self._lose(each, offset, hold, LockLostError(f"{each} at offset {offset}: {error}"))
 
     # Renewed records
 
     def returnable(self, now: float) -> list[Any]:
-        """Return the renewed records for the next poll, each once (KIP-1222)."""
-        found, self._again = self._again, {}
-        for (partition, offset), hold in found.items():
+        """Return each renewed record once (KIP-1222)."""
+        renewed, self._again = self._again, {}
+        for (partition, offset), hold in renewed.items():
             self.lose_if_expired(partition, offset, hold, now)
-        return [hold.again for hold in found.values() if hold.lost is None]
+        return [hold.again for hold in renewed.values() if hold.lost is None]
 
     @property
     def has_returnable(self) -> bool:
-        """True if the next poll has renewed records to return."""
         return bool(self._again)
 
     # Internal
@@ -307,14 +291,13 @@ class ShareHolds:
     def _holds(
         self, session: ShareSession, partition: TopicPartition, offsets: Iterable[int]
     ) -> list[tuple[int, Hold]]:
-        """Return the holds of these offsets that belong to the session and are not lost."""
         held = self._of.get(partition, {})
         found = ((offset, held.get(offset)) for offset in offsets)
         return [
             (offset, hold) for offset, hold in found if hold is not None and hold.session is session and not hold.lost
         ]
 
-    def _due_again(self, session: ShareSession, partition: TopicPartition, said: Said) -> None:
+    def _due_again(self, session: ShareSession, partition: TopicPartition, said: TypesByOffset) -> None:
         due = session.due.setdefault(partition, {})
         due.update({offset: kind for offset, kind in said.items() if offset not in due})
         session.is_urgent = True
@@ -328,7 +311,6 @@ class ShareHolds:
             self._again[partition, offset] = hold
 
     def _drop(self, partition: TopicPartition, offset: int, hold: Hold) -> None:
-        """Remove a hold."""
         del self._of[partition][offset]
         if not self._of[partition]:
             del self._of[partition]
@@ -355,10 +337,12 @@ class ShareHolds:
         if self._of.get(partition, {}).get(offset) is hold:
             self._drop(partition, offset, hold)
 
-    def _responded(self, partition: TopicPartition, said: Said, error: ConsumerError | None, renewals: int = 0) -> None:
-        told = {offset: kind for offset, kind in said.items() if kind is not AcknowledgeType.GAP}
-        if told:
-            self._on_result(AcknowledgementResult(partition, told, error, renewals))
+    def _responded(
+        self, partition: TopicPartition, said: TypesByOffset, error: ConsumerError | None, renewals: int = 0
+    ) -> None:
+        reported = {offset: kind for offset, kind in said.items() if kind is not AcknowledgeType.GAP}
+        if reported:
+            self._on_result(AcknowledgementResult(partition, reported, error, renewals))
 
 
 def _too_late(partition: TopicPartition) -> LockLostError:

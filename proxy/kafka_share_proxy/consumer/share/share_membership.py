@@ -36,10 +36,9 @@ JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 
 UNKNOWN = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND})
-"""Error codes of a coordinator that does not know the member or its epoch. The member joins again under the same id."""
+"""The coordinator does not know the member or its epoch. The member joins again under the same id."""
 FIRST_AGAIN_S = 0.25
-"""Seconds until a member without partitions sends its next heartbeat. Doubled each time, up to the heartbeat interval.
-"""
+"""Doubled each time, up to the heartbeat interval."""
 RETRIABLE = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, *GONE})
 
 
@@ -52,7 +51,6 @@ class ShareMemberState(Enum):
     STABLE = "stable"
     LEAVING = "leaving"
     REFUSED = "refused"
-    """The coordinator refused the member."""
 
 
 def _table() -> Mapping[ShareMemberState, frozenset[ShareMemberState]]:
@@ -83,9 +81,8 @@ class ShareMembership:
     ) -> None:
         self.trace = StateTrace(ShareMemberState.OUTSIDE, SHARE_MEMBER_TRANSITIONS, on_state)
         self.assigned: Partitions = NOTHING
-        """Partitions of the last assignment whose topic names are known."""
         self.fatal: ConsumerError | None = None
-        """Reason why the coordinator refused this member. No request is sent after that."""
+        """No request is sent after a refusal."""
         self.epoch = JOIN_EPOCH
         self._options = options
         self._coordinator = coordinator
@@ -94,7 +91,7 @@ class ShareMembership:
         self._member_id = member_id
         self._topics: frozenset[str] = frozenset()
         self._reported_topics: frozenset[str] | None = None
-        self._told: dict[bytes, list[int]] | None = None
+        self._pending: dict[bytes, list[int]] | None = None
         """Assignment with at least one topic id whose name is not known yet."""
         self._in_flight: UnsentRequest | None = None
         self._next_heartbeat = -math.inf
@@ -105,32 +102,26 @@ class ShareMembership:
     # Called for the application
 
     def subscribe(self, topics: frozenset[str]) -> None:
-        """Set the subscription."""
         self._topics = topics
 
     @property
     def is_subscribed(self) -> bool:
-        """True if at least one topic is subscribed."""
         return bool(self._topics)
 
     def polled(self, now: float) -> None:
-        """Note that the application has called poll."""
         self._poll_deadline = now + self._options.max_poll_interval_s
 
     def leave(self, now: float, reason: str) -> None:
-        """Unsubscribe and leave the group."""
         self._topics = frozenset()
         self._go(now, reason)
 
     @property
     def is_leaving(self) -> bool:
-        """True if the last heartbeat is due or in flight."""
         return self.trace.state is ShareMemberState.LEAVING
 
     # RequestManager
 
     def poll(self, now: float) -> Wanted:
-        """Return a heartbeat if one is due."""
         if self.fatal is not None:
             return Wanted()
         if now >= self._poll_deadline:
@@ -144,7 +135,7 @@ class ShareMembership:
         return Wanted((request,) if request else (), min((each for each in times if each > now), default=math.inf))
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
-        """Process the response to a heartbeat. Responses to heartbeats from before the member left are ignored."""
+        """Ignore responses to heartbeats from before the member left."""
         if request is not self._in_flight:
             return []
         self._in_flight = None
@@ -156,7 +147,7 @@ class ShareMembership:
             if not outcome.is_retriable:
                 return self._give_in(FatalGroupError(f"{request.api}: {outcome.reason}"), now)
             self._coordinator.note(outcome, now)
-            self._say_again(now)
+            self._resend(now)
             return []
         response: Any = outcome
         if code := ErrorCode.of(response.error_code):
@@ -223,26 +214,28 @@ class ShareMembership:
         if self.trace.state is ShareMemberState.JOINING:
             self.trace.to(ShareMemberState.STABLE, now, f"epoch {self.epoch}")
         if response.assignment is not None:
-            self._told = {bytes(each.topic_id): list(each.partitions) for each in response.assignment.topic_partitions}
-        if not (self._told or self.assigned):
+            self._pending = {
+                bytes(each.topic_id): list(each.partitions) for each in response.assignment.topic_partitions
+            }
+        if not (self._pending or self.assigned):
             interval_s, self._query_again_s = min(interval_s, self._query_again_s), self._query_again_s * 2
         self._next_heartbeat = sent_at + interval_s
 
     def _resolve(self) -> None:
-        """Look up the names of assigned topics. Topics without a known name are assigned when it is known."""
-        if self._told is None:
+        """Topics without a known name are assigned when it is known."""
+        if self._pending is None:
             return
-        names = {topic_id: self._names.topic_name(topic_id) for topic_id in self._told}
+        names = {topic_id: self._names.topic_name(topic_id) for topic_id in self._pending}
         self.assigned = frozenset(
             TopicPartition(name, number)
             for topic_id, name in names.items()
             if name is not None
-            for number in self._told[topic_id]
+            for number in self._pending[topic_id]
         )
         if None in names.values():
             self._names.request_update()
         else:
-            self._told = None
+            self._pending = None
 
     def _refused(self, code: ErrorCode, detail: str | None, epoch: int, now: float) -> list[BackgroundEvent]:
         self._coordinator.note(code, now)
@@ -251,15 +244,15 @@ class ShareMembership:
             self.epoch, self._reported_topics = JOIN_EPOCH, None
             self.trace.to(ShareMemberState.JOINING, now, code.name)
             return []
-        self._say_again(now)
+        self._resend(now)
         if code in RETRIABLE:
             return []
         if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             return [BackgroundError(error=error)]
         return self._give_in(error, now)
 
-    def _say_again(self, now: float) -> None:
-        """Send the full heartbeat again, because it is unknown whether the coordinator processed the last one."""
+    def _resend(self, now: float) -> None:
+        """Send everything again: it is unknown whether the coordinator processed the last heartbeat."""
         self._backoff.failed(now)
         self._next_heartbeat = now
         self._reported_topics = None
@@ -271,7 +264,6 @@ class ShareMembership:
         return [BackgroundError(error=error)]
 
     def _go(self, now: float, reason: str) -> None:
-        """Begin to leave the group, if the coordinator may know the member."""
         before = self.trace.state
         if before in (ShareMemberState.JOINING, ShareMemberState.STABLE):
             self.trace.to(ShareMemberState.LEAVING, now, reason)
@@ -281,7 +273,7 @@ class ShareMembership:
 
     def _forget(self) -> None:
         self.epoch = JOIN_EPOCH
-        self._in_flight = self._told = self._reported_topics = None
+        self._in_flight = self._pending = self._reported_topics = None
         self.assigned = NOTHING
         self._next_heartbeat = -math.inf
         self._query_again_s = FIRST_AGAIN_S

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kafka_share_proxy.consumer.requests import RequestManager, UnsentRequest
-from kafka_share_proxy.consumer.share.share_acknowledgements import Said, spans
+from kafka_share_proxy.consumer.share.share_acknowledgements import TypesByOffset, spans
 from kafka_share_proxy.consumer.share.share_options import ShareConsumerOptions
 from kafka_share_proxy.consumer.share.share_session import Acknowledgements, ShareSession, has_renewals
 from kafka_share_proxy.wire.definitions import messages
@@ -16,7 +16,7 @@ VERSIONS = (1, 2)
 RENEWING = RECORD_LIMIT = (2, 2)
 """KIP-1222 and KIP-1206 require version 2."""
 BATCH_OPTIMIZED_MODE, RECORD_LIMIT_MODE = range(2)
-"""Values of ShareAcquireMode (org.apache.kafka.clients.consumer.internals.ShareAcquireMode)."""
+"""org.apache.kafka.clients.consumer.internals.ShareAcquireMode."""
 
 
 class ShareMessages:
@@ -35,12 +35,6 @@ class ShareMessages:
     ) -> Any:
         """Build a ShareFetch with acknowledgements. Without partitions to read it requests no records and does not
         wait.
-
-        Args:
-            session: share session with the partitions that the broker reads so far.
-            readable: partitions to read -> topic id.
-            said: acknowledgements to send along.
-            wait_s: seconds that the broker may wait for records.
         """
         message = messages.ShareFetchRequest
         added, forgotten = session.changes(readable)
@@ -79,7 +73,6 @@ class ShareMessages:
         return made
 
     def acknowledge(self, session: ShareSession, said: Acknowledgements, epoch: int) -> Any:
-        """Build a ShareAcknowledge."""
         message = messages.ShareAcknowledgeRequest
         return message(
             group_id=self._options.group,
@@ -103,7 +96,6 @@ class ShareMessages:
     def unsent(
         self, sender: RequestManager, api: str, message: Any, session: ShareSession, context: Any
     ) -> UnsentRequest:
-        """Return the request with the versions that can carry it."""
         versions = VERSIONS
         if api == "ShareFetch" and self._options.limits_records:
             versions = RECORD_LIMIT
@@ -120,7 +112,7 @@ class ShareMessages:
         )
 
 
-def _batches(message: Any, said: Said) -> list[Any]:
+def _batches(message: Any, said: TypesByOffset) -> list[Any]:
     return [
         message.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=types)
         for first, last, types in spans(said)
@@ -128,7 +120,6 @@ def _batches(message: Any, said: Said) -> list[Any]:
 
 
 def _by_id(partitions: Mapping[TopicPartition, bytes]) -> Iterable[tuple[bytes, list[TopicPartition]]]:
-    """Return topic ids, each with its partitions in ascending order."""
     grouped: dict[bytes, list[TopicPartition]] = {}
     for each in sorted(partitions):
         grouped.setdefault(partitions[each], []).append(each)

@@ -17,7 +17,7 @@ ACQUIRE_MODES = one_of(AcquireMode)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareConsumerOptions(ClientOptions):
-    """Settings that are fixed when a share consumer is opened."""
+    """Fixed when a share consumer is opened."""
 
     acknowledgement_mode: AcknowledgementMode = "implicit"
     """share.acknowledgement.mode: `implicit`, where a poll accepts what the poll before returned, or `explicit`."""
@@ -30,36 +30,34 @@ class ShareConsumerOptions(ClientOptions):
 
     @property
     def is_explicit(self) -> bool:
-        """True if the application must acknowledge each record."""
         return self.acknowledgement_mode == "explicit"
 
     @property
     def limits_records(self) -> bool:
-        """True if max_poll_records is a strict limit."""
         return self.acquire_mode == "record_limit"
 
     def __post_init__(self) -> None:
-        """Raises ConfigurationError, with every mistake that was found."""
+        """Raises ConfigurationError with every mistake."""
         if mistakes := _mistakes(self):
             raise ConfigurationError("; ".join(mistakes))
 
 
 def _mistakes(options: ShareConsumerOptions) -> list[str]:
-    found = common_mistakes(options)
+    problems = common_mistakes(options)
     if not options.group_id:
-        found.append("a share consumer needs a group: say group=")
+        problems.append("a share consumer needs a group: say group=")
     if options.acknowledgement_mode not in ACKNOWLEDGEMENT_MODES:
         listed = ", ".join(ACKNOWLEDGEMENT_MODES)
-        found.append(f"acknowledgement_mode={options.acknowledgement_mode!r}: one of {listed}")
+        problems.append(f"acknowledgement_mode={options.acknowledgement_mode!r}: one of {listed}")
     if options.acquire_mode not in ACQUIRE_MODES:
-        found.append(f"acquire_mode={options.acquire_mode!r}: one of {', '.join(ACQUIRE_MODES)}")
+        problems.append(f"acquire_mode={options.acquire_mode!r}: one of {', '.join(ACQUIRE_MODES)}")
     if not types_hold(options):
-        return found
+        return problems
     if options.max_poll_records > options.held_records_max:
-        found.append(
+        problems.append(
             f"max_poll_records={options.max_poll_records}: must not be above held_records_max "
             f"({options.held_records_max})"
         )
     if options.fetch_max_wait_s <= 0:
-        found.append(f"fetch_max_wait_s={options.fetch_max_wait_s:g}: fetch.max.wait.ms must be above 0")
-    return found
+        problems.append(f"fetch_max_wait_s={options.fetch_max_wait_s:g}: fetch.max.wait.ms must be above 0")
+    return problems

@@ -44,17 +44,10 @@ class ShareRenewals:
     def begin(
         self, partition: TopicPartition, offset: int, delivery: int, on_lost: Callable[[], None], now: float
     ) -> ShareJob:
-        """Renew the lock of a record from now on.
+        """Renew the lock of a record from now on. `on_lost` is called once if the lock is lost; it must not raise.
 
-        Args:
-            partition: of the record.
-            offset: of the record.
-            delivery: of the record.
-            on_lost: called once if the lock is lost meanwhile; must not raise.
-            now: seconds, monotonic.
-
-        Raises:
-            ValueError: it is acknowledged, was never delivered, or is worked on already. LockLostError: it is too late.
+        Raises ValueError if the record is acknowledged, was never delivered, or is worked on already; LockLostError if
+        it is too late.
         """
         hold = self._held.find(partition, offset, delivery)
         self._held.lose_if_expired(partition, offset, hold, now)
@@ -69,9 +62,8 @@ class ShareRenewals:
         return job
 
     def end(self, job: ShareJob, kind: AcknowledgeType, now: float) -> bool:
-        """End the renewals of a record, and acknowledge it immediately unless it is finally acknowledged already.
-
-        Returns: False if the lock is lost.
+        """End the renewals of a record, and acknowledge it immediately unless that is done. Return False if the lock is
+        lost.
         """
         hold = job.hold
         hold.on_lost = None
@@ -86,7 +78,6 @@ class ShareRenewals:
         return self._held.say(job.partition, job.offset, hold, kind)
 
     def renew_due(self, now: float) -> None:
-        """Request renewals of the locks due now or soon. Holds with an expired lock are lost."""
         soon = now + RENEW_TOGETHER * (self._held.lock_s or 0.0)
         for session in [each for each, at in self._next.items() if at <= now]:
             for job in list(self._jobs.get(session, ())):
@@ -98,11 +89,9 @@ class ShareRenewals:
             self._plan(session)
 
     def responded(self, session: ShareSession) -> None:
-        """Compute the next renewal of a session after a response."""
         self._plan(session)
 
     def wake_at(self, now: float) -> float:
-        """Return the time of the next renewal or check; seconds, monotonic."""
         return min(*self._next.values(), now + CHECKED_EVERY_S) if self._next else math.inf
 
     def fetch_wait_s(self, session: ShareSession, most_s: float, now: float) -> float:
@@ -118,13 +107,10 @@ class ShareRenewals:
         return self._held.lose_if_expired(job.partition, job.offset, job.hold, now)
 
     def _next_check(self, hold: Hold) -> float:
-        """Return the time of the renewal of a hold, or of the end of its lock."""
         return min(self._due_at(hold), math.inf if hold.is_final else hold.lock_until)
 
     def _due_at(self, hold: Hold) -> float:
-        """Return the time of the next renewal. Infinite while one is due or in flight, or if the broker cannot
-        renew.
-        """
+        """Return infinity while a renewal is due or in flight, or if the broker cannot renew."""
         if hold.said is not None or hold.sent is not None or not hold.session.can_renew:
             return math.inf
         return hold.lock_until - (1 - RENEW_AFTER) * (self._held.lock_s or 0.0)

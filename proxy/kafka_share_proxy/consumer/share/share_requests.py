@@ -38,9 +38,7 @@ from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicPartition
 
 ACQUIRED_MAX = 1_000_000
-"""Maximum number of offsets that one partition of a response may acquire. A response with more is rejected as
-malformed.
-"""
+"""Maximum number of offsets acquired for one partition of a response. One with more is rejected as malformed."""
 
 MISLED_S = 5.0
 """Seconds for which a node may name itself as the leader of a partition that it refuses to read. A broker does this for
@@ -48,11 +46,10 @@ a moment after it has become the leader.
 """
 
 SESSION_GONE = frozenset({ErrorCode.SHARE_SESSION_NOT_FOUND})
-"""Error codes after which the session and all its locks are gone."""
 SESSION_ANEW = frozenset({ErrorCode.INVALID_SHARE_SESSION_EPOCH, ErrorCode.SHARE_SESSION_LIMIT_REACHED})
-"""Error codes after which the session is opened again. The broker ignored the request, and the locks stay."""
+"""The session is opened again. The broker ignored the request, and the locks stay."""
 LED_ELSEWHERE = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
-"""Error codes after which the locks of the partition are gone. The response may name the new leader."""
+"""The locks of the partition are gone. The response may name the new leader."""
 STALE = LED_ELSEWHERE | {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.UNKNOWN_TOPIC_ID,
@@ -63,19 +60,17 @@ STALE = LED_ELSEWHERE | {
     ErrorCode.OFFSET_NOT_AVAILABLE,
     ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""Error codes of a fetch after which the metadata is updated and the partition is fetched again."""
 LOCKS_GONE = LED_ELSEWHERE | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
 
 
-class _Asked(NamedTuple):
+class _RequestContext(NamedTuple):
     """Context of a request in flight."""
 
     session: ShareSession
     at: float
     is_fetch: bool
-    """True if the request fetches records."""
     reads: dict[TopicPartition, bytes] | None
-    """Partitions that the broker reads for the session after it has accepted the request. None means unchanged."""
+    """Partitions that the broker reads after it has accepted the request. None means unchanged."""
 
 
 class ShareRequests:
@@ -91,7 +86,6 @@ class ShareRequests:
         new_backoff: Callable[[], RetryBackoff],
     ) -> None:
         self.assigned: Partitions = NOTHING
-        """Partitions that the group has assigned to this member."""
         self.wants_records = False
         """True while the application waits for records."""
         self._options = options
@@ -101,12 +95,12 @@ class ShareRequests:
         self._messages = messages
         self._new_backoff = new_backoff
         self._backoffs: dict[int, RetryBackoff] = {}
-        """Backoffs by node id. They are separate, so that a failing node does not delay the others."""
+        """Separate, so that a failing node does not delay the others."""
         self._sessions: dict[int, ShareSession] = {}
         self._busy: dict[int, UnsentRequest] = {}
         self._buffer: deque[AcquiredChunk] = deque()
         self._not_before: dict[TopicPartition, float] = {}
-        """Partitions that a broker refused to read -> time until which they are not fetched; seconds, monotonic."""
+        """Time until which a refused partition is not fetched; seconds, monotonic."""
         self._misled_since: dict[TopicPartition, float] = {}
         """Partition -> when a node first refused it with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH and named itself
         as its leader; seconds, monotonic.
@@ -118,12 +112,10 @@ class ShareRequests:
 
     @property
     def sessions(self) -> Iterable[ShareSession]:
-        """All share sessions of this consumer."""
         return self._sessions.values()
 
     @property
     def has_chunks(self) -> bool:
-        """True if the buffer contains records."""
         return bool(self._buffer)
 
     def take(self, now: float) -> AcquiredChunk | None:
@@ -137,16 +129,14 @@ class ShareRequests:
         return None
 
     def is_current(self, session: ShareSession) -> bool:
-        """Return True if the session still exists, and with it the locks acquired under it, as far as this client
-        knows.
-        """
+        """Return True if the session exists: the locks acquired under it end with it."""
         return self._sessions.get(session.node_id) is session
 
     def keep_only(self, partitions: Partitions) -> None:
-        """Set the assigned partitions. Buffered records of other partitions are released immediately."""
-        gone = [chunk for chunk in self._buffer if chunk.partition not in partitions]
+        """Buffered records of other partitions are released immediately."""
+        dropped = [chunk for chunk in self._buffer if chunk.partition not in partitions]
         self._buffer = deque(chunk for chunk in self._buffer if chunk.partition in partitions)
-        for chunk in gone:
+        for chunk in dropped:
             for first, last, _ in chunk.acquired:
                 self._held.settle(chunk.session, chunk.partition, range(first, last + 1), AcknowledgeType.RELEASE)
                 chunk.session.is_urgent = True
@@ -161,21 +151,18 @@ class ShareRequests:
 
     @property
     def is_closed(self) -> bool:
-        """True if no session is left after `close`."""
         return self._is_closing and not self._sessions and not self._busy
 
     def reopen(self) -> None:
-        """Allow requests again, for a new subscription after `close`."""
         self._is_closing = False
 
     # RequestManager
 
     def poll(self, now: float) -> Wanted:
-        """Return the next request for each broker that has none in flight."""
         self._renewals.renew_due(now)
         readable, wake_at = self._by_node(now)
         requests: list[UnsentRequest] = []
-        for node_id in self._in_turn({*readable, *self._sessions}):
+        for node_id in self._rotated({*readable, *self._sessions}):
             if node_id in self._busy:
                 continue
             backoff = self._backoffs.get(node_id)
@@ -189,35 +176,31 @@ class ShareRequests:
         return Wanted(tuple(requests), min(wake_at, self._renewals.wake_at(now)))
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> list[BackgroundEvent]:
-        """Process the response to a request, or its failure."""
         if self._busy.get(request.node_id) is not request:
             return []
         del self._busy[request.node_id]
-        asked: _Asked = request.context
+        context: _RequestContext = request.context
         if request.message.share_session_epoch == FINAL_EPOCH:
-            self._final(request, asked, outcome, now)
+            self._final(request, context, outcome, now)
             return []
         if isinstance(outcome, RequestFailure):
-            return self._failed(request, asked.session, outcome, now)
+            return self._failed(request, context.session, outcome, now)
         response: Any = outcome
         code = ErrorCode.of(response.error_code)
         if code:
-            return self._refused(request, asked.session, code, response.error_message, now)
+            return self._refused(request, context.session, code, response.error_message, now)
         self._backoffs.pop(request.node_id, None)
-        asked.session.responded(asked.reads)
+        context.session.responded(context.reads)
         if response.acquisition_lock_timeout_ms > 0:
             self._held.lock_s = response.acquisition_lock_timeout_ms / 1000
         events = self._take_partitions(request, response, now)
-        self._renewals.responded(asked.session)
+        self._renewals.responded(context.session)
         return events
 
     # Building requests
 
     def _by_node(self, now: float) -> tuple[dict[int, dict[TopicPartition, bytes]], float]:
-        """Return the partitions to read, with topic ids, by node id, and the time at which this changes.
-
-        There is none unless the application waits for records.
-        """
+        """Return the partitions to read, with topic ids, by node id, and the time at which this changes."""
         if not self.wants_records or self._buffer or self._is_closing or self._is_full:
             return {}, math.inf
         self._not_before = {each: until for each, until in self._not_before.items() if until > now}
@@ -232,7 +215,7 @@ class ShareRequests:
     def _is_full(self) -> bool:
         return self._held.count + self._options.max_poll_records > self._options.held_records_max
 
-    def _in_turn(self, nodes: Iterable[int]) -> list[int]:
+    def _rotated(self, nodes: Iterable[int]) -> list[int]:
         """Return the nodes in round-robin order, starting after the node that was fetched from last."""
         return sorted(nodes, key=lambda node_id: (node_id <= self._last_fetched, node_id))
 
@@ -262,18 +245,20 @@ class ShareRequests:
     def _fetch(
         self, session: ShareSession, readable: dict[TopicPartition, bytes], now: float, *, is_opened: bool = False
     ) -> UnsentRequest:
-        """Build a ShareFetch. Without partitions to read it requests no records and does not wait."""
+        """Without partitions to read it requests no records and does not wait."""
         if readable:
             self._last_fetched = session.node_id
         said = {} if is_opened else self._held.take_due(session, now)
         wait_s = self._renewals.fetch_wait_s(session, self._options.fetch_max_wait_s, now)
         message = self._messages.fetch(session, readable, said, wait_s)
-        asked = _Asked(session, now, bool(readable), dict(readable))
-        return self._messages.unsent(self, "ShareFetch", message, session, asked)
+        context = _RequestContext(session, now, bool(readable), dict(readable))
+        return self._messages.unsent(self, "ShareFetch", message, session, context)
 
     def _acknowledge(self, session: ShareSession, now: float) -> UnsentRequest:
         message = self._messages.acknowledge(session, self._held.take_due(session, now), session.epoch)
-        return self._messages.unsent(self, "ShareAcknowledge", message, session, _Asked(session, now, False, None))
+        return self._messages.unsent(
+            self, "ShareAcknowledge", message, session, _RequestContext(session, now, False, None)
+        )
 
     def _closing(self, session: ShareSession, now: float) -> UnsentRequest | None:
         if not session.is_open:
@@ -283,23 +268,24 @@ class ShareRequests:
         said = self._held.take_due(session, now)
         epoch = session.epoch if session.due else FINAL_EPOCH
         message = self._messages.acknowledge(session, said, epoch)
-        return self._messages.unsent(self, "ShareAcknowledge", message, session, _Asked(session, now, False, None))
+        return self._messages.unsent(
+            self, "ShareAcknowledge", message, session, _RequestContext(session, now, False, None)
+        )
 
     # Processing responses
 
-    def _final(self, request: UnsentRequest, asked: _Asked, outcome: Outcome, now: float) -> None:
-        """End the session after its final request, also if the request failed."""
+    def _final(self, request: UnsentRequest, context: _RequestContext, outcome: Outcome, now: float) -> None:
         del self._sessions[request.node_id]
         if isinstance(outcome, RequestFailure):
-            self._held.lose(asked.session, ConsumerError(f"{request.api}: {outcome.reason}"))
+            self._held.lose(context.session, ConsumerError(f"{request.api}: {outcome.reason}"))
             return
         response: Any = outcome
         if response.error_code:
             error = BrokerRefused(request.api, response.error_code, f"node {request.node_id}", response.error_message)
-            self._held.lose(asked.session, error)
+            self._held.lose(context.session, error)
             return
         self._take_partitions(request, response, now)
-        self._held.lose(asked.session, ConsumerError("the consumer is closed"))
+        self._held.lose(context.session, ConsumerError("the consumer is closed"))
 
     def _failed(
         self, request: UnsentRequest, session: ShareSession, failure: RequestFailure, now: float
@@ -316,7 +302,7 @@ class ShareRequests:
     def _refused(
         self, request: UnsentRequest, session: ShareSession, code: ErrorCode, detail: str | None, now: float
     ) -> list[BackgroundEvent]:
-        """Process an error of the whole request. The broker did nothing. The session epoch may be unchanged."""
+        """The broker did nothing. The session epoch may be unchanged."""
         error = BrokerRefused(request.api, code, f"node {request.node_id}", detail)
         if code in SESSION_GONE:
             self._end(session, error, now)
@@ -331,7 +317,7 @@ class ShareRequests:
         return [BackgroundError(error=error)]
 
     def _end(self, session: ShareSession, error: ConsumerError, now: float) -> None:
-        """Drop the session, its buffered records and its locks. The next request to the node opens a new session."""
+        """The next request to the node opens a new session."""
         del self._sessions[session.node_id]
         self._buffer = deque(chunk for chunk in self._buffer if chunk.session is not session)
         self._held.lose(session, error)
@@ -400,8 +386,8 @@ class ShareRequests:
         node = self._metadata.nodes.get(session.node_id)
         where = "" if node is None else f" at {node.host}:{node.port}"
         error = ConsumerError(
-            f"ShareFetch of {partition}: whoever answers{where} does not lead it, and says that node {session.node_id} "
-            f"does: the address of node {session.node_id} does not lead to that node"
+            f"ShareFetch of {partition}: the node that responds{where} is not the leader, and names node "
+            f"{session.node_id} as the leader: the address of node {session.node_id} does not lead to that node"
         )
         return BackgroundError(error=error, partitions=frozenset({partition}))
 
@@ -429,11 +415,10 @@ class ShareRequests:
 
 
 def _malformed(acquired: tuple[Acquired, ...]) -> str:
-    """Return what is wrong with the acquired offsets of a response; empty if they are valid."""
     before = -1
     for first, last, _ in acquired:
         if not before < first <= last:
-            return f"acquired records {first}-{last} stand behind {before}"
+            return f"acquired records {first}-{last} follow {before}"
         before = last
     count = sum(last - first + 1 for first, last, _ in acquired)
     return f"{count} acquired records" if count > ACQUIRED_MAX else ""

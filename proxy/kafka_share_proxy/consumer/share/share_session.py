@@ -16,10 +16,8 @@ from kafka_share_proxy.wire.values import TopicPartition
 OPEN_EPOCH = 0
 FINAL_EPOCH = -1
 EPOCH_MAX = (1 << 31) - 1
-"""Highest session epoch. The next one is 1."""
 
 Acknowledgements = dict[TopicPartition, dict[int, AcknowledgeType]]
-"""Partition -> offset -> acknowledgement."""
 
 
 @dataclass(slots=True, eq=False)
@@ -28,23 +26,17 @@ class ShareSession:
 
     node_id: int
     epoch: int = OPEN_EPOCH
-    """Epoch of the next request."""
     partitions: dict[TopicPartition, bytes] = field(default_factory=dict)
-    """Partitions that the broker reads for the session, with their topic ids."""
     ids: dict[TopicPartition, bytes] = field(default_factory=dict)
-    """Topic ids of all partitions ever read in the session, because acknowledgements may be sent late."""
+    """Including partitions no longer read, because acknowledgements may be sent late."""
     due: Acknowledgements = field(default_factory=dict)
-    """Acknowledgements that are not sent yet."""
     under_way: Acknowledgements = field(default_factory=dict)
-    """Acknowledgements in flight."""
     is_urgent: bool = False
-    """True if the acknowledgements that are due must not wait for the next fetch."""
+    """The acknowledgements that are due must not wait for the next fetch."""
     can_renew: bool = True
-    """True if the broker may speak the version that renews locks."""
 
     @property
     def is_open(self) -> bool:
-        """True if the broker has confirmed the session."""
         return self.epoch != OPEN_EPOCH
 
     def reopen(self) -> None:
@@ -53,11 +45,7 @@ class ShareSession:
         self.partitions = {}
 
     def responded(self, partitions: dict[TopicPartition, bytes] | None = None) -> None:
-        """Advance the epoch after a successful request.
-
-        Args:
-            partitions: those that the broker reads from now on. None means unchanged.
-        """
+        """Advance the epoch after a successful request. `partitions` None means unchanged."""
         self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
         if partitions is not None:
             self.partitions = partitions
@@ -73,10 +61,8 @@ class ShareSession:
 
     @property
     def has_renewals(self) -> bool:
-        """True if at least one acknowledgement that is due is a renewal."""
         return has_renewals(self.due)
 
 
 def has_renewals(said: Acknowledgements) -> bool:
-    """Return True if at least one acknowledgement is a renewal."""
     return any(AcknowledgeType.RENEW in each.values() for each in said.values())

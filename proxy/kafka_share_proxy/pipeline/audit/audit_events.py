@@ -11,11 +11,10 @@ if TYPE_CHECKING:
 VERSION = 2
 """Version of the events (field `v`)."""
 LAST = 2
-"""Value of the field after the line in the object that is parsed, which detects anything else on the line."""
+"""Field after the line in the parsed object, which detects anything else on the line."""
 CORRUPT = "_corrupt"
 MORE = "more than one event on the line"
 LINE_SHOWN = 2_000
-"""Number of characters of a rejected line that are kept."""
 
 COMMON = (
     "v int, proxy_id string, seq bigint, ts_ms bigint, kind string, cluster string, topic string, partition int, "
@@ -35,11 +34,9 @@ FIELDS = (
 )
 """Fields of the events of all kinds. `ranges` is a number in `fetch` and a list in `commit`, and is kept as text."""
 KEY = ("proxy_id", "seq")
-"""Columns that identify an event, and so its copies."""
 TS_MS_END = 253_402_300_800_000
 """Start of the year 10000: days before it have four digits of the year."""
 DAY = "cast(date_from_unix_date(cast(event.ts_ms div 86400000 as int)) as string)"
-"""Day of an event in UTC, independent of the time zone of the session."""
 NEEDED = {
     "settle": ("first", "last", "outcome"),
     "acquire": ("first", "last", "attempt"),
@@ -51,18 +48,13 @@ NEEDED = {
 def common(lines: DataFrame, batch: str) -> DataFrame:
     """Parse lines of JSON, one event each, in a column `value`. Events of the common kinds become typed rows.
 
-    Every column costs CPU at each step from here to the file: half of all CPU, if these rows were as wide as those of
-    `judged`. Events of the common kinds have a `day`; copies are still among them. All other lines have no day, but
-    their `line`.
-
-    Args:
-        lines: lines that proxies wrote.
-        batch: value of `ingest_batch`.
+    Every column costs CPU at each step: half of all CPU, if these rows were as wide as those of `judged`. Events of the
+    common kinds have a `day`; copies are still among them. All other lines have no day, but their `line`.
     """
     from pyspark.sql import functions
 
     kinds = ", ".join(f"'{kind}'" for kind in COMMON_KINDS)
-    told = _parsed(lines, COMMON).select(
+    rows = _parsed(lines, COMMON).select(
         "value",
         "event",
         (_reason(NEEDED.keys() & COMMON_KINDS).isNull() & functions.expr(f"event.kind in ({kinds})")).alias(
@@ -73,31 +65,31 @@ def common(lines: DataFrame, batch: str) -> DataFrame:
         functions.when(~functions.col("is_common"), functions.col("value")),
         functions.when(functions.col("is_common"), functions.expr(DAY)),
     )
-    return told.select("event.*", functions.lit(batch).alias("ingest_batch"), line.alias("line"), day.alias("day"))
+    return rows.select("event.*", functions.lit(batch).alias("ingest_batch"), line.alias("line"), day.alias("day"))
 
 
 def judged(lines: DataFrame, batch: str) -> DataFrame:
     """Parse lines as `common` does, with all columns: an event has a `day`, a reject has `line` and `reason` instead.
 
-    `line_hash` is the SHA-256 of the whole line, `line` its beginning as valid UTF-8. An event of an unknown kind is an
-    event as any other. A last line that was cut short is a reject until it is whole.
+    `line_hash` is the SHA-256 of the whole line, `line` its beginning as valid UTF-8. A last line that was cut short is
+    a reject until it is whole.
     """
     from pyspark.sql import functions
 
-    told = _parsed(lines, FIELDS).select("value", "event", _reason(NEEDED).alias("reason"))
+    rows = _parsed(lines, FIELDS).select("value", "event", _reason(NEEDED).alias("reason"))
     is_reject = functions.col("reason").isNotNull()
     line = functions.when(is_reject, functions.expr(f"substring(make_valid_utf8(value), 1, {LINE_SHOWN})"))
     line_hash = functions.when(is_reject, functions.sha2("value", 256)).alias("line_hash")
     day = functions.when(functions.col("reason").isNull(), functions.expr(DAY))
     mine = [functions.lit(batch).alias("ingest_batch"), "reason", line.alias("line"), line_hash, day.alias("day")]
-    return told.select("event.*", *mine)
+    return rows.select("event.*", *mine)
 
 
 def _parsed(lines: DataFrame, fields: str) -> DataFrame:
     """Return the lines with a column `event`, which is null if a line is not exactly one JSON object.
 
-    Spark's parser ignores anything after the first object, even a second event. Each line is therefore parsed as the
-    only element of an array, in an object with another field after it.
+    Spark's parser ignores anything after the first object, even a second event. Each line is parsed as the only element
+    of an array, in an object with another field after it.
     """
     from pyspark.sql import functions
 
@@ -115,7 +107,6 @@ def _framed() -> Column:
 
 
 def _reason(kinds: Collection[str]) -> Column:
-    """Return the column with the reason why a line is no event; null for an event."""
     from pyspark.sql import functions
 
     begins = functions.from_json("value", "seq bigint")["seq"].isNotNull()
@@ -145,6 +136,5 @@ def _reason(kinds: Collection[str]) -> Column:
 
 
 def condition(kind: str) -> str:
-    """Return the SQL condition that `event` has the fields in NEEDED of its kind."""
     needed = [f"event.{name} is not null" for name in NEEDED[kind]]
     return " and ".join([*needed, "event.last >= event.first"] if "last" in NEEDED[kind] else needed)

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 EVENTS, REJECTS = "audit_events", "audit_rejects"
 NEW = "new"
-"""Name in staging of new events, if some events were known already."""
-TABLES_AT_ONCE = 2
-"""Number of tables written concurrently: each one leaves cores idle while it begins and ends."""
+"""Name in staging of new events, if others were known already."""
+PARALLEL_TABLES = 2
+"""Number of tables written concurrently. Each leaves cores idle while it begins and ends."""
 
 
 class LostEvents(NamedTuple):
@@ -43,22 +43,21 @@ class AuditResult(NamedTuple):
     """Result of a run."""
 
     events: int
-    """Number of events in the tables of these days, each counted once."""
+    """Events in the tables of these days, each counted once."""
     rejects: int
     days: tuple[str, ...]
     lost: tuple[LostEvents, ...]
-    """Proxies with missing events."""
 
 
 def lines_of_folder(spark: SparkSession, folder: str) -> Lines:
-    """Return the lines of all files in a folder, rotated ones included. Raises BadOption if it has no file."""
+    """Return the lines of all files in a folder, rotated ones included. Raises BadOption if there are none."""
     from kafka_share_proxy.pipeline.audit.event_input import unfinished_line
 
-    found = sorted(each for each in Path(folder).iterdir() if each.is_file() and each.name[0] not in "._")
-    if not found:
+    paths = sorted(each for each in Path(folder).iterdir() if each.is_file() and each.name[0] not in "._")
+    if not paths:
         raise BadOption(f"--in {folder}: no file is in it")
-    status = {each: each.stat() for each in found}
-    said = "".join(f"{each.name} {seen.st_size} {seen.st_mtime_ns}\n" for each, seen in status.items())
+    status = {each: each.stat() for each in paths}
+    listing = "".join(f"{each.name} {seen.st_size} {seen.st_mtime_ns}\n" for each, seen in status.items())
     sizes = {str(each): seen.st_size for each, seen in status.items()}
     direct = _direct(spark, sizes)
     plain = [each for share in direct.shares for each in share if each.end == each.size]
@@ -66,22 +65,22 @@ def lines_of_folder(spark: SparkSession, folder: str) -> Lines:
     unfinished = frozenset(hashlib.sha256(line).hexdigest() for line in cut)
     files = Files(spark)
     opened = sum(size * (PACKED if files.is_compressed(path) else 1) for path, size in sizes.items())
-    return Lines(_name(said), spark.read.text(list(sizes)), direct, unfinished, opened <= SMALL_BYTES)
+    return Lines(_name(listing), spark.read.text(list(sizes)), direct, unfinished, opened <= SMALL_BYTES)
 
 
 def _direct(spark: SparkSession, sizes: Mapping[str, int]) -> DirectInput:
     """Return the files as input that tasks can read themselves. Spark reads compressed and remote files."""
     from kafka_share_proxy.pipeline.audit.event_input import blocks_of_files, shares_of
 
-    files, mounted, others = Files(spark), {}, []
+    files, mounted, spark_paths = Files(spark), {}, []
     for path, size in sizes.items():
         local = None if files.is_compressed(path) else files.local(path)
         if local is None:
-            others.append(path)
+            spark_paths.append(path)
         else:
             mounted[local] = size
     shares = shares_of(mounted, spark.sparkContext.defaultParallelism)
-    return DirectInput(shares, blocks_of_files, spark.read.text(others) if others else None)
+    return DirectInput(shares, blocks_of_files, spark.read.text(spark_paths) if spark_paths else None)
 
 
 def lines_of_topic(spark: SparkSession, options: Mapping[str, str]) -> Lines:
@@ -99,19 +98,14 @@ def lines_of_topic(spark: SparkSession, options: Mapping[str, str]) -> Lines:
     return Lines(_name(repr(sorted(spans))), frame, direct, is_small=offsets <= SMALL_OFFSETS)
 
 
-def _name(said: str) -> str:
-    return hashlib.sha256(said.encode()).hexdigest()[:16]
+def _name(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def run(spark: SparkSession, lines: Lines, out: str, day: str | None, progress: Callable[[str], None]) -> AuditResult:
     """Add the events of the lines to the tables, and recompute the tables of their days.
 
-    Args:
-        spark: a session.
-        lines: lines that proxies wrote. Known events have no effect.
-        out: the lake.
-        day: only events of this day (2026-11-22, UTC); None for all.
-        progress: called with a line for each step.
+    Known events have no effect. `day`: only events of this day (2026-11-22, UTC).
     """
     lake = Lake(spark, out)
     lake.check_writable()
@@ -144,7 +138,7 @@ def _make_tables(lake: Lake, events: DataFrame, progress: Callable[[str], None],
         marks = lake.staged(audit_tables.marks(events), "marks")
         blocked = lake.staged(audit_tables.blocked(events, marks), "blocked")
     made = audit_tables.tables(events, blocked)
-    with ThreadPoolExecutor(TABLES_AT_ONCE) as pool:
+    with ThreadPoolExecutor(PARALLEL_TABLES) as pool:
         for table in pool.map(lambda table: _make(lake, table, made[table]), made):
             progress(f"{table}: written")
 
@@ -177,7 +171,7 @@ def _add(lake: Lake, staged: Mapping[str, DataFrame], day: str | None) -> tuple[
 
 
 def _add_rejects(lake: Lake, staged: Mapping[str, DataFrame], lines: Lines) -> tuple[int, int]:
-    """Add rejects that the table does not have, each line once. Return the numbers of rejects and of new ones.
+    """Add new rejects to the table, each line once. Return the numbers of rejects and of new ones.
 
     Rejects have no day. A last line without an end is counted and not added, because it may be an event once it is
     whole. A proxy that starts again ends the line that was cut (app/observing/audit_file.py), and then it is added.
@@ -203,12 +197,11 @@ def _add_rejects(lake: Lake, staged: Mapping[str, DataFrame], lines: Lines) -> t
 
 
 def _lost(numbers: Iterable[Row]) -> tuple[LostEvents, ...]:
-    found = [LostEvents(row["proxy_id"], row["last_seq"] - row["different"], row["last_seq"]) for row in numbers]
-    return tuple(sorted(each for each in found if each.missing > 0))
+    proxies = [LostEvents(row["proxy_id"], row["last_seq"] - row["different"], row["last_seq"]) for row in numbers]
+    return tuple(sorted(each for each in proxies if each.missing > 0))
 
 
 def lines_of(result: AuditResult) -> list[str]:
-    """Return the lines of output about a run."""
-    told = [f"{result.events} events of {', '.join(result.days) or 'no day'}; {result.rejects} lines rejected"]
+    events = [f"{result.events} events of {', '.join(result.days) or 'no day'}; {result.rejects} lines rejected"]
     lost = [f"proxy {each.proxy_id}: {each.missing} of {each.last_seq} events are missing" for each in result.lost]
-    return [*told, *lost]
+    return [*events, *lost]

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 BUCKETS = 4096
-"""Number of buckets of the hash space in `load` events."""
 UNKNOWN_BUCKET = -1
 """Bucket in KEY_RANGE_LOAD for the load of a minute without sampled keys."""
 
@@ -60,7 +59,8 @@ from both where renew_ms > 0
 """
 """Ranges that blocked their group. Each was the oldest unsettled range since the previous one was settled, and after
 the end of its first lock only because of renewals. Renewals (`marks`) are few and joined first, because joins of all
-settles were the most expensive step."""
+settles were the most expensive step.
+"""
 
 RENEW_ABUSE = """
 with seconds as (
@@ -216,13 +216,11 @@ begin at 1, and a number that is missing below the highest is a lost event."""
 def tables(events: DataFrame, blocked: DataFrame) -> Mapping[str, Callable[[], DataFrame]]:
     """Return table -> function that makes it.
 
-    Args:
-        events: events of whole days, each once.
-        blocked: result of `blocked`, stored in files: several tables need it, and their plans depend on its size.
+    `blocked` is stored in files: several tables need it, and their plans depend on its size.
     """
     session = events.sparkSession
 
-    def made(query: str) -> Callable[[], DataFrame]:
+    def make_query(query: str) -> Callable[[], DataFrame]:
         def make() -> DataFrame:
             events.createOrReplaceTempView("events")
             blocked.createOrReplaceTempView("blocked")
@@ -231,16 +229,15 @@ def tables(events: DataFrame, blocked: DataFrame) -> Mapping[str, Callable[[], D
         return make
 
     return {
-        "deliveries": made(DELIVERIES),
-        "group_member_hour": made(GROUP_MEMBER_HOUR),
-        "renew_abuse": made(RENEW_ABUSE),
-        "key_range_load": made(KEY_RANGE_LOAD),
-        "hot_keys": made(HOT_KEYS),
+        "deliveries": make_query(DELIVERIES),
+        "group_member_hour": make_query(GROUP_MEMBER_HOUR),
+        "renew_abuse": make_query(RENEW_ABUSE),
+        "key_range_load": make_query(KEY_RANGE_LOAD),
+        "hot_keys": make_query(HOT_KEYS),
     }
 
 
 def marks(events: DataFrame) -> DataFrame:
-    """Return the last renewal of each lock (see MARKS)."""
     events.createOrReplaceTempView("events")
     return events.sparkSession.sql(RANK_MARKS)
 
@@ -253,6 +250,5 @@ def blocked(events: DataFrame, marks: DataFrame) -> DataFrame:
 
 
 def numbers(events: DataFrame) -> DataFrame:
-    """Return the counts of events and sequence numbers by proxy (see NUMBERS)."""
     events.createOrReplaceTempView("events")
     return events.sparkSession.sql(NUMBERS)

@@ -28,53 +28,47 @@ WAITING_BYTES = 64 * MIB
 COUNTERS = ("seq", "ts_ms", "first", "last", "t_acquire_ms", "start_offset", "renew_ms")
 """Columns whose values rise from row to row. They are stored as differences."""
 LINES_SCHEMA = pa.schema([pa.field("value", pa.binary())])
-"""Schema of lines that are no events of the common kinds."""
 
 
 class Written(NamedTuple):
     """A file that is complete."""
 
     day: str | None
-    """Day of the events; None for other lines."""
     file: str
 
 
-class _Place(NamedTuple):
-    """Day and kind of the rows of a file."""
+class _FileKey(NamedTuple):
+    """Day and kind of the rows of a file. None for other lines."""
 
     day: str | None
     kind: str | None
-    """Kind of the events. Day and kind are None for other lines."""
 
 
-OTHER_LINES = _Place(None, None)
+OTHER_LINES = _FileKey(None, None)
 
 
 class EventFiles:
     """Files written by one task. Their names are unique, so that several attempts of a task do not collide."""
 
     def __init__(self, folder: str) -> None:
-        """Write to an existing `folder`, on this machine or a mounted file system."""
         self._folder = Path(folder)
-        self._waiting: dict[_Place, list[pa.Table]] = defaultdict(list)
+        self._waiting: dict[_FileKey, list[pa.Table]] = defaultdict(list)
         self._bytes = 0
         self.written: list[Written] = []
 
-    def add(self, place: _Place, rows: pa.Table) -> None:
-        """Buffer rows. They are written when the buffer is full, or by `write`."""
-        self._waiting[place].append(rows)
+    def add(self, file_key: _FileKey, rows: pa.Table) -> None:
+        self._waiting[file_key].append(rows)
         self._bytes += rows.nbytes
         if self._bytes >= WAITING_BYTES:
             self.write()
 
     def write(self) -> None:
-        """Write the buffered rows, one file for each day and kind."""
-        for place, tables in self._waiting.items():
+        for file_key, tables in self._waiting.items():
             name = f"part-{uuid4().hex}.snappy.parquet"
             begun, whole = (self._folder / each for each in (f".{name}", name))
             _write(pa.concat_tables(tables), begun)
             begun.rename(whole)
-            self.written.append(Written(place.day, name))
+            self.written.append(Written(file_key.day, name))
         self._waiting.clear()
         self._bytes = 0
 
@@ -95,33 +89,22 @@ def _write(rows: pa.Table, path: Path) -> None:
 def write_files(
     read: Callable[[T], Iterable[Block]], folder: str, batch: str, shares: Iterable[T]
 ) -> Iterator[Written]:
-    """Convert the shares of one task to files.
+    """Convert the shares of one task to files, and return these.
 
-    Args:
-        read: reads the lines of a share.
-        folder: folder for the files.
-        batch: value of `ingest_batch`.
-        shares: shares of the input, as plain values.
-
-    Returns:
-        The files that were written, for the driver.
-
-    Raises:
-        OSError, and what `read` raises.
+    `read` reads the lines of a share. Raises OSError, and what `read` raises.
     """
     files = EventFiles(folder)
     for block in chain.from_iterable(map(read, shares)):
-        events, others = parsed_block(block)
-        for place, rows in _by_place(events):
-            files.add(place, rows.append_column("ingest_batch", pa.repeat(pa.scalar(batch), len(rows))))
-        if others:
-            files.add(OTHER_LINES, pa.table([pa.array(others, pa.binary())], LINES_SCHEMA))
+        events, other_lines = parsed_block(block)
+        for file_key, rows in _by_file_key(events):
+            files.add(file_key, rows.append_column("ingest_batch", pa.repeat(pa.scalar(batch), len(rows))))
+        if other_lines:
+            files.add(OTHER_LINES, pa.table([pa.array(other_lines, pa.binary())], LINES_SCHEMA))
     files.write()
     return iter(files.written)
 
 
-def _by_place(rows: pa.Table) -> Iterator[tuple[_Place, pa.Table]]:
-    """Divide rows by day and kind."""
+def _by_file_key(rows: pa.Table) -> Iterator[tuple[_FileKey, pa.Table]]:
     days: np.ndarray[Any, Any] = np.asarray(rows["ts_ms"]) // DAY_MS
     kinds = rows["kind"]
     for day in np.unique(days):
@@ -129,4 +112,4 @@ def _by_place(rows: pa.Table) -> Iterator[tuple[_Place, pa.Table]]:
         for kind in pc.unique(kinds).to_pylist():
             chosen = rows.filter(pc.and_(pc.equal(kinds, kind), pa.array(of_day)))
             if len(chosen):
-                yield _Place((date(1970, 1, 1) + timedelta(days=int(day))).isoformat(), kind), chosen
+                yield _FileKey((date(1970, 1, 1) + timedelta(days=int(day))).isoformat(), kind), chosen

@@ -20,55 +20,47 @@ from kafka_share_proxy.wire.values import MIB
 BLOCK_BYTES = 4 * MIB
 """Maximum size of a block of lines that is parsed together. A longer line is a block alone."""
 LOOK_BYTES = 65_536
-"""Bytes that are read at a time to find the end of a line."""
 RANGE_BYTES_MOST, RANGE_BYTES_LEAST = 64 * MIB, 4 * MIB
 """Limits of the bytes of files that one task reads."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-"""Byte order mark at the start of a file. It is not part of the first line. Spark drops it, too."""
+"""Byte order mark at the start of a file. It is not part of the first line."""
 
 
 class FileRange(NamedTuple):
-    """The lines of a file that begin in a range of its bytes."""
+    """Lines of a file that begin in a range of its bytes."""
 
     path: str
-    """Path of the file on the machines of the executors."""
     start: int
     end: int
     size: int
-    """Size of the file when it was listed. Lines that were written later are left out."""
+    """Size of the file when it was listed. Later lines are left out."""
 
 
 def shares_of(sizes: Mapping[str, int], tasks: int) -> list[tuple[FileRange, ...]]:
-    """Divide files into ranges, and return the ranges of each task.
-
-    Args:
-        sizes: path -> bytes.
-        tasks: number of tasks to divide the input among, if it is large enough.
-    """
+    """Divide files (path -> bytes) into ranges for each of about `tasks` tasks."""
     width = max(RANGE_BYTES_LEAST, min(RANGE_BYTES_MOST, -(-sum(sizes.values()) // tasks)))
     shares: list[tuple[FileRange, ...]] = []
     room = 0
     for path, size in sizes.items():
         for start in range(0, size, width):
-            found = FileRange(path, start, min(start + width, size), size)
-            if (taken := found.end - start) > room:
+            file_range = FileRange(path, start, min(start + width, size), size)
+            if (length := file_range.end - start) > room:
                 shares.append(())
                 room = width
-            shares[-1] += (found,)
-            room -= taken
+            shares[-1] += (file_range,)
+            room -= length
     return shares
 
 
 def blocks_of_files(ranges: Iterable[FileRange]) -> Iterator[Block]:
-    """Yield the lines of file ranges in blocks. Raises OSError."""
     for each in ranges:
         with Path(each.path).open("rb", buffering=0) as file:
             yield from _blocks(file.fileno(), each)
 
 
-def _blocks(file: int, asked: FileRange) -> Iterator[Block]:
-    size = min(asked.size, os.fstat(file).st_size)
-    begin, end = (min(_line_start(file, at), size) for at in (asked.start, asked.end))
+def _blocks(file: int, file_range: FileRange) -> Iterator[Block]:
+    size = min(file_range.size, os.fstat(file).st_size)
+    begin, end = (min(_line_start(file, at), size) for at in (file_range.start, file_range.end))
     while begin < end:
         cut = min(_line_start(file, min(begin + BLOCK_BYTES, end)), end)
         text = os.pread(file, cut - begin, begin)
@@ -79,11 +71,8 @@ def _blocks(file: int, asked: FileRange) -> Iterator[Block]:
 
 
 def unfinished_line(path: str, size: int) -> bytes:
-    """Return the last line of a plain file if it has no line end, otherwise empty bytes. Raises OSError.
-
-    Args:
-        path: path of the file.
-        size: bytes of the file that are read.
+    """Return the last line of the first `size` bytes of a plain file if it has no line end, otherwise empty bytes.
+    Raises OSError.
     """
     with Path(path).open("rb", buffering=0) as file:
         text, begin = b"", size
@@ -99,7 +88,7 @@ def _line_start(file: int, at: int) -> int:
         return 0
     at -= 1
     while seen := os.pread(file, LOOK_BYTES, at):
-        ends = [place for place in (seen.find(b"\n"), seen.find(b"\r")) if place >= 0]
+        ends = [position for position in (seen.find(b"\n"), seen.find(b"\r")) if position >= 0]
         if ends:
             return at + min(ends) + 1
         at += len(seen)
@@ -108,7 +97,7 @@ def _line_start(file: int, at: int) -> int:
 
 def blocks_of_split(options: SourceOptions, split: Split) -> Iterator[Block]:
     """Yield the records of a split, each value as a line. Raises as `LogReader.records`."""
-    maker = BatchMaker(("value",), split.place, options.ranges)
+    maker = BatchMaker(("value",), split.topic_partition, options.ranges)
     for batch in maker.batches(LogReader(options, split).records()):
         yield block_of(batch.column(0))
 
@@ -125,6 +114,5 @@ def block_of(values: pa.Array) -> Block:
 
 
 def _joined(values: pa.Array) -> bytes:
-    """Return the values as bytes, with a line feed after each."""
     each = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
     return bytes(pc.binary_join(each, b"\n")[0].as_py() + b"\n" if len(values) else b"")

@@ -1,7 +1,7 @@
 """Fast parser of audit events to Arrow rows, for use in executors (pipeline/README.md rules 26 and 27).
 
 A line is parsed here only if the result equals that of `audit_events.judged`: an event of COMMON_KINDS on a line of the
-usual form. All other lines are returned unparsed.
+usual form.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ ARROW_TYPES = {"int": pa.int32(), "bigint": pa.int64(), "string": pa.string()}
 SCHEMA = pa.schema([
     pa.field(name.strip("`"), ARROW_TYPES[kind]) for name, kind in (each.split() for each in COMMON.split(", "))
 ])  # fmt: skip
-"""Schema of the rows, equal to Spark's COMMON."""
 PARSING = arrow_json.ParseOptions(explicit_schema=SCHEMA, newlines_in_values=False, unexpected_field_behavior="ignore")
 NO_NUMBER = re.compile(rb"[:,\[]\s*-?(?:Inf|NaN)")
 """Pattern of numbers that Arrow accepts in a field that it ignores, but Jackson accepts in some forms only."""
@@ -42,7 +41,7 @@ class Block(NamedTuple):
     """Some lines that proxies wrote."""
 
     lines: bytes
-    """Lines, each with a line feed at its end, except possibly the last one."""
+    """Each line has a line feed at its end, except possibly the last one."""
     odd: Sequence[bytes] = ()
     """Lines with line ends inside, which records of a topic may have."""
 
@@ -51,14 +50,12 @@ class ParsedBlock(NamedTuple):
     """Parsed content of a block."""
 
     rows: pa.Table
-    """Events of the common kinds, with the columns of SCHEMA."""
+    """Events of the common kinds."""
     others: list[bytes]
-    """All other lines except empty ones."""
 
 
 def parsed_block(block: Block) -> ParsedBlock:
-    """Parse a block: events of the common kinds become rows, and all other lines are returned unparsed."""
-    usual, others = _of_common_form(block.lines)
+    usual, other_lines = _of_common_form(block.lines)
     tables = [SCHEMA.empty_table()]
     waiting = [usual] if usual else []
     while waiting:
@@ -66,14 +63,14 @@ def parsed_block(block: Block) -> ParsedBlock:
         rows = _parsed(lines)
         if rows is not None:
             common = _is_common(rows)
-            others += _unlike(lines, common)
+            other_lines += _unlike(lines, common)
             tables.append(rows if common.all() else rows.filter(pa.array(common)))
         elif lines.count(b"\n") <= FEW_LINES:
-            others += lines.split(b"\n")[:-1]
+            other_lines += lines.split(b"\n")[:-1]
         else:
             middle = lines.index(b"\n", len(lines) // 2) + 1
             waiting += [lines[middle:], lines[:middle]]
-    return ParsedBlock(pa.concat_tables(tables), [*others, *block.odd])
+    return ParsedBlock(pa.concat_tables(tables), [*other_lines, *block.odd])
 
 
 def _of_common_form(text: bytes) -> tuple[bytes, list[bytes]]:
@@ -100,10 +97,12 @@ def _divided(framed: bytes, starts: Array, ends: Array, odd: Array) -> tuple[byt
 
     `starts` and `ends` are those of all lines.
     """
-    places = list(zip(starts[odd].tolist(), ends[odd].tolist(), strict=True))
-    between = zip([1, *(end + 1 for _, end in places)], [*(start for start, _ in places), len(framed)], strict=True)
+    odd_bounds = list(zip(starts[odd].tolist(), ends[odd].tolist(), strict=True))
+    between = zip(
+        [1, *(end + 1 for _, end in odd_bounds)], [*(start for start, _ in odd_bounds), len(framed)], strict=True
+    )
     usual = b"".join([framed[begin:end] for begin, end in between])
-    return usual, [framed[begin:end] for begin, end in places if begin < end]
+    return usual, [framed[begin:end] for begin, end in odd_bounds if begin < end]
 
 
 def _parsed(lines: bytes) -> pa.Table | None:
@@ -130,16 +129,15 @@ def _has_odd_number(lines: bytes) -> bool:
 
 
 def _is_common(rows: pa.Table) -> Array:
-    """Return for each row whether it is an event of COMMON_KINDS."""
     kind, at = rows["kind"], rows["ts_ms"]
-    wanted = [
+    conditions = [
         pc.equal(rows["v"], VERSION),
         *(pc.is_valid(rows[name]) for name in KEY),
         pc.and_(pc.greater_equal(at, 0), pc.less(at, TS_MS_END)),
         pc.is_in(kind, value_set=pa.array(COMMON_KINDS)),
         *(pc.or_kleene(pc.not_equal(kind, each), _has(rows, NEEDED[each])) for each in NEEDED.keys() & COMMON_KINDS),
     ]
-    return np.asarray(pc.fill_null(reduce(pc.and_kleene, wanted), False))
+    return np.asarray(pc.fill_null(reduce(pc.and_kleene, conditions), False))
 
 
 def _has(rows: pa.Table, needed: Sequence[str]) -> pa.ChunkedArray:
@@ -150,7 +148,6 @@ def _has(rows: pa.Table, needed: Sequence[str]) -> pa.ChunkedArray:
 
 
 def _unlike(lines: bytes, common: Array) -> list[bytes]:
-    """Return the lines of the rows that are no common events."""
     if common.all():
         return []
     each = lines.split(b"\n")

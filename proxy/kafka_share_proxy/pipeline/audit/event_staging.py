@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 WRITTEN, LEFT = "written", "left"
 """Names in staging: files that tasks wrote, and the lines among them that are left for Spark."""
 DIRECT, PARSED, JUDGED = "direct", "parsed", "judged"
-"""Names in staging: common events written by tasks, common events parsed by Spark, and all other lines."""
+"""Names in staging: common events written by tasks or parsed by Spark, and all other lines."""
 EVENT_ROWS = f"{COMMON}, ingest_batch string, day string"
 """Columns of the files that `event_files` writes, as DDL."""
 
@@ -27,22 +27,20 @@ class DirectInput(NamedTuple):
     """Lines that tasks can read themselves."""
 
     shares: Sequence[Any]
-    """Share of each task, as plain values."""
     read: Callable[[Any], Iterator[Block]]
-    """Function that reads a share."""
     rest: DataFrame | None
-    """Lines that are in no share, in a column `value`. None if there are none."""
+    """Lines in no share, in a column `value`."""
 
 
 class Lines(NamedTuple):
     """Lines that proxies wrote."""
 
     batch: str
-    """Name of exactly this input. The same input always has the same name."""
+    """Name of exactly this input."""
     frame: DataFrame
     """All lines, in a column `value`."""
     direct: DirectInput
-    """The same lines, as far as tasks can read them themselves."""
+    """The lines that tasks can read themselves."""
     unfinished: frozenset[str] = frozenset()
     """SHA-256, in hexadecimal, of last lines without an end: proxies may be writing them."""
     is_small: bool = False
@@ -60,13 +58,12 @@ def staged(spark: SparkSession, lake: Lake, lines: Lines) -> dict[str, DataFrame
     folder = lake.local_staging(WRITTEN)
     if folder is None:
         return _through_spark(lake, lines.frame, lines.batch)
-    events, left = _written(spark, lake, folder, lines)
-    rest = left if lines.direct.rest is None else left.unionAll(lines.direct.rest)
-    return {DIRECT: events} | _through_spark(lake, rest, lines.batch)
+    events, spark_lines = _written(spark, lake, folder, lines)
+    spark_rows = spark_lines if lines.direct.rest is None else spark_lines.unionAll(lines.direct.rest)
+    return {DIRECT: events} | _through_spark(lake, spark_rows, lines.batch)
 
 
 def _written(spark: SparkSession, lake: Lake, folder: str, lines: Lines) -> tuple[DataFrame, DataFrame]:
-    """Return the events that tasks wrote to files, and the lines that they left."""
     from kafka_share_proxy.pipeline.audit.event_files import write_files
 
     shares = lines.direct.shares
@@ -78,14 +75,13 @@ def _written(spark: SparkSession, lake: Lake, folder: str, lines: Lines) -> tupl
 
 
 def _as_read(lake: Lake, files: Sequence[Written]) -> tuple[DataFrame, DataFrame]:
-    """Return the rows of these files: events, and lines that are left."""
     events = lake.collected(WRITTEN, [each for each in files if each.day is not None], DIRECT, EVENT_ROWS)
-    left = lake.collected(WRITTEN, [each for each in files if each.day is None], LEFT, "value binary")
-    return events, left.selectExpr("cast(value as string) as value")
+    other_lines = lake.collected(WRITTEN, [each for each in files if each.day is None], LEFT, "value binary")
+    return events, other_lines.selectExpr("cast(value as string) as value")
 
 
 def _through_spark(lake: Lake, lines: DataFrame, batch: str) -> dict[str, DataFrame]:
     """Parse all lines with Spark: each once, and rare ones a second time."""
     parsed = lake.staged(common(lines, batch), PARSED, ["day"])
-    others = parsed.where("day is null").selectExpr("line as value")
-    return {PARSED: parsed.drop("line"), JUDGED: lake.staged(judged(others, batch), JUDGED, ["day"])}
+    other_lines = parsed.where("day is null").selectExpr("line as value")
+    return {PARSED: parsed.drop("line"), JUDGED: lake.staged(judged(other_lines, batch), JUDGED, ["day"])}

@@ -1,8 +1,7 @@
 """Query plans for a few MiB of input, where planning and starting cost more than rows (pipeline/README.md rule 34).
 
-Spark compiles a class for each stage, starts a task for each partition, and its Python workers load Arrow. This is
-worth it for gigabytes. A few thousand rows are processed faster by one task, without generated code, and by the driver
-itself.
+Spark compiles a class for each stage, starts a task for each partition, and its Python workers load Arrow. A few
+thousand rows are processed faster by one task, without generated code, and by the driver itself.
 """
 
 from __future__ import annotations
@@ -32,11 +31,10 @@ PLANS = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto"
-"""JVM options for small input: a process of a few seconds gains more from a quick start than from optimised code."""
+"""A process of a few seconds gains more from a quick start than from optimised code."""
 
 
 def bytes_of(folder: Path) -> int:
-    """Return the size of all files in a folder and its subfolders in bytes; 0 if there are none."""
     return sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
 
 
@@ -48,17 +46,11 @@ def is_small(source: Path, table: Path) -> bool:
 
 @contextmanager
 def plans_for(spark: SparkSession, ours: Mapping[str, str], *, small: bool) -> Iterator[None]:
-    """Plan the queries in this block for small input if `small` is true. Settings of the user are kept.
-
-    Args:
-        spark: the session.
-        ours: settings that the session was opened with, without those of the user.
-        small: True if the input is small.
-    """
+    """Plan the queries in this block for small input if `small` is true. Settings of the user are kept."""
     before: dict[str, str | None] = {}
-    given = spark.sparkContext.getConf()
+    configuration = spark.sparkContext.getConf()
     for name, value in PLANS.items() if small else ():
-        if given.get(name) in (None, ours.get(name)):
+        if configuration.get(name) in (None, ours.get(name)):
             before[name] = spark.conf.get(name, None)
             spark.conf.set(name, value)
     try:

@@ -1,8 +1,4 @@
-"""Blocking client for cluster metadata: topics, leaders, offsets, and one connection to each leader.
-
-Addresses are taken from Metadata. With a proxy as bootstrap, every connection therefore goes through a proxy
-(pipeline/README.md rule 6).
-"""
+"""Blocking client for cluster metadata: topics, leaders, offsets, and one connection to each leader."""
 
 from __future__ import annotations
 
@@ -26,13 +22,12 @@ T = TypeVar("T")
 
 EARLIEST_TIMESTAMP, LATEST_TIMESTAMP = -2, -1
 METADATA_MOST, LIST_OFFSETS_MOST, FIND_COORDINATOR_MOST = 12, 7, 3
-"""Highest version used of each request. Later versions of FindCoordinator have another layout, for several groups in
-one request."""
+"""Highest version used of each request. Later versions of FindCoordinator have another layout."""
 BACKOFF_S, BACKOFF_MAX_S = 0.1, 2.0
 TOPIC_S = 10.0
 """Seconds that a missing topic has to appear: not every broker knows a new topic immediately."""
 ATTEMPTS_MAX = 60
-"""Maximum number of attempts of one call. As a rule `timeoutMs` ends the call first."""
+"""Maximum number of attempts of one call, which `timeoutMs` ends first as a rule."""
 
 RETRIED = frozenset({
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -41,7 +36,7 @@ RETRIED = frozenset({
     ErrorCode.NOT_COORDINATOR, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.FENCED_LEADER_EPOCH,
     ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_ID,
 })  # fmt: skip
-"""Error codes that are retried: RetriableException of Kafka's clients 4.3, as far as these requests can return them."""
+"""Error codes that are retried: RetriableException of Kafka's clients 4.3, as far as these requests return them."""
 
 
 class Unavailable(ProxyError):
@@ -79,16 +74,13 @@ class Deadline:
     _attempts: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
-        """Start the time limit."""
         self.progressed()
 
     def progressed(self) -> None:
-        """Restart the time limit and the count of attempts, because an attempt made progress."""
         self._ends, self._attempts = self.now() + self.timeout_s, 0
 
     @property
     def is_over(self) -> bool:
-        """True if no time is left."""
         return self.now() >= self._ends
 
     def wait(self, reason: str) -> None:
@@ -121,31 +113,25 @@ class ClusterClient:
         self.close()
 
     def close(self) -> None:
-        """Close all connections."""
         for connection in self._open.values():
             connection.close()
         self._open.clear()
 
     def rest(self) -> None:
-        """Prepare for the next task of this worker.
-
-        Connections with a response outstanding are closed, the others stay open. Leaders are kept until one turns out
-        wrong.
-        """
+        """Prepare for the next task of this worker: close the connections with a response outstanding."""
         self._earlier |= self._topics
         self._topics.clear()
         for address in [address for address, connection in self._open.items() if connection.is_requested]:
             self._open.pop(address).close()
 
     def deadline(self) -> Deadline:
-        """Return a new deadline of `timeoutMs` for one call."""
         return Deadline(self._options.timeout_s)
 
     def repeated(self, attempt: Callable[[], T], deadline: Deadline | None = None) -> T:
-        """Call `attempt` until it succeeds, and retry after TryAgain and UpstreamLost.
+        """Call `attempt` until it succeeds, and retry after TryAgain and UpstreamLost with new connections and
+        metadata.
 
-        Each retry begins with new connections and new metadata. Raises Unavailable at the deadline, and every other
-        error of `attempt`.
+        Raises Unavailable at the deadline, and every other error of `attempt`.
         """
         until = deadline or self.deadline()
         while True:
@@ -156,28 +142,22 @@ class ClusterClient:
                 until.wait(str(error))
 
     def forget(self) -> None:
-        """Close all connections and drop all cached leaders, after an attempt that failed."""
         self.close()
         self._topics.clear()
         self._earlier.clear()
 
     # Topics
 
-    def topics(self, names: Iterable[str]) -> dict[str, TopicSeen]:
-        """Query Metadata and return these topics with all their partitions. Raises ReadRefused, Unavailable."""
-        wanted = list(dict.fromkeys(names))
+    def topics(self, topics: Iterable[str]) -> dict[str, TopicSeen]:
+        """Query Metadata for these topics with all their partitions. Raises ReadRefused, Unavailable."""
+        names = list(dict.fromkeys(topics))
         deadline = Deadline(min(TOPIC_S, self._options.timeout_s))
-        return self.repeated(lambda: self._request_topics(wanted), deadline)
+        return self.repeated(lambda: self._request_topics(names), deadline)
 
-    def known_topics(self, names: Iterable[str]) -> dict[str, TopicSeen]:
-        """Return these topics from the cache, or query Metadata if one is not cached.
-
-        Raises ReadRefused, Unavailable.
-        """
-        wanted = list(dict.fromkeys(names))
-        return (
-            {name: self._topics[name] for name in wanted} if self._topics.keys() >= set(wanted) else self.topics(wanted)
-        )
+    def known_topics(self, topics: Iterable[str]) -> dict[str, TopicSeen]:
+        """Return these topics from the cache, or query Metadata if one is missing. Raises ReadRefused, Unavailable."""
+        names = list(dict.fromkeys(topics))
+        return {name: self._topics[name] for name in names} if self._topics.keys() >= set(names) else self.topics(names)
 
     def topic(self, name: str) -> TopicSeen:
         """Return a topic from the cache, or with one Metadata request. Raises TryAgain, UpstreamLost, ReadRefused."""
@@ -200,64 +180,57 @@ class ClusterClient:
 
     # Offsets
 
-    def offsets(self, places: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
-        """Return the earliest or latest offset of each partition.
+    def offsets(self, partitions: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
+        """Return the earliest or latest offset of each partition. Under read_committed, the latest is the last stable
+        offset.
 
-        Under read_committed, the latest is the last stable offset.
-
-        Args:
-            places: topic-partitions.
-            timestamp: EARLIEST_TIMESTAMP or LATEST_TIMESTAMP.
-
-        Raises:
-            ReadRefused, Unavailable: the text has the reason.
+        Raises ReadRefused, Unavailable.
         """
-        wanted = list(dict.fromkeys(places))
+        wanted = list(dict.fromkeys(partitions))
         return self.repeated(lambda: self._request_offsets(wanted, timestamp)) if wanted else {}
 
     def _request_offsets(self, wanted: list[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
         by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
-        for place in wanted:
-            by_leader[self._leader(place)].append(place)
+        for partition in wanted:
+            by_leader[self._leader(partition)].append(partition)
         found = {}
-        for node, places in by_leader.items():
+        for node, partitions in by_leader.items():
             connection = self.connection(node)
             version = connection.version(ApiKey.LIST_OFFSETS, LIST_OFFSETS_MOST)
-            request = _list_offsets(places, timestamp, self._options.is_committed)
+            request = _list_offsets(partitions, timestamp, self._options.is_committed)
             for topic in connection.send_request(ApiKey.LIST_OFFSETS, request, version).topics:
                 for entry in topic.partitions:
-                    place = TopicPartition(topic.name, entry.partition_index)
-                    checked(entry.error_code, f"offsets of {place}")
-                    found[place] = entry.offset
+                    partition = TopicPartition(topic.name, entry.partition_index)
+                    checked(entry.error_code, f"offsets of {partition}")
+                    found[partition] = entry.offset
         if found.keys() != set(wanted):
-            raise TryAgain(f"offsets of {set(wanted) - found.keys()} were not answered")
+            raise TryAgain(f"offsets of {set(wanted) - found.keys()} are missing in the response")
         return found
 
     # Connections
 
-    def _leader(self, place: TopicPartition) -> int:
-        leader = self.topic(place.topic).leaders.get(place.partition)
+    def _leader(self, partition: TopicPartition) -> int:
+        leader = self.topic(partition.topic).leaders.get(partition.partition)
         if leader is None:
-            raise ReadRefused(f"{place} does not exist")
+            raise ReadRefused(f"{partition} does not exist")
         if leader < 0:
-            raise TryAgain(f"{place} has no leader")
+            raise TryAgain(f"{partition} has no leader")
         return leader
 
-    def leader(self, place: TopicPartition, topic_id: bytes) -> BlockingConnection:
+    def leader(self, partition: TopicPartition, topic_id: bytes) -> BlockingConnection:
         """Return a connection to the leader of a partition, with one attempt.
 
-        Raises:
-            TopicReplaced: the topic has another id now.
-            TryAgain, UpstreamLost, ReadRefused: the leader is unknown, unreachable or does not exist.
+        Raises TopicReplaced, and TryAgain, UpstreamLost or ReadRefused if the leader is unknown, unreachable or does
+        not exist.
         """
-        earlier = self._earlier.get(place.topic)
-        if earlier is not None and earlier.topic_id == topic_id and earlier.leaders.get(place.partition, -1) >= 0:
-            return self.connection(earlier.leaders[place.partition])
-        node = self._leader(place)
-        known = self._topics[place.topic].topic_id
+        earlier = self._earlier.get(partition.topic)
+        if earlier is not None and earlier.topic_id == topic_id and earlier.leaders.get(partition.partition, -1) >= 0:
+            return self.connection(earlier.leaders[partition.partition])
+        node = self._leader(partition)
+        known = self._topics[partition.topic].topic_id
         if topic_id not in (known, ZERO_UUID) and known != ZERO_UUID:
             raise TopicReplaced(
-                f"topic {place.topic} was deleted and created again since this read was planned: its id was "
+                f"topic {partition.topic} was deleted and created again since this read was planned: its id was "
                 f"{topic_id_text(topic_id)}, and is {topic_id_text(known)} now"
             )
         return self.connection(node)
@@ -269,14 +242,11 @@ class ClusterClient:
     def address(self, node: int) -> Address:
         """Return the address of a node. Raises TryAgain if no Metadata response has named the node."""
         if node not in self._brokers:
-            raise TryAgain(f"nobody knows where node {node} listens")
+            raise TryAgain(f"no Metadata response has named the address of node {node}")
         return self._brokers[node]
 
     def coordinator(self, group: str) -> BlockingConnection:
-        """Return a connection to the coordinator of a group, with one attempt.
-
-        Raises TryAgain, UpstreamLost, ReadRefused.
-        """
+        """Return a connection to the coordinator, with one attempt. Raises TryAgain, UpstreamLost, ReadRefused."""
         connection = self.any_connection()
         version = connection.version(ApiKey.FIND_COORDINATOR, FIND_COORDINATOR_MOST)
         response = connection.send_request(ApiKey.FIND_COORDINATOR, messages.FindCoordinatorRequest(key=group), version)
@@ -284,7 +254,7 @@ class ClusterClient:
         return self._at(Address(response.host, response.port))
 
     def any_connection(self) -> BlockingConnection:
-        """Return a connection to any server that can be reached, preferably one that is open. Raises UpstreamLost."""
+        """Return a connection to any reachable server, preferably one that is open. Raises UpstreamLost."""
         troubles = []
         for address in dict.fromkeys((*self._open, *self._options.bootstrap, *self._brokers.values())):
             try:
@@ -311,11 +281,11 @@ def _is_view(name: str) -> bool:
     return name.startswith("__view.")
 
 
-def _list_offsets(places: list[TopicPartition], timestamp: int, is_committed: bool) -> messages.ListOffsetsRequest:
+def _list_offsets(partitions: list[TopicPartition], timestamp: int, is_committed: bool) -> messages.ListOffsetsRequest:
     request = messages.ListOffsetsRequest
     by_topic: dict[str, list[messages.ListOffsetsRequest.ListOffsetsPartition]] = defaultdict(list)
-    for place in places:
-        entry = request.ListOffsetsPartition(partition_index=place.partition, timestamp=timestamp)
-        by_topic[place.topic].append(entry)
+    for partition in partitions:
+        entry = request.ListOffsetsPartition(partition_index=partition.partition, timestamp=timestamp)
+        by_topic[partition.topic].append(entry)
     topics = [request.ListOffsetsTopic(name=name, partitions=entries) for name, entries in by_topic.items()]
     return request(replica_id=-1, isolation_level=int(is_committed), topics=topics)

@@ -28,9 +28,8 @@ R = TypeVar("R", bound=Message)
 T = TypeVar("T")
 
 DIAL_S = 10.0
-"""Timeout of connecting, in seconds."""
 RESPONSE_S = 40.0
-"""Timeout of a response in seconds. A Fetch waits half a second at most, but a proxy may have to hash first."""
+"""Timeout of a response. A Fetch waits half a second at most, but a proxy may have to hash first."""
 RESPONSE_BYTES_MAX = 100 * MIB
 """Maximum size of a response. A single record batch may be larger than the size in the request."""
 CORRELATION_IDS = 1 << 31
@@ -41,23 +40,17 @@ class LoginRefused(ProxyError):
 
 
 class BlockingConnection:
-    """A connection with requests and responses in order. Several requests may be in flight. Not thread-safe."""
+    """Connection on which several requests may be in flight. Not thread-safe."""
 
     def __init__(self, address: Address, security: Security, client_id: str, response_s: float = RESPONSE_S) -> None:
-        """Connect, negotiate versions and authenticate.
-
-        Raises:
-            UpstreamLost: the server is unreachable.
-            LoginRefused: the server rejected the login.
-            RemoteProtocolError: the server does not speak Kafka's protocol.
-        """
+        """Connect, negotiate versions and authenticate. Raises UpstreamLost, LoginRefused, RemoteProtocolError."""
         self.address = address
         self.versions: dict[int, tuple[int, int]] = {}
         """Versions that the server supports: API key -> (lowest, highest)."""
         self._client_id = client_id
         self._response_s = response_s
         self._numbers = count(1)
-        self._asked: list[tuple[int, int, int]] = []
+        self._in_flight: list[tuple[int, int, int]] = []
         self._socket = _lost(address, lambda: _dialled(address, security))
         try:
             self._socket.settimeout(response_s)
@@ -67,14 +60,12 @@ class BlockingConnection:
             raise
 
     def close(self) -> None:
-        """Close the connection. Has no effect the second time."""
         with suppress(OSError):
             self._socket.close()
 
     @property
     def is_requested(self) -> bool:
-        """True if a response is outstanding."""
-        return bool(self._asked)
+        return bool(self._in_flight)
 
     def version(self, key: int, most: int) -> int:
         """Return the highest version that the server, this codec and the caller (`most`) support.
@@ -88,30 +79,27 @@ class BlockingConnection:
         return chosen
 
     def send_request(self, key: int, message: RequestMessage[R], version: int) -> R:
-        """Send a request and return its response. No other request may be in flight. Raises as `send` and `receive`."""
+        """Send a request and return its response. No other request may be in flight."""
         self.send(key, message, version)
         response: R = self.receive()
         return response
 
     def send(self, key: int, message: RequestMessage[Any], version: int) -> None:
-        """Send a request. `receive` returns its response. Raises UpstreamLost."""
+        """Send a request. Raises UpstreamLost."""
         number = next(self._numbers) % CORRELATION_IDS
         data = frames.request(key, version, number, self._client_id, message)
         _lost(self.address, lambda: self._socket.sendall(data))
-        self._asked.append((key, version, number))
+        self._in_flight.append((key, version, number))
 
     def receive(self) -> Any:
-        """Return the response to the oldest request.
-
-        Raises UpstreamLost or RemoteProtocolError. Close the connection after that.
-        """
-        key, version, number = self._asked.pop(0)
+        """Return the response to the oldest request. Close the connection if it raises."""
+        key, version, number = self._in_flight.pop(0)
         frame = self._frame()
         if key == ApiKey.API_VERSIONS and broker_versions.is_unsupported_version(frame):
             version = 0
         responded, response = frames.decode_response(key, version, frame)
         if responded != number:
-            raise RemoteProtocolError(f"{self.address} answered request {responded}, {number} was asked")
+            raise RemoteProtocolError(f"{self.address} responded to request {responded} instead of {number}")
         return response
 
     def _frame(self) -> bytes | memoryview:
@@ -158,13 +146,12 @@ class BlockingConnection:
 
 
 def _lost(address: Address, work: Callable[[], T]) -> T:
-    """Return the result of `work`. Errors of the network become UpstreamLost."""
     try:
         return work()
     except ssl.SSLCertVerificationError as error:
         raise UpstreamLost(f"{address}: the certificate is not accepted: {error.verify_message}") from None
     except TimeoutError:
-        raise UpstreamLost(f"{address} did not answer in time") from None
+        raise UpstreamLost(f"{address} did not respond in time") from None
     except OSError as error:
         raise UpstreamLost(f"{address}: {error.strerror or error}") from None
 

@@ -7,10 +7,8 @@ from collections.abc import Hashable
 UNKNOWN_BYTES, OFFSET_BYTES = 64 << 10, 1 << 10
 """Bytes to request before the density of a split is known: at least UNKNOWN_BYTES, and OFFSET_BYTES per offset."""
 BATCH_BYTES, MARGIN = 4 << 10, 1.02
-"""Added to the expected bytes once the density is known: a batch and two per cent. A second Fetch costs more than
-these."""
+"""Added to the expected bytes once the density is known. A second Fetch costs more than these."""
 REMEMBERED_MAX = 1_000
-"""Maximum number of splits whose density is kept."""
 
 
 class FetchSizes:
@@ -19,7 +17,7 @@ class FetchSizes:
     def __init__(self) -> None:
         self._densities: dict[Hashable, float] = {}
 
-    def came(self, split: Hashable, offsets: int, size: int) -> None:
+    def learn(self, split: Hashable, offsets: int, size: int) -> None:
         """Record that a response of `size` bytes covered about `offsets` offsets."""
         if offsets <= 0:
             return
@@ -27,7 +25,7 @@ class FetchSizes:
             self._densities.clear()
         self._densities[split] = size / offsets
 
-    def wanted(self, split: Hashable, offsets: int, most: int) -> int:
+    def request_bytes(self, split: Hashable, offsets: int, most: int) -> int:
         """Return the bytes to request for about `offsets` offsets, at most `most`."""
         density = self._densities.get(split)
         if density is None:

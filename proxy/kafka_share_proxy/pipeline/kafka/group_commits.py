@@ -21,11 +21,11 @@ from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
 from kafka_share_proxy.wire.values import TopicPartition
 
 OFFSET_FETCH_MOST, OFFSET_COMMIT_MOST = 7, 8
-"""Highest versions used. Later versions have other layouts, for several groups in one request or with topic ids."""
+"""Highest versions used. Later versions have other layouts."""
 
 
 class GroupHasMembers(ProxyError):
-    """The group has members, and only they may commit for it. The text says what to do."""
+    """The group has members, and only they may commit for it."""
 
 
 class NothingCommitted(ProxyError):
@@ -36,50 +36,47 @@ class CommittedState(NamedTuple):
     """Committed state of one partition."""
 
     offset: int
-    """Committed offset: the next offset to read."""
     ranges: OffsetRanges
     """Ranges beyond the committed offset that are done."""
     user_text: str | None = None
     """The user's own text in the commit's metadata. Commits keep it."""
 
     def not_done(self, span: OffsetSpan) -> list[OffsetSpan]:
-        """Return the parts of a range that are not done."""
         return list(self.ranges.gaps(max(span.start, self.offset), span.end)) if span.end > self.offset else []
 
 
 class CommitsOfGroup:
-    """Access to the commits of one group through a proxy."""
+    """Commits of one group, through a proxy."""
 
     def __init__(self, cluster: ClusterClient, group: str) -> None:
         self._cluster = cluster
         self._group = group
 
     def states(self) -> dict[TopicPartition, CommittedState]:
-        """Return the state of each partition with a committed offset. Raises ProxyError."""
         return self._cluster.repeated(self._request_states)
 
     def commit(self, done: Mapping[TopicPartition, Iterable[OffsetSpan]]) -> None:
         """Commit these offsets as done. The committed offset moves only if one of them touches it.
 
-        Raises:
-            GroupHasMembers: only the members may commit.
-            NothingCommitted: a partition has no committed offset.
-            ProxyError: the commit failed or its outcome is unknown. Repeating it is harmless.
+        Raises GroupHasMembers, NothingCommitted, and ProxyError if the commit failed or its outcome is unknown.
+        Repeating it is harmless.
         """
         states = self.states()
-        for place in done:
-            if place not in states:
-                raise NothingCommitted(f"group {self._group} has committed nothing of {place}: it has no holes there")
-        texts = {place: write_commit_text(spans, (), states[place].user_text) for place, spans in done.items()}
-        offsets = {place: states[place].offset for place in texts}
+        for partition in done:
+            if partition not in states:
+                raise NothingCommitted(
+                    f"group {self._group} has committed nothing of {partition}: it has no holes there"
+                )
+        texts = {
+            partition: write_commit_text(spans, (), states[partition].user_text) for partition, spans in done.items()
+        }
+        offsets = {partition: states[partition].offset for partition in texts}
         self._cluster.repeated(lambda: self._send_commit(texts, offsets))
 
     def commit_offsets(self, offsets: Mapping[TopicPartition, int], deadline: Deadline | None = None) -> None:
         """Commit these offsets as consumers do: all earlier offsets are done. The group may be new.
 
-        Raises:
-            GroupHasMembers: only the members may commit.
-            ProxyError: the commit failed or its outcome is unknown. Repeating it is harmless.
+        Raises GroupHasMembers, and ProxyError as `commit` does.
         """
         self._cluster.repeated(lambda: self._send_commit(dict.fromkeys(offsets, ""), offsets), deadline)
 
@@ -89,35 +86,39 @@ class CommitsOfGroup:
         request = messages.OffsetFetchRequest(group_id=self._group, topics=None)
         response = connection.send_request(ApiKey.OFFSET_FETCH, request, version)
         checked(response.error_code, f"offsets of group {self._group}")
-        found = {}
+        states = {}
         for topic in response.topics:
             for entry in topic.partitions:
-                place = TopicPartition(topic.name, entry.partition_index)
-                checked(entry.error_code, f"offset of {place} in group {self._group}")
+                partition = TopicPartition(topic.name, entry.partition_index)
+                checked(entry.error_code, f"offset of {partition} in group {self._group}")
                 if entry.committed_offset >= 0:
-                    found[place] = _state(entry.committed_offset, entry.metadata or "")
-        return found
+                    states[partition] = _state(entry.committed_offset, entry.metadata or "")
+        return states
 
     def _send_commit(self, texts: Mapping[TopicPartition, str], offsets: Mapping[TopicPartition, int]) -> None:
         request = messages.OffsetCommitRequest
         topics = defaultdict(list)
-        for place, text in texts.items():
+        for topic_partition, text in texts.items():
             entry = request.OffsetCommitRequestPartition(
-                partition_index=place.partition, committed_offset=offsets[place], committed_metadata=text
+                partition_index=topic_partition.partition,
+                committed_offset=offsets[topic_partition],
+                committed_metadata=text,
             )
-            topics[place.topic].append(entry)
+            topics[topic_partition.topic].append(entry)
         listed = [request.OffsetCommitRequestTopic(name=name, partitions=entries) for name, entries in topics.items()]
         connection = self._cluster.coordinator(self._group)
         version = connection.version(ApiKey.OFFSET_COMMIT, OFFSET_COMMIT_MOST)
         response = connection.send_request(ApiKey.OFFSET_COMMIT, request(group_id=self._group, topics=listed), version)
         for topic in response.topics:
-            for taken in topic.partitions:
-                if taken.error_code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS):
+            for partition in topic.partitions:
+                if partition.error_code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS):
                     raise GroupHasMembers(
                         f"group {self._group} has members, and only they may commit for it: stop them and run this "
                         "again, which reads what is not committed; or let them read the holes"
                     )
-                checked(taken.error_code, f"commit of {topic.name}-{taken.partition_index} for group {self._group}")
+                checked(
+                    partition.error_code, f"commit of {topic.name}-{partition.partition_index} for group {self._group}"
+                )
 
 
 def _state(offset: int, metadata: str) -> CommittedState:

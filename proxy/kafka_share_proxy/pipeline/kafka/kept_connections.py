@@ -23,11 +23,10 @@ class KeptConnections:
 
     @contextmanager
     def cluster(self, options: SourceOptions) -> Iterator[ClusterClient]:
-        """Lend the connections to one task.
-
-        If it fails or stops early, a response may be outstanding, so they are closed.
+        """Lend the connections to one task. If it fails or stops early, a response may be outstanding, so they are
+        closed.
         """
-        client = self._taken(options)
+        client = self._client_for(options)
         try:
             yield client
         except BaseException:
@@ -38,16 +37,12 @@ class KeptConnections:
         self._client, self._options = client, options
 
     def close(self) -> None:
-        """Close the kept connections. Has no effect the second time."""
         if self._client is not None:
             self._client.close()
             self._client = None
 
-    def _taken(self, options: SourceOptions) -> ClusterClient:
-        """Return the kept client if the options, with login and servers, are the same.
-
-        Otherwise close it and return a new one.
-        """
+    def _client_for(self, options: SourceOptions) -> ClusterClient:
+        """Return the kept client if the options are the same. Otherwise close it and return a new one."""
         if self._client is None or self._options != options:
             self.close()
             return ClusterClient(options)

@@ -27,11 +27,9 @@ if TYPE_CHECKING:
 
 ROWS, BYTES, HOLD = "rows", "bytes", "hold"
 LOAD_COLUMNS = {ROWS: "rows", BYTES: "bytes", HOLD: "hold_ms"}
-"""Weight -> its column in `key_range_load`."""
 BLOCK_OFFSETS = 500
 """Offsets in a block of a sample, about the size of one or two batches of a producer under load."""
 BLOCKS_MAX = 20_000
-"""Maximum number of blocks in a sample. Larger samples have longer blocks."""
 HOT_SHARE = 0.5
 """Share of a fair range that a bucket must have before its keys are examined one by one."""
 
@@ -46,46 +44,39 @@ class PlannedTopic:
 
 
 def sampled(
-    wanted: Sequence[tuple[TopicPartition, OffsetSpan]], share: float
+    spans: Sequence[tuple[TopicPartition, OffsetSpan]], share: float
 ) -> list[tuple[TopicPartition, OffsetSpan]]:
     """Return blocks of offsets, evenly spread over each partition: about `share` of all, and at least one block each.
 
-    Raises:
-        BadOption: the share is not above 0 and at most 1.
+    Raises BadOption if the share is not above 0 and at most 1.
     """
     if not 0 < share <= 1:
         raise BadOption(f"--sample {share:g}: write a share above 0, and 1 at most")
     if share == 1:
-        return list(wanted)
-    total = sum(span.end - span.start for _, span in wanted)
+        return list(spans)
+    total = sum(span.end - span.start for _, span in spans)
     block = max(BLOCK_OFFSETS, round(total * share / BLOCKS_MAX))
-    found = []
-    for place, span in wanted:
+    blocks = []
+    for partition, span in spans:
         size = span.end - span.start
-        blocks = max(1, round(size * share / block))
-        for number in range(blocks):
-            start = span.start + size * number // blocks
-            found.append((place, OffsetSpan(start, min(start + block, span.end))))
-    return found
+        count = max(1, round(size * share / block))
+        for number in range(count):
+            start = span.start + size * number // count
+            blocks.append((partition, OffsetSpan(start, min(start + block, span.end))))
+    return blocks
 
 
 def plan_of_topic(
     spark: SparkSession, options: Mapping[str, str], count: int, weight: str = ROWS, share: float = 1.0
 ) -> PlannedTopic:
-    """Make a plan for one topic from its records.
+    """Make a plan of `count` ranges for one topic from its records. `weight` is ROWS or BYTES.
 
-    Args:
-        spark: a session with the source.
-        options: options of the source, with one topic.
-        count: number of ranges.
-        weight: ROWS or BYTES.
-        share: share of the offsets to read, above 0.
-
-    Raises:
-        BadOption, NothingToPlan, ProxyError: the text has the reason.
+    Raises BadOption, NothingToPlan, ProxyError.
     """
     if weight not in (ROWS, BYTES):
-        raise BadOption(f"--weight {weight}: a topic tells rows and bytes; how long records are held the audit tells")
+        raise BadOption(
+            f"--weight {weight}: a topic has rows and bytes only; how long records are held is in the audit tables"
+        )
     checked = read_options(options)
     if len(checked.topics) != 1:
         raise BadOption("a plan is for one topic")
@@ -103,43 +94,36 @@ def plan_of_topic(
         plan = make_plan(weights, count, variances=variances)
     hot = _hot_keys(frame, weights, weight, count) if plan.hottest_bucket * count > HOT_SHARE else ()
     made = replace(plan, hot_keys=hot)
-    offsets = {str(place): [span.start, span.last] for place, span in everything}
+    offsets = {str(partition): [span.start, span.last] for partition, span in everything}
     made_from = {"weight": weight, "sample": share, "rows": rows, "offsets": offsets}
     return PlannedTopic(checked.topics[0], made, made_from)
 
 
 def plan_of_lake(lake: Lake, topic: str | None, count: int, weight: str = ROWS) -> PlannedTopic:
-    """Make a plan for one topic from the tables of the job `audit`.
+    """Make a plan for one topic from the tables of the job `audit`. `topic` may be None if they have only one.
 
-    Args:
-        lake: lake with `key_range_load` and `hot_keys`.
-        topic: name of the topic; None if the tables have only one.
-        count: number of ranges.
-        weight: ROWS, BYTES or HOLD.
-
-    Raises:
-        BadOption, NothingToPlan, NoLake: the text has the reason.
+    Raises BadOption, NothingToPlan, NoLake.
     """
 
     if weight not in LOAD_COLUMNS:
         raise BadOption(f"--weight {weight}: one of {', '.join(LOAD_COLUMNS)}")
-    found = _bucket_sums(lake, LOAD_COLUMNS[weight])
-    topic = _only_topic(sorted({row["topic"] for row in found if row["bucket"] >= 0}), topic)
-    mine = [row for row in found if row["topic"] == topic]
-    days = sorted({day for row in mine for day in row["days"]})
-    if any(row["variance"] is None for row in mine):
+    sums = _bucket_sums(lake, LOAD_COLUMNS[weight])
+    topic = _only_topic(sorted({row["topic"] for row in sums if row["bucket"] >= 0}), topic)
+    topic_sums = [row for row in sums if row["topic"] == topic]
+    days = sorted({day for row in topic_sums for day in row["days"]})
+    if any(row["variance"] is None for row in topic_sums):
         raise NothingToPlan(f"{lake.root}: some days were made by an earlier version: run pipeline audit again")
-    seen = [row for row in mine if row["bucket"] >= 0]
-    rows, everything = (round(sum(row["rows"] for row in some)) for some in (seen, mine))
+    seen = [row for row in topic_sums if row["bucket"] >= 0]
+    rows, everything = (round(sum(row["rows"] for row in some)) for some in (seen, topic_sums))
     hot = _hot_hashes(lake, topic)
     weights = {row["bucket"]: float(row["weight"]) for row in seen}
     variances = {row["bucket"]: row["variance"] for row in seen}
     # the distribution of load within a bucket is unknown
     plan = make_plan(weights, count, LOAD_BUCKETS, variances, 1 - rows / everything if everything else 0.0)
-    named = _named_hashes(hot, weights, count)
+    hot_keys = _named_hashes(hot, weights, count)
     keys = round(sum(row["keys"] for row in seen))
     made_from = {"weight": weight, "days": days, "rows": everything, "unseen_rows": everything - rows, "keys": keys}
-    return PlannedTopic(topic, replace(plan, hot_keys=named), made_from)
+    return PlannedTopic(topic, replace(plan, hot_keys=hot_keys), made_from)
 
 
 def _bucket_sums(lake: Lake, column: str) -> list[Row]:
@@ -181,7 +165,7 @@ class HotHash(NamedTuple):
 
 
 def _hot_hashes(lake: Lake, topic: str) -> list[HotHash]:
-    """Return the heavy keys of a topic, the heaviest first. Their shares are of the topic's records."""
+    """Return the heavy keys of a topic, the heaviest first."""
     table = lake.read("hot_keys")
     listed = table.where(table["topic"] == topic).collect()
     total = sum({row["day"]: row["rows"] for row in listed}.values())
@@ -216,19 +200,19 @@ def _records(
 ) -> DataFrame:
     """Return keys, hashes and sizes of these offsets, in about twice as many tasks as there are slots."""
     ranges = [
-        {"topic": place.topic, "partition": place.partition, "first": span.start, "last": span.last}
-        for place, span in chosen
+        {"topic": partition.topic, "partition": partition.partition, "first": span.start, "last": span.last}
+        for partition, span in chosen
     ]
-    places = len({place for place, _ in chosen})
-    pieces = max(1, -(-2 * spark.sparkContext.defaultParallelism // places))
+    partitions = len({partition for partition, _ in chosen})
+    pieces = max(1, -(-2 * spark.sparkContext.defaultParallelism // partitions))
     ours = {"offsetranges", "columns", "offsetsplits", "topic", "assign", "startingoffsets", "endingoffsets"}
-    given = {name: value for name, value in options.items() if name.lower() not in ours}
-    given |= {
+    reader_options = {name: value for name, value in options.items() if name.lower() not in ours}
+    reader_options |= {
         "columns": "key,partition,offset,key_hash,record_bytes",
         "offsetRanges": json.dumps(ranges),
         "offsetSplits": str(pieces),
     }
-    return spark.read.format("keyrange").options(**given).load()
+    return spark.read.format("keyrange").options(**reader_options).load()
 
 
 def _measure(weight: str) -> Any:
@@ -238,13 +222,12 @@ def _measure(weight: str) -> Any:
 
 
 def _bucket_weights(frame: DataFrame, weight: str) -> tuple[int, dict[int, float]]:
-    """Return the number of records, and the weight of each bucket."""
     from pyspark.sql import functions
 
     bucket = functions.expr(f"cast(key_hash div {BUCKET_WIDTH} as int)").alias("bucket")
     grouped = frame.groupBy(bucket).agg(functions.count("*").alias("rows"), _measure(weight).alias("weight"))
-    found = grouped.collect()
-    return sum(row["rows"] for row in found), {row["bucket"]: float(row["weight"]) for row in found}
+    rows = grouped.collect()
+    return sum(row["rows"] for row in rows), {row["bucket"]: float(row["weight"]) for row in rows}
 
 
 def _sampled_weights(
@@ -258,7 +241,7 @@ def _sampled_weights(
     from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
     blocks = frame.sparkSession.createDataFrame(
-        [(place.partition, span.start, span.last, number) for number, (place, span) in enumerate(chosen)],
+        [(partition.partition, span.start, span.last, number) for number, (partition, span) in enumerate(chosen)],
         "partition int, first long, last long, block int",
     ).alias("b")
     where = F.expr("r.partition = b.partition and r.offset between b.first and b.last")
@@ -267,17 +250,17 @@ def _sampled_weights(
     counted = cells.agg(F.count("*").alias("rows"), _measure(weight).alias("weight"))
     pairs = F.sum(F.expr("rows * (rows - 1) / 2")).alias("pairs")
     of_buckets = counted.groupBy("bucket").agg(F.sum("rows").alias("rows"), F.sum("weight").alias("weight"), pairs)
-    found = of_buckets.collect()
-    rows = sum(row["rows"] for row in found)
-    weights = {row["bucket"]: float(row["weight"]) for row in found}
+    buckets = of_buckets.collect()
+    rows = sum(row["rows"] for row in buckets)
+    weights = {row["bucket"]: float(row["weight"]) for row in buckets}
     if not rows:
         return 0, weights, {}
     offsets = [span.end - span.start for _, span in chosen]
     keys = [each * rows / sum(offsets) for each in offsets]  # compaction may have left gaps anywhere
     squares, largest = rows, sum(each * each for each in keys)
-    shape = SampleShape(rows, squares, largest, sum(row["pairs"] for row in found), (largest - rows) / 2)
-    each = rows / effective_size(shape, (row["rows"] for row in found))
-    return rows, weights, {row["bucket"]: row["weight"] ** 2 / row["rows"] * each for row in found}
+    shape = SampleShape(rows, squares, largest, sum(row["pairs"] for row in buckets), (largest - rows) / 2)
+    each = rows / effective_size(shape, (row["rows"] for row in buckets))
+    return rows, weights, {row["bucket"]: row["weight"] ** 2 / row["rows"] * each for row in buckets}
 
 
 def _hot_keys(frame: DataFrame, weights: Mapping[int, float], weight: str, count: int) -> tuple[tuple[str, float], ...]:
@@ -290,17 +273,17 @@ def _hot_keys(frame: DataFrame, weights: Mapping[int, float], weight: str, count
         return ()
     inside = frame.where(functions.expr(f"cast(key_hash div {BUCKET_WIDTH} as int)").isin(heavy))
     keys = inside.where("key is not null").groupBy("key").agg(_measure(weight).alias("weight"))
-    found = keys.where(functions.col("weight") >= total / count).orderBy(functions.desc("weight")).limit(20).collect()
-    return tuple((key_name(bytes(row["key"])), float(row["weight"]) / total) for row in found)
+    heaviest = (
+        keys.where(functions.col("weight") >= total / count).orderBy(functions.desc("weight")).limit(20).collect()
+    )
+    return tuple((key_name(bytes(row["key"])), float(row["weight"]) / total) for row in heaviest)
 
 
 def key_name(key: bytes) -> str:
-    """Return a readable form of a key: its text if it is text, and its hash."""
     return f"{key_text(key)} (hash {murmur2(key)})"
 
 
 def lines_of(made: PlannedTopic) -> list[str]:
-    """Return the lines of output about a plan."""
     plan, facts = made.plan, made.made_from
     count = len(plan.starts)
     sample = f", of which {facts['keys']:,} keys were sampled" if "keys" in facts else ""
@@ -310,7 +293,7 @@ def lines_of(made: PlannedTopic) -> list[str]:
     ]
     if facts.get("unseen_rows"):
         lines.append(
-            f"{facts['unseen_rows']:,} records came when no key was sampled: the promise has them in one range"
+            f"{facts['unseen_rows']:,} records arrived while no key was sampled: the promise puts them in one range"
         )
     if plan.samples_wanted > 1:
         lines.append(few_samples(plan))
@@ -320,7 +303,6 @@ def lines_of(made: PlannedTopic) -> list[str]:
 
 
 def promise(plan: RangePlan) -> str:
-    """Return the text of the promise about the heaviest range."""
     if plan.share_at_most is None or plan.at_most <= plan.heaviest_to_mean:
         return f"{plan.heaviest_to_mean:.3f} x the mean"
     at_most = ceil(plan.at_most * 1000) / 1000
@@ -328,7 +310,6 @@ def promise(plan: RangePlan) -> str:
 
 
 def few_samples(plan: RangePlan) -> str:
-    """Return the text that a plan was made from too few samples, with ways to get more."""
     return (
         f"too few samples for a close promise: about {plan.samples_wanted:.0f} times as many are needed. Have more "
         "traffic audited before you plan, raise audit.key_samples_per_s, or plan from the topic itself (--from TOPIC), "

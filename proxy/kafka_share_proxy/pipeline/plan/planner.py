@@ -26,7 +26,6 @@ BUCKETS = 1 << BUCKET_BITS
 """Number of buckets of the hash space. 2^12 buckets lose 0.2 % of the balance (measured)."""
 BUCKET_WIDTH = plans.HASH_SPACE // BUCKETS
 HOT_KEYS_MAX = 20
-"""Maximum number of hot keys in a plan."""
 CONFIDENCE = 0.95
 """Probability with which the heaviest range is at most as heavy as promised."""
 FEW_SAMPLES = 0.1
@@ -47,13 +46,12 @@ class RangePlan:
     hottest_bucket: float
     """Share of the heaviest bucket, which no plan can divide."""
     hot_keys: tuple[tuple[str, float], ...] = field(default=())
-    """Keys that alone have more than a fair range, as text, with their shares."""
+    """Keys that alone have more than a fair range."""
     share_at_most: float | None = None
     """Upper bound of the share of every range, with CONFIDENCE. None if the sampling error is unknown."""
 
     @property
     def heaviest_to_mean(self) -> float:
-        """Weight of the heaviest range, relative to the mean; 1 if all are equal."""
         return max(self.weights) * len(self.weights)
 
     @property
@@ -64,9 +62,7 @@ class RangePlan:
 
     @property
     def samples_wanted(self) -> float:
-        """Factor by which the sample must grow to bring the bound close to the estimate; at most 1 if it is close
-        already.
-        """
+        """Factor by which the sample must grow to bring the bound close to the estimate; at most 1 if it is."""
         return ((self.at_most / self.heaviest_to_mean - 1) / FEW_SAMPLES) ** 2
 
     @property
@@ -84,15 +80,9 @@ def make_plan(
 ) -> RangePlan:
     """Return the best plan for the weights of buckets.
 
-    Args:
-        weights: bucket -> weight in any unit, at least 0; missing buckets weigh nothing.
-        count: number of ranges.
-        buckets: number of buckets of the hash space, at least `count`; a range begins where a bucket does.
-        variances: bucket -> variance of its weight, for weights that were estimated from a sample.
-        unseen: share of the load without sampled keys; it may belong entirely to one range.
-
-    Raises:
-        NothingToPlan: no weight at all, or a number of ranges that views do not have.
+    Each of `count` ranges begins where a bucket does. `variances` are those of weights that were estimated from a
+    sample. `unseen` is the share of the load without sampled keys, which may belong entirely to one range. Raises
+    NothingToPlan without any weight, or for a number of ranges that views do not have.
     """
     if not SLOTS_MIN <= count <= SLOTS_MAX:
         raise NothingToPlan(f"a plan has {SLOTS_MIN} to {SLOTS_MAX} ranges, not {count}")
@@ -131,13 +121,7 @@ def _share_at_most(shares: Sequence[float], variances: Sequence[float]) -> float
 
 
 def upper_limit(share: float, size: float, z: float) -> float:
-    """Return Wilson's upper limit of a share.
-
-    Args:
-        share: share in the sample.
-        size: effective size of the sample.
-        z: quantile of the normal distribution.
-    """
+    """Return Wilson's upper limit of a share, for a sample of effective size `size` and a quantile `z`."""
     share = min(share, 1.0)
     spread = z * sqrt(share * (1 - share) / size + z * z / (4 * size * size))
     return min((share + z * z / (2 * size) + spread) / (1 + z * z / size), 1.0)
@@ -156,7 +140,6 @@ def _lightest(sums: Sequence[float], heaviest: float, count: int) -> float:
 
 
 def _cuts(sums: Sequence[float], limit: float, most: int) -> list[int]:
-    """Return the starts of the ranges after the first, each as late as the limit allows, but at most `most` of them."""
     cuts: list[int] = []
     position = 0
     while len(cuts) < most:
@@ -177,10 +160,7 @@ def _spread(cuts: list[int], count: int, buckets: int) -> list[int]:
 
 
 def written(plan: RangePlan, topic: str, made_from: Mapping[str, Any]) -> str:
-    """Return the text of the plan file for `views plan`, after validating it.
-
-    Raises BadPlan, which is a planner bug.
-    """
+    """Return the text of the plan file, after validating it. Raises BadPlan, which is a planner bug."""
     ranges = [
         [low, high, round(weight, 6)]
         for low, high, weight in zip(plan.starts, (*plan.starts[1:], plans.HASH_SPACE), plan.weights, strict=True)

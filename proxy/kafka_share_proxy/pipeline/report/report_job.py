@@ -14,13 +14,11 @@ if TYPE_CHECKING:
 HEAT_COLUMNS = 64
 """Number of key ranges of the heat map, of equal width."""
 HEAT_ROWS_MAX = 120
-"""Maximum number of time steps of the heat map. For longer spans, the steps are longer."""
+"""Maximum number of time steps of the heat map."""
 BARS_MAX = 90
-"""Maximum number of time steps in the plot of deliveries."""
 STEPS_S = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600, 10_800, 21_600, 43_200, 86_400)
 """Lengths of time steps in seconds. Longer steps are whole days."""
 MEMBERS_MAX, HOT_MAX, ABUSE_MAX, READERS_MAX = 30, 15, 15, 40
-"""Maximum number of rows in each table. The worst rows are first."""
 
 
 class MemberTotals(NamedTuple):
@@ -36,7 +34,6 @@ class MemberTotals(NamedTuple):
     hold_ms: float
     """Median hold time, rounded down to the histogram's bucket: a power of two."""
     client: str = "-"
-    """Client id and host, if a proxy serves the group."""
 
 
 class Blocked(NamedTuple):
@@ -57,12 +54,10 @@ class HotKey(NamedTuple):
     hash: int
     share: float
     key: str = "-"
-    """Key as text, if the audit kept it."""
     share_low: float | None = None
     """The 95 % interval of the share is `share_low` to `share_high`. None for tables of an earlier version."""
     share_high: float | None = None
     sampled: int = 0
-    """Number of keys of the topic that were sampled."""
 
 
 class Heat(NamedTuple):
@@ -70,14 +65,12 @@ class Heat(NamedTuple):
 
     topic: str
     times: tuple[datetime, ...]
-    """Start of each time step, in UTC."""
     cells: tuple[tuple[float, ...], ...]
     """A row for each time step, HEAT_COLUMNS wide."""
     balance: float
     """Ratio of the heaviest range to the mean, over all times."""
     step_s: int = 60
     sampled: int = 0
-    """Number of keys that were sampled."""
 
 
 class Deliveries(NamedTuple):
@@ -94,7 +87,6 @@ class ViewClient(NamedTuple):
     view: str
     client: str
     cells: int
-    """Number of view partitions that it read."""
     whole_bases: bool
     """True if it read every slot of each base partition that it read, and other clients read other ones."""
     records: int
@@ -116,14 +108,9 @@ class Report(NamedTuple):
 
 
 def gathered(lake: Lake, group: str | None) -> Report:
-    """Collect the content of a report from the tables of a lake.
+    """Collect the content of a report from the tables of a lake. Load by key always covers all groups.
 
-    Args:
-        lake: lake with the tables of the job `audit`.
-        group: only this group, or None for all. Load by key always covers all groups.
-
-    Raises:
-        NoLake: the tables are missing, or have no delivery of this group.
+    Raises NoLake if the tables are missing, or have no delivery of this group.
     """
     hours = _of(lake.read("group_member_hour"), group)
     members = _members(hours)
@@ -148,8 +135,8 @@ def _of(table: DataFrame, group: str | None) -> DataFrame:
 
 def step_for(seconds: float, steps_max: int, least: int = 1) -> int:
     """Return the length in seconds of a time step that divides a span into at most `steps_max` steps."""
-    wanted = max(seconds / steps_max, least)
-    return next((step for step in STEPS_S if step >= wanted), -(-int(wanted) // 86_400) * 86_400)
+    shortest = max(seconds / steps_max, least)
+    return next((step for step in STEPS_S if step >= shortest), -(-int(shortest) // 86_400) * 86_400)
 
 
 def _deliveries(settles: DataFrame) -> Deliveries:
@@ -161,8 +148,8 @@ def _deliveries(settles: DataFrame) -> Deliveries:
     step = step_for((last - first) / 1000, BARS_MAX)
     offsets, begin = F.expr("last - first + 1"), F.expr(f"ts_ms div {step * 1000} * {step}")
     again = F.sum(F.when(F.col("attempt") > 1, offsets).otherwise(0))
-    found = settles.groupBy(begin.alias("begin")).agg(F.sum(offsets), again).orderBy("begin").collect()
-    return Deliveries(step, tuple((_utc(row[0]), row[1], row[2]) for row in found))
+    steps = settles.groupBy(begin.alias("begin")).agg(F.sum(offsets), again).orderBy("begin").collect()
+    return Deliveries(step, tuple((_utc(row[0]), row[1], row[2]) for row in steps))
 
 
 def _utc(seconds: int) -> datetime:
@@ -170,25 +157,23 @@ def _utc(seconds: int) -> datetime:
 
 
 def _with_clients(members: Sequence[MemberTotals], events: DataFrame) -> tuple[MemberTotals, ...]:
-    """Add client ids and hosts to members of groups that a proxy serves."""
     from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
     if "host" not in events.columns or not members:
         return tuple(members)
     known = events.where("kind = 'member'").groupBy("group", "member")
-    found = known.agg(F.max_by("client", "ts_ms").alias("client"), F.max_by("host", "ts_ms").alias("host")).collect()
-    clients = {(row["group"], row["member"]): f"{row['client'] or '-'} {row['host'] or ''}".strip() for row in found}
+    rows = known.agg(F.max_by("client", "ts_ms").alias("client"), F.max_by("host", "ts_ms").alias("host")).collect()
+    clients = {(row["group"], row["member"]): f"{row['client'] or '-'} {row['host'] or ''}".strip() for row in rows}
     return tuple(each._replace(client=clients.get((each.group, each.member), each.client)) for each in members)
 
 
 def _readers(events: DataFrame) -> tuple[ViewClient, ...]:
-    """Return the clients that read views, by view, those with the most records first."""
     from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
     cells = events.where("kind = 'fetch' and reader = 'view' and view is not null and slot is not null")
-    found = cells.groupBy("view", "client", "partition", "slot").agg(F.sum("rows_out").alias("rows")).collect()
+    reads = cells.groupBy("view", "client", "partition", "slot").agg(F.sum("rows_out").alias("rows")).collect()
     by_view: dict[str, dict[str, list[Any]]] = {}
-    for row in found:
+    for row in reads:
         by_view.setdefault(row["view"], {}).setdefault(row["client"] or "-", []).append(row)
     return tuple(reader for view in sorted(by_view) for reader in _readers_of(view, by_view[view]))
 
@@ -207,7 +192,6 @@ def _readers_of(view: str, clients: dict[str, list[Any]]) -> list[ViewClient]:
 
 
 def _slots_read(rows: Iterable[Any]) -> dict[int, set[int]]:
-    """Return the slots in the rows, by base partition."""
     slots: dict[int, set[int]] = {}
     for row in rows:
         slots.setdefault(row["partition"], set()).add(row["slot"])
@@ -221,7 +205,9 @@ def _members(hours: DataFrame) -> tuple[MemberTotals, ...]:
     totals = hours.groupBy("group", "member").agg(
         *(F.sum(name).alias(name) for name in sums), F.collect_list("hold_histogram").alias("histograms")
     )
-    found = totals.orderBy(F.desc("blocked_ms"), F.desc("timeouts"), F.desc("deliveries")).limit(MEMBERS_MAX).collect()
+    members = (
+        totals.orderBy(F.desc("blocked_ms"), F.desc("timeouts"), F.desc("deliveries")).limit(MEMBERS_MAX).collect()
+    )
     return tuple(
         MemberTotals(
             row["group"] or "-",
@@ -233,7 +219,7 @@ def _members(hours: DataFrame) -> tuple[MemberTotals, ...]:
             row["blocked_ms"],
             _median(row["histograms"]),
         )
-        for row in found
+        for row in members
     )
 
 
@@ -252,7 +238,7 @@ def _median(histograms: Sequence[dict[int, int]]) -> float:
 
 
 def _blocked(table: DataFrame) -> tuple[Blocked, ...]:
-    found = table.orderBy(table["blocked_ms"].desc()).limit(ABUSE_MAX).collect()
+    ranges = table.orderBy(table["blocked_ms"].desc()).limit(ABUSE_MAX).collect()
     return tuple(
         Blocked(
             row["group"] or "-",
@@ -262,7 +248,7 @@ def _blocked(table: DataFrame) -> tuple[Blocked, ...]:
             row["blocked_ms"],
             row["later_settled"],
         )
-        for row in found
+        for row in ranges
     )
 
 
@@ -307,7 +293,7 @@ def _heats(table: DataFrame) -> tuple[Heat, ...]:
 
 
 def _heat(topic: str, rows: Sequence[Any]) -> Heat:
-    """Put the cells of one topic into time steps; a step without load is a row of zeros."""
+    """Put the cells of one topic into time steps. A step without load is a row of zeros."""
     first, last = rows[0]["minute"], rows[-1]["minute"]
     step = step_for(last - first + 60, HEAT_ROWS_MAX, 60)
     begin = first // step * step

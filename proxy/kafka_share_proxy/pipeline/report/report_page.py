@@ -36,18 +36,18 @@ td { overflow-wrap: anywhere } img { display: block; max-width: 100%; height: au
 
 
 def page(report: Report, plans: Sequence[PlannedTopic] = ()) -> str:
-    """Return the HTML file. The `plans` are drawn below the load of their topics."""
-    found = {table.title: _html(table) for table in tables(report)}
-    blocked, hot = found.pop("Held up by renewals", None), found.pop("Hot keys", None)
+    """Return the HTML file. The plans are drawn below the load of their topics."""
+    sections = {table.title: _html(table) for table in tables(report)}
+    blocked, hot = sections.pop("Held up by renewals", None), sections.pop("Hot keys", None)
     parts = [
         f"<h1>Deliveries and load by key</h1>{_note(span(report))}",
         "<h2>Deliveries</h2>",
         _image(report_plots.deliveries(report.deliveries), "Offsets delivered by time")
         if report.deliveries.steps
         else _note("There was no delivery of a share group."),
-        found.pop("Members of share groups", ""),
+        sections.pop("Members of share groups", ""),
         blocked or f"<h2>Held up by renewals</h2>{_note('Nothing was.')}",
-        *found.values(),
+        *sections.values(),
         "<h2>Load by key range</h2>",
         *(_heat(heat) for heat in report.heats),
         *(_plan(plan, report) for plan in plans),
@@ -57,7 +57,6 @@ def page(report: Report, plans: Sequence[PlannedTopic] = ()) -> str:
 
 
 def text(report: Report, width: int = WIDTH_ELSEWHERE) -> list[str]:
-    """Return the report as text, for a terminal of `width` columns."""
     console = Console(file=StringIO(), width=width, color_system=None, highlight=False, markup=False, emoji=False)
     console.print(Text(span(report)))
     for table in tables(report):
@@ -95,8 +94,8 @@ def _html(table: ReportTable) -> str:
     return f"<h2>{escape(table.title)}</h2><table><tr>{head}{body}</table>{_note(table.note)}"
 
 
-def _note(said: str) -> str:
-    return f"<p class=note>{escape(printable(said))}</p>"
+def _note(text: str) -> str:
+    return f"<p class=note>{escape(printable(text))}</p>"
 
 
 def _image(png: bytes, alt: str) -> str:
@@ -121,15 +120,15 @@ def _heat(heat: Heat) -> str:
 def _plan(made: PlannedTopic, report: Report) -> str:
     heat = next((each for each in report.heats if each.topic == made.topic), None)
     facts = made.made_from
-    said = [
+    sentences = [
         f"A plan of {len(made.plan.starts)} ranges for {made.topic}, from {facts['rows']:,} records"
         + (f" ({facts['keys']:,} keys sampled)" if "keys" in facts else "")
         + f". Heaviest range: {promise(made.plan)}."
     ]
     if made.plan.samples_wanted > 1:
         too_few = few_samples(made.plan)
-        said.append(f"{too_few[0].upper()}{too_few[1:]}.")
-    return f"{_note(' '.join(said))}{_image(report_plots.plan(heat, made.plan), f'Plan for {made.topic}')}"
+        sentences.append(f"{too_few[0].upper()}{too_few[1:]}.")
+    return f"{_note(' '.join(sentences))}{_image(report_plots.plan(heat, made.plan), f'Plan for {made.topic}')}"
 
 
 def _shades(heat: Heat) -> list[str]:

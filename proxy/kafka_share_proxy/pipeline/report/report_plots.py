@@ -22,7 +22,6 @@ FIRST, AGAIN, EVEN, PLANNED = "#4c7dbf", "#d2603a", "#b4c3d8", "#3f8f6b"
 
 
 def step_text(seconds: int) -> str:
-    """Return the length of a time step as text."""
     for unit, size in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
         if seconds % size == 0:
             count = seconds // size
@@ -30,17 +29,17 @@ def step_text(seconds: int) -> str:
     return "second" if seconds == 1 else f"{seconds} seconds"
 
 
-def deliveries(found: Deliveries) -> bytes:
+def deliveries(data: Deliveries) -> bytes:
     """Plot offsets delivered by time: first deliveries, with redeliveries on top."""
     figure, axes = _figure(2.8)
-    times = [_plain(begin) for begin, _, _ in found.steps]
-    first = [count - again for _, count, again in found.steps]
-    again = [again for _, _, again in found.steps]
-    width = timedelta(seconds=found.step_s * 0.9)
+    times = [_plain(begin) for begin, _, _ in data.steps]
+    first = [count - again for _, count, again in data.steps]
+    again = [again for _, _, again in data.steps]
+    width = timedelta(seconds=data.step_s * 0.9)
     axes.bar(times, first, width, align="edge", color=FIRST, label="first delivery")  # type: ignore[arg-type]
     axes.bar(times, again, width, bottom=first, align="edge", color=AGAIN, label="again")  # type: ignore[arg-type]
-    axes.set_ylabel(f"offsets per {step_text(found.step_s)}")
-    step = timedelta(seconds=found.step_s)
+    axes.set_ylabel(f"offsets per {step_text(data.step_s)}")
+    step = timedelta(seconds=data.step_s)
     _time_axis(axes, times[0] - step, times[-1] + 2 * step)
     axes.yaxis.set_major_formatter(_thousands)
     axes.grid(axis="y", alpha=0.3)
@@ -49,31 +48,31 @@ def deliveries(found: Deliveries) -> bytes:
     return _png(figure)
 
 
-def heat(found: Heat) -> bytes:
+def heat(data: Heat) -> bytes:
     """Plot a heat map of load: key ranges across, time down."""
     from matplotlib.dates import date2num
 
-    figure, axes = _figure(max(1.8, min(5.0, 1.2 + 0.06 * len(found.cells))))
-    begin, step = _plain(found.times[0]), timedelta(seconds=found.step_s)
-    end = begin + step * len(found.cells)
+    figure, axes = _figure(max(1.8, min(5.0, 1.2 + 0.06 * len(data.cells))))
+    begin, step = _plain(data.times[0]), timedelta(seconds=data.step_s)
+    end = begin + step * len(data.cells)
     extent = (0.0, 100.0, date2num(end), date2num(begin))  # type: ignore[no-untyped-call]
-    image = axes.imshow(found.cells, aspect="auto", extent=extent, cmap="YlOrRd", vmin=0, interpolation="nearest")
+    image = axes.imshow(data.cells, aspect="auto", extent=extent, cmap="YlOrRd", vmin=0, interpolation="nearest")
     axes.set_xlabel(f"keys by hash: % of the hash space, {HEAT_COLUMNS} even ranges")
     axes.set_ylabel("time (UTC)")
     axes.yaxis_date()
     _date_labels(axes.yaxis)
     bar = figure.colorbar(image, ax=axes, format=_thousands)
-    bar.set_label(f"records per {step_text(found.step_s)}")
+    bar.set_label(f"records per {step_text(data.step_s)}")
     return _png(figure)
 
 
-def plan(found: Heat | None, planned: RangePlan) -> bytes:
+def plan(data: Heat | None, planned: RangePlan) -> bytes:
     """Plot the load of the ranges of a plan, and of as many even ranges, over the hash space."""
     figure, axes = _figure(2.8)
     count = len(planned.starts)
     mean = 100 / count
-    if found is not None:
-        sums = [sum(each) for each in zip(*found.cells, strict=True)]
+    if data is not None:
+        sums = [sum(each) for each in zip(*data.cells, strict=True)]
         whole = sum(sums) or 1.0
         edges = [100 * number / count for number in range(count + 1)]
         _ranges(axes, edges, [100 * load / whole for load in _even(sums, count)], EVEN, f"{count} even ranges")
@@ -123,7 +122,7 @@ def _figure(height: float) -> tuple[Figure, Axes]:
 
 
 def _plain(time: datetime) -> datetime:
-    """Return the UTC time without its time zone: else labels would be in the zone of this machine's settings."""
+    """Return the UTC time without its time zone: otherwise labels would be in the zone of this machine's settings."""
     return time.replace(tzinfo=None)
 
 

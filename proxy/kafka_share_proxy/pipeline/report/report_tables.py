@@ -22,9 +22,8 @@ class ReportTable(NamedTuple):
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     left: int
-    """Number of leading columns with text. The others have numbers."""
+    """Number of leading columns with text."""
     note: str = ""
-    """Explanation for the reader, below the table."""
 
 
 def tables(report: Report) -> Iterator[ReportTable]:
@@ -35,7 +34,6 @@ def tables(report: Report) -> Iterator[ReportTable]:
 
 
 def span(report: Report) -> str:
-    """Return days and totals in one line."""
     days = " to ".join(dict.fromkeys((report.days[0], report.days[-1]))) if report.days else "no day"
     total = sum(count for _, count, _ in report.deliveries.steps)
     again = sum(count for _, _, count in report.deliveries.steps)

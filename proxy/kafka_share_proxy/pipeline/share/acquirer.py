@@ -1,10 +1,7 @@
 """Batches of a share group: acquired here, read and written by Spark, and acknowledged after that.
 
-See pipeline/README.md rules 44, 47 and 48.
-
-The acquirer runs in the job's own process, like `foreachBatch`. The source, which Spark runs in another process, gets
-its batches from there (`handover.py`). Offsets that were written but could not be acknowledged are delivered again.
-They are acknowledged then, and not read a second time.
+See pipeline/README.md rules 44, 47 and 48. The acquirer runs in the job's own process, like `foreachBatch`. The source,
+which Spark runs in another process, gets its batches from there (`handover.py`).
 """
 
 from __future__ import annotations
@@ -24,14 +21,13 @@ from kafka_share_proxy.wire.values import TopicPartition
 TOKENS_MAX = 1_000
 """Maximum number of offset ranges in one batch. Each is a line in Spark's offset log and a separate read."""
 ROUNDS_MAX = 1_000
-"""Maximum number of fetches for one batch, empty ones included."""
 WAIT_S = 0.5
-"""Seconds that an attempt to acquire waits for records."""
 FIRST_S = 5.0
 """Seconds that the first attempt waits: brokers begin with share partitions that are not read yet."""
 WRITTEN_MAX = 10_000
-"""Maximum number of remembered ranges that were written and not acknowledged. Beyond it, all are forgotten, and are
-written a second time when they are delivered again."""
+"""Maximum number of remembered ranges that were written and not acknowledged. Beyond it, all are forgotten, and written
+a second time when they are delivered again.
+"""
 
 
 class NotAcknowledged(ProxyError):
@@ -48,9 +44,7 @@ class Totals(NamedTuple):
     """Offsets that were written but not acknowledged, because their locks had expired."""
 
 
-class _Given(NamedTuple):
-    """A batch that was handed to the source."""
-
+class _AcquiredBatch(NamedTuple):
     offset: ShareOffset
     acquired: list[AcquiredOffsets]
 
@@ -61,9 +55,8 @@ class WrittenOffsets:
     def __init__(self) -> None:
         self._ranges: dict[tuple[TopicPartition, bytes], OffsetRanges] = {}
 
-    def add(self, place: TopicPartition, topic_id: bytes, spans: Iterable[OffsetSpan]) -> None:
-        """Add ranges that were written."""
-        self._ranges.setdefault((place, topic_id), OffsetRanges()).merge_all(spans)
+    def add(self, partition: TopicPartition, topic_id: bytes, spans: Iterable[OffsetSpan]) -> None:
+        self._ranges.setdefault((partition, topic_id), OffsetRanges()).merge_all(spans)
         if sum(map(len, self._ranges.values())) > WRITTEN_MAX:
             self._ranges.clear()
 
@@ -79,11 +72,10 @@ class WrittenOffsets:
         return without([each.span], fresh), fresh
 
     def forget(self, each: AcquiredOffsets) -> None:
-        """Remove offsets that are acknowledged."""
         key = each.place, each.topic_id
-        left = without(self._ranges.pop(key), [each.span])
-        if left:
-            self._ranges[key] = OffsetRanges(left)
+        remaining = without(self._ranges.pop(key), [each.span])
+        if remaining:
+            self._ranges[key] = OffsetRanges(remaining)
 
 
 class ShareAcquirer:
@@ -92,15 +84,12 @@ class ShareAcquirer:
     def __init__(self, member: ShareMember, most: int, timeout_s: float) -> None:
         """Wrap a member that has joined its group.
 
-        Args:
-            member: member of the share group.
-            most: maximum number of offsets in one batch.
-            timeout_s: maximum time without any progress, before Unavailable is raised.
+        `most` is the maximum number of offsets in one batch, `timeout_s` the time without progress before Unavailable.
         """
         self.totals = Totals()
         self._member, self._most, self._timeout_s = member, most, timeout_s
-        self._turn = threading.Lock()
-        self._given: _Given | None = None
+        self._lock = threading.Lock()
+        self._current: _AcquiredBatch | None = None
         """Batch that is acquired and not acknowledged."""
         self._planned: ShareOffset | None = None
         """Batch that Spark is processing. After a crash, one that a previous member had acquired."""
@@ -110,33 +99,28 @@ class ShareAcquirer:
         self._wait_s = FIRST_S
 
     def acquire(self, after: int) -> ShareOffset | None:
-        """Return the next batch, which stays the same until it is acknowledged. None if no records are available.
+        """Return the batch after number `after`, the same until it is acknowledged. None if no records are available.
 
-        Args:
-            after: number of the previous batch.
-
-        Raises:
-            NotAcknowledged: the previous batch was not acknowledged.
-            Unavailable: the nodes returned nothing but errors.
-            ProxyError: the text has the reason.
+        Raises NotAcknowledged if the previous batch was not acknowledged, Unavailable if the nodes returned nothing but
+        errors, ProxyError.
         """
-        with self._turn:
-            open_batch = self._planned or (self._given.offset if self._given else None)
+        with self._lock:
+            open_batch = self._planned or (self._current.offset if self._current else None)
             if open_batch is not None and open_batch.seq <= after:
                 raise NotAcknowledged(
                     f"batch {open_batch.seq} of the share group was not acknowledged: write with ShareStream.start(...)"
                 )
-            if self._given is None:
+            if self._current is None:
                 try:
-                    self._given = self._acquired(after + 1)
+                    self._current = self._acquired(after + 1)
                 except BaseException:
                     self._member.give_back()
                     raise
-            return self._given.offset if self._given else None
+            return self._current.offset if self._current else None
 
     def planned(self, offset: ShareOffset) -> None:
-        """Note that Spark reads this batch now. Ignored for a batch that is written already."""
-        with self._turn:
+        """Note that Spark reads this batch. Ignored for a batch that is written already."""
+        with self._lock:
             if offset.seq > self._settled:
                 self._planned = offset
 
@@ -145,29 +129,28 @@ class ShareAcquirer:
 
         Offsets that a previous member had acquired cannot be acknowledged. They are remembered as written.
         """
-        with self._turn:
+        with self._lock:
             batch, self._planned = self._planned, None
             if batch is None:  # Spark begins with a batch without records
                 return
             self._settled = batch.seq
             held: list[AcquiredOffsets] = []
-            if self._given is not None and self._given.offset == batch:
-                held, self._given = self._given.acquired, None
+            if self._current is not None and self._current.offset == batch:
+                held, self._current = self._current.acquired, None
             refused = self._member.accept(held)
-            self._note_written(batch.tokens, batch, _less(held, refused))
+            self._note_written(batch.tokens, batch, _not_refused(held, refused))
             count = count_of(each.span for each in held)
             lost = count_of(each.span for each in refused)
             self._count(acknowledged=count - lost, refused=count_of(span for _, span in batch.tokens) - count + lost)
 
     def _note_written(self, tokens: Tokens, batch: ShareOffset, settled: Iterable[AcquiredOffsets]) -> None:
-        """Remember the offsets that were written and not settled."""
-        gone: dict[TopicPartition, list[OffsetSpan]] = {}
+        settled_spans: dict[TopicPartition, list[OffsetSpan]] = {}
         for each in settled:
-            gone.setdefault(each.place, []).append(each.span)
-        for place, span in tokens:
-            left = without([span], gone.get(place, ()))
-            if left:
-                self._written.add(place, batch.ids[place.topic], left)
+            settled_spans.setdefault(each.place, []).append(each.span)
+        for partition, span in tokens:
+            remaining = without([span], settled_spans.get(partition, ()))
+            if remaining:
+                self._written.add(partition, batch.ids[partition.topic], remaining)
 
     def _count(self, acknowledged: int = 0, came_again: int = 0, refused: int = 0) -> None:
         before = self.totals
@@ -177,8 +160,8 @@ class ShareAcquirer:
 
     # Acquiring
 
-    def _acquired(self, seq: int) -> _Given | None:
-        found: list[AcquiredOffsets] = []
+    def _acquired(self, seq: int) -> _AcquiredBatch | None:
+        acquired: list[AcquiredOffsets] = []
         tokens: Tokens = []
         deadline = Deadline(self._timeout_s)
         looked_until = deadline.now() + self._wait_s
@@ -186,47 +169,49 @@ class ShareAcquirer:
             count = count_of(span for _, span in tokens)
             if count >= self._most or len(tokens) >= TOKENS_MAX:
                 break
-            fetched = self._member.fetch(self._most - count, 0.0 if found else WAIT_S)
+            fetched = self._member.fetch(self._most - count, 0.0 if acquired else WAIT_S)
             if not fetched.acquired:
-                if found or self._is_empty(fetched, deadline, looked_until):
+                if acquired or self._is_empty(fetched, deadline, looked_until):
                     break
                 continue
             deadline.progressed()
             self._wait_s = WAIT_S
             looked_until = deadline.now() + WAIT_S
-            found += self._fresh(fetched.acquired)
-            tokens = merged((each.place, each.span) for each in found)
-        if not found:
+            acquired += self._fresh(fetched.acquired)
+            tokens = merged((each.place, each.span) for each in acquired)
+        if not acquired:
             return None
-        return _Given(ShareOffset(seq, tokens, {each.place.topic: each.topic_id for each in found}), found)
+        return _AcquiredBatch(
+            ShareOffset(seq, tokens, {each.place.topic: each.topic_id for each in acquired}), acquired
+        )
 
     def _is_empty(self, fetched: Fetched, deadline: Deadline, looked_until: float) -> bool:
         """Return True if an empty fetch means that no records are available. Raises Unavailable."""
         if fetched.troubles:
             deadline.wait("; ".join(fetched.troubles))
             return False
-        left = looked_until - deadline.now()
-        if left <= 0:
+        remaining = looked_until - deadline.now()
+        if remaining <= 0:
             self._wait_s = WAIT_S
             return True
-        deadline.sleep(min(left, 0.05))  # without partitions, `fetch` returns immediately
+        deadline.sleep(min(remaining, 0.05))  # without partitions, `fetch` returns immediately
         return False
 
     def _fresh(self, acquired: Iterable[AcquiredOffsets]) -> list[AcquiredOffsets]:
         """Return the offsets to read. Acknowledge those that were written already."""
         fresh, again = [], []
         for each in acquired:
-            written, left = self._written.parts(each)
+            written, remaining = self._written.parts(each)
             again += [each._replace(span=span) for span in written]
-            fresh += [each._replace(span=span) for span in left]
+            fresh += [each._replace(span=span) for span in remaining]
         if again:
-            done = _less(again, self._member.accept(again))
+            done = _not_refused(again, self._member.accept(again))
             for each in done:
                 self._written.forget(each)
             self._count(came_again=count_of(each.span for each in done))
         return fresh
 
 
-def _less(all_of_them: Iterable[AcquiredOffsets], refused: Iterable[AcquiredOffsets]) -> list[AcquiredOffsets]:
-    gone = {(each.place, each.span) for each in refused}
-    return [each for each in all_of_them if (each.place, each.span) not in gone]
+def _not_refused(acquired: Iterable[AcquiredOffsets], refused: Iterable[AcquiredOffsets]) -> list[AcquiredOffsets]:
+    refused_spans = {(each.place, each.span) for each in refused}
+    return [each for each in acquired if (each.place, each.span) not in refused_spans]

@@ -2,10 +2,10 @@
 
 See pipeline/README.md rule 47.
 
-Requests and responses are lines of JSON over a Unix socket, in a folder that only this user may enter. No secret is
-therefore needed in the options of a query. The response to `{"ask": "acquire", "after": 3}` is `{"offset": {...}}`, or
-`{"offset": null}` without records. That to `{"ask": "planned", "offset": {...}}` is `{}`. After an error, both are
-`{"error": "..."}`.
+Requests and responses are lines of JSON over a Unix socket, in a folder that only this user may enter, so the options
+of a query need no secret. The response to `{"ask": "acquire", "after": 3}` is `{"offset": {...}}`, or `{"offset":
+null}` without records. That to `{"ask": "planned", "offset": {...}}` is `{}`. After an error, both are `{"error":
+"..."}`.
 """
 
 from __future__ import annotations
@@ -50,20 +50,18 @@ class Handover(socketserver.ThreadingUnixStreamServer):
         self._open: set[socket.socket] = set()
         self._thread = threading.Thread(target=self.serve_forever, args=(0.1,), name="share hand-over", daemon=True)
         try:
-            super().__init__(self.path, _Asked)
+            super().__init__(self.path, _RequestHandler)
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise
 
     def __enter__(self) -> Handover:
-        """Start serving requests."""
         self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop serving, close all connections and remove the socket."""
         self.shutdown()
         self.server_close()
         for each in list(self._open):
@@ -81,19 +79,18 @@ class Handover(socketserver.ThreadingUnixStreamServer):
             self._open.discard(request)
 
     def response(self, line: bytes) -> dict[str, Any]:
-        """Return the response to a message."""
         try:
-            asked = json.loads(line)
-            if asked["ask"] == "planned":
-                self._acquirer.planned(read_written_share(asked["offset"]))
+            message = json.loads(line)
+            if message["ask"] == "planned":
+                self._acquirer.planned(read_written_share(message["offset"]))
                 return {}
-            found = self._acquirer.acquire(asked["after"])
-            return {"offset": None if found is None else written_share(found)}
+            offset = self._acquirer.acquire(message["after"])
+            return {"offset": None if offset is None else written_share(offset)}
         except (ProxyError, TryAgain) as error:
             return {"error": str(error)}
 
 
-class _Asked(socketserver.StreamRequestHandler):
+class _RequestHandler(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         with suppress(OSError):
             while line := self.rfile.readline(LINE_MAX):
@@ -105,7 +102,6 @@ class HandoverClient:
     """Client of the handover, in the source. Not thread-safe."""
 
     def __init__(self, path: str) -> None:
-        """Prepare a client of the Handover at `path`. The first request opens the connection."""
         self._path = path
         self._socket: socket.socket | None = None
 
@@ -119,7 +115,6 @@ class HandoverClient:
         self._query({"ask": "planned", "offset": written_share(offset)})
 
     def close(self) -> None:
-        """Close the connection. Has no effect the second time."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None

@@ -44,18 +44,9 @@ def run(
 ) -> tuple[Ingested, Totals]:
     """Join a share group and write its records until interrupted.
 
-    Args:
-        spark: a session with the source.
-        given: options of `sharegroup`.
-        out: the lake.
-        checkpoint: folder of this stream.
-        progress: called with a line for each batch.
-        once: end at the current end of the topics, without records that other members hold.
-        table_format: format of the table if it is created; see Lake.
-
-    Raises:
-        ProxyError: the text has the reason.
-        StreamingQueryException: a batch failed for good (Spark's class).
+    `given` are options of `sharegroup`. With `once`, the job ends at the current end of the topics, without records
+    that other members hold. `table_format` is used if the table is created; see Lake. Raises ProxyError, and Spark's
+    StreamingQueryException if a batch failed for good.
     """
     lake = Lake(spark, out, table_format)
     lake.check_writable(TABLE)
@@ -84,12 +75,12 @@ def _writer(lake: Lake, stream_id: str, files_of: Callable[[int, Mapping[TopicPa
 
 
 def line_of(report: Mapping[str, Any], totals: Totals, renewals: int, lag: int | None) -> str:
-    """Return the log line of one batch and the totals so far. `lag` is in offsets, None if it is unknown."""
+    """Return the log line of one batch and the totals so far. `lag` is in offsets, None if unknown."""
     seconds = report["batchDuration"] / 1000
     return (
         f"batch {report['batchId']}: {report['numInputRows']} rows in {seconds:.1f} s, "
         f"lag {'unknown' if lag is None else lag}; so far {totals.acknowledged} offsets acknowledged, "
-        f"{totals.came_again} came again, {totals.refused} not held any more, {renewals} renewals"
+        f"{totals.came_again} came again, {totals.refused} no longer held, {renewals} renewals"
     )
 
 

@@ -1,9 +1,8 @@
 """A share session with one node: it acquires offsets and renews their locks until they are settled.
 
-How it works. Offsets are handled as ranges, and the records in the responses are dropped. A thread renews all
-locks of the session together, well before the first of them expires (pipeline/README.md rules 43 and 45). The epoch of
-a session counts its requests, so only one is in flight at a time. Any error of the connection ends the session, and the
-broker then releases its locks. Another session continues, and the lost offsets are delivered again.
+How it works. The records in the responses are dropped. A thread renews all locks of the session together, well before
+the first of them expires (pipeline/README.md rules 43 and 45). The epoch of a session counts its requests, so only one
+is in flight at a time. Any error of the connection ends the session, and the broker then releases its locks.
 
 Source: KIP-932, KIP-1222; consumer/share_consumers.md rules 3, 4 and 11.
 """
@@ -34,15 +33,17 @@ from kafka_share_proxy.wire.values import TopicPartition
 SHARE_MOST, RENEWS_SINCE = 2, 2
 REQUESTS_MAX = 64
 """Maximum number of requests for one acknowledgement or renewal. If the broker refuses a partition, its ranges are sent
-again in halves, until the refused range is alone."""
+again in halves, until the refused range is alone.
+"""
 REPEATS_MAX, REPEAT_S = 10, 0.3
 """Maximum number of retries after an error in REPEATED, and the pause before each in seconds."""
 REPEATED = frozenset({
     ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR,
 })  # fmt: skip
-"""Error codes after which an acknowledgement is sent again: it was not stored, or its outcome is unknown. Repeating it
-is harmless."""
+"""Error codes after which an acknowledgement is sent again, which is harmless: it was not stored, or its outcome is
+unknown.
+"""
 REFUSED = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED})
 """Error codes of a partition that a retry cannot change."""
 
@@ -75,14 +76,12 @@ class ShareMemberName(NamedTuple):
     member_id: str
 
 
-def without(spans: Iterable[OffsetSpan], gone: Iterable[OffsetSpan]) -> list[OffsetSpan]:
-    """Return the parts of each range that are not in `gone`."""
-    taken = OffsetRanges(gone)
-    return [part for span in spans for part in taken.gaps(span.start, span.end)]
+def without(spans: Iterable[OffsetSpan], removed: Iterable[OffsetSpan]) -> list[OffsetSpan]:
+    removed_ranges = OffsetRanges(removed)
+    return [part for span in spans for part in removed_ranges.gaps(span.start, span.end)]
 
 
 def count_of(spans: Iterable[OffsetSpan]) -> int:
-    """Return the number of offsets in ranges that do not overlap."""
     return sum(span.end - span.start for span in spans)
 
 
@@ -98,16 +97,7 @@ class LockSession:
         note: Callable[[str], None],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Prepare a session. The first `fetch` opens the connection.
-
-        Args:
-            node: id of the node.
-            dial: makes the connection to it.
-            name: group and member id.
-            fetch_bytes: maximum size of one response.
-            note: called with each text for the log.
-            now: monotonic clock, in seconds.
-        """
+        """Prepare a session. The first `fetch` opens the connection (`dial`)."""
         self.lost = self.renewals = 0
         """Number of offsets whose locks expired before they were settled, and number of requests that renewed."""
         self._dial, self._name, self._fetch_bytes, self._note, self._now = dial, name, fetch_bytes, note, now
@@ -118,7 +108,7 @@ class LockSession:
         self._lock_s = 0.0
         self._renew_at = math.inf
         self._is_over = self._is_warned = False
-        self._turn = threading.Condition()
+        self._condition = threading.Condition()
         self._thread = threading.Thread(target=self._keep, name=f"share locks at node {node}", daemon=True)
 
     @property
@@ -128,7 +118,6 @@ class LockSession:
 
     @property
     def is_idle(self) -> bool:
-        """True if no locks are held."""
         return not self._held
 
     # Fetching
@@ -136,17 +125,10 @@ class LockSession:
     def fetch(self, readable: Mapping[TopicPartition, bytes], most: int, wait_s: float) -> Fetched:
         """Acquire offsets of these partitions.
 
-        Args:
-            readable: partitions with their topic ids.
-            most: maximum number of offsets, except that the last batch is acquired as a whole.
-            wait_s: maximum time that the broker may wait for records; less while locks are held.
-
-        Raises:
-            ReadRefused: the text has the reason.
-            RemoteProtocolError: the broker does not support share groups.
-            LoginRefused: the broker does not accept the login.
+        `most` limits their number, except that the last batch is acquired as a whole. `wait_s` is shortened while locks
+        are held. Raises ReadRefused, LoginRefused, and RemoteProtocolError if the broker does not support share groups.
         """
-        with self._turn:
+        with self._condition:
             if self._is_over:
                 return Fetched([], [f"the share session with node {self._session.node_id} has ended"])
             try:
@@ -173,7 +155,7 @@ class LockSession:
         self._session.responded(readable)
         if response.acquisition_lock_timeout_ms > 0:
             self._lock_s = response.acquisition_lock_timeout_ms / 1000
-        return self._taken(response, sent)
+        return self._acquired_in(response, sent)
 
     def _connected(self) -> BlockingConnection:
         if self._connection is None:
@@ -181,32 +163,32 @@ class LockSession:
             self._thread.start()
         return self._connection
 
-    def _taken(self, response: messages.ShareFetchResponse, sent: float) -> Fetched:
-        names = {(topic_id, place.partition): place for place, topic_id in self._session.partitions.items()}
-        found = Fetched([], [])
+    def _acquired_in(self, response: messages.ShareFetchResponse, sent: float) -> Fetched:
+        names = {(topic_id, partition.partition): partition for partition, topic_id in self._session.partitions.items()}
+        fetched = Fetched([], [])
         for topic in response.responses:
             for entry in topic.partitions:
-                place = names.get((bytes(topic.topic_id), entry.partition_index))
-                if place is None:
+                partition = names.get((bytes(topic.topic_id), entry.partition_index))
+                if partition is None:
                     continue
                 if entry.error_code in REFUSED:
-                    raise ReadRefused(f"{place}: {error_name(entry.error_code)}")
+                    raise ReadRefused(f"{partition}: {error_name(entry.error_code)}")
                 if entry.error_code != ErrorCode.NONE:
-                    found.troubles.append(f"{place}: {error_name(entry.error_code)}")
+                    fetched.troubles.append(f"{partition}: {error_name(entry.error_code)}")
                 for each in entry.acquired_records or ():
                     span = OffsetSpan(each.first_offset, each.last_offset + 1)
-                    found.acquired.append(
-                        AcquiredOffsets(self, place, bytes(topic.topic_id), span, each.delivery_count)
+                    fetched.acquired.append(
+                        AcquiredOffsets(self, partition, bytes(topic.topic_id), span, each.delivery_count)
                     )
-        self._hold(found.acquired, sent)
-        return found
+        self._hold(fetched.acquired, sent)
+        return fetched
 
     def _hold(self, acquired: Iterable[AcquiredOffsets], sent: float) -> None:
         by_place: dict[TopicPartition, list[OffsetSpan]] = defaultdict(list)
         for each in acquired:
             by_place[each.place].append(each.span)
-        for place, spans in by_place.items():
-            self._held[place] = sorted([*without(self._held.get(place, ()), spans), *spans])
+        for partition, spans in by_place.items():
+            self._held[partition] = sorted([*without(self._held.get(partition, ()), spans), *spans])
         if by_place and not self._session.can_renew and not self._is_warned:
             self._is_warned = True
             self._note(
@@ -215,17 +197,17 @@ class LockSession:
             )
         if by_place and self._session.can_renew and self._renew_at == math.inf:
             self._renew_at = sent + RENEW_AFTER * self._lock_s
-            self._turn.notify_all()
+            self._condition.notify_all()
 
     # Renewing
 
     def _keep(self) -> None:
         """Renew the held locks when they are due, until the session ends. Runs in the thread."""
-        with self._turn:
+        with self._condition:
             while not self._is_over:
                 pause = self._renew_at - self._now()
                 if pause > 0:
-                    self._turn.wait(None if pause == math.inf else pause)
+                    self._condition.wait(None if pause == math.inf else pause)
                     continue
                 sent = self._now()
                 self.say(AcknowledgeType.RENEW, self._held)
@@ -233,62 +215,60 @@ class LockSession:
 
     # Acknowledging and renewing
 
-    def say(self, kind: AcknowledgeType, wanted: Spans) -> dict[TopicPartition, list[OffsetSpan]]:
-        """Acknowledge or renew held offsets.
-
-        Returns: ranges that the broker refused, or whose outcome is unknown. The session no longer holds them.
+    def say(self, kind: AcknowledgeType, spans_of: Spans) -> dict[TopicPartition, list[OffsetSpan]]:
+        """Acknowledge or renew held offsets. Return the ranges that the broker refused, or whose outcome is unknown,
+        which the session no longer holds.
         """
         refused: dict[TopicPartition, list[OffsetSpan]] = defaultdict(list)
         repeats = 0
-        with self._turn:
-            work = self._still_held(wanted, refused)
+        with self._condition:
+            work = self._still_held(spans_of, refused)
             for _ in range(REQUESTS_MAX):
                 if not work:
                     break
-                asked = _one_each(work)
-                codes = self._told(kind, asked)
+                batch = _one_each(work)
+                codes = self._error_codes(kind, batch)
                 if may_pass := any(code in REPEATED for code in codes.values()):
                     repeats += 1
-                for place, spans in asked.items():
-                    parts = self._left_over(kind, place, spans, codes, repeats)
+                for partition, spans in batch.items():
+                    parts = self._ranges_to_resend(kind, partition, spans, codes, repeats)
                     if parts is None:
-                        refused[place] += spans
-                    work.extend((place, part) for part in parts or ())
+                        refused[partition] += spans
+                    work.extend((partition, part) for part in parts or ())
                 if may_pass:
-                    self._turn.wait(REPEAT_S)
-            for place, spans in work:
-                refused[place] += spans
+                    self._condition.wait(REPEAT_S)
+            for partition, spans in work:
+                refused[partition] += spans
             self._lose(refused)
         return refused
 
-    def _still_held(self, wanted: Spans, refused: dict[TopicPartition, list[OffsetSpan]]) -> _Work:
-        """Return the ranges that are held.
-
-        Refuse the others here: one of them in a request would make the broker refuse its partition.
+    def _still_held(self, spans_of: Spans, refused: dict[TopicPartition, list[OffsetSpan]]) -> _Work:
+        """Return the ranges that are held. Refuse the others here: one of them would make the broker refuse its
+        partition.
         """
         work: _Work = deque()
-        for place, spans in wanted.items():
-            held = OffsetRanges(self._held.get(place, ()))
+        for partition, spans in spans_of.items():
+            held = OffsetRanges(self._held.get(partition, ()))
             good = [span for span in spans if held.covers(*span)]
             if len(good) < len(spans):
-                refused[place] += [span for span in spans if not held.covers(*span)]
+                refused[partition] += [span for span in spans if not held.covers(*span)]
             if good:
-                work.append((place, good))
+                work.append((partition, good))
         return work
 
-    def _left_over(
+    def _ranges_to_resend(
         self,
         kind: AcknowledgeType,
-        place: TopicPartition,
+        partition: TopicPartition,
         spans: list[OffsetSpan],
         codes: Mapping[TopicPartition, int],
         repeats: int,
     ) -> list[list[OffsetSpan]] | None:
         """Return the lists of ranges to send again: none, all ranges, or each half. None if a retry is useless."""
-        code = codes.get(place, ErrorCode.UNKNOWN_SERVER_ERROR)
+        code = codes.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
         if code == ErrorCode.NONE:
             if kind is not AcknowledgeType.RENEW:
-                self._drop(place, spans)
+                self._drop(partition, spans)
             return []
         if self._is_over or (code in REPEATED and repeats > REPEATS_MAX):
             return None
@@ -297,12 +277,12 @@ class LockSession:
         half = len(spans) // 2
         return [spans[:half], spans[half:]] if half else None
 
-    def _told(self, kind: AcknowledgeType, said: Spans) -> dict[TopicPartition, int]:
+    def _error_codes(self, kind: AcknowledgeType, spans_of: Spans) -> dict[TopicPartition, int]:
         """Send one ShareAcknowledge and return the error code of each partition. Empty if the session has ended."""
         if self._is_over or self._connection is None:
             return {}
         version = self._connection.version(ApiKey.SHARE_ACKNOWLEDGE, SHARE_MOST)
-        request = self._acknowledgement(kind, said)
+        request = self._acknowledgement(kind, spans_of)
         try:
             response = self._connection.send_request(ApiKey.SHARE_ACKNOWLEDGE, request, version)
             checked(
@@ -315,48 +295,45 @@ class LockSession:
         if response.acquisition_lock_timeout_ms > 0:
             self._lock_s = response.acquisition_lock_timeout_ms / 1000
         self.renewals += kind is AcknowledgeType.RENEW
-        names = {(self._session.ids[place], place.partition): place for place in said}
+        names = {(self._session.ids[partition], partition.partition): partition for partition in spans_of}
         return {
-            place: entry.error_code
+            partition: entry.error_code
             for topic in response.responses
             for entry in topic.partitions
-            if (place := names.get((bytes(topic.topic_id), entry.partition_index))) is not None
+            if (partition := names.get((bytes(topic.topic_id), entry.partition_index))) is not None
         }
 
-    def _acknowledgement(self, kind: AcknowledgeType, said: Spans) -> Any:
+    def _acknowledgement(self, kind: AcknowledgeType, spans_of: Spans) -> Any:
         request = messages.ShareAcknowledgeRequest
         topics: dict[bytes, list[Any]] = defaultdict(list)
-        for place, spans in said.items():
+        for partition, spans in spans_of.items():
             batches = [
                 request.AcknowledgementBatch(first_offset=start, last_offset=end - 1, acknowledge_types=[int(kind)])
                 for start, end in ascending(spans)
             ]
-            entry = request.AcknowledgePartition(partition_index=place.partition, acknowledgement_batches=batches)
-            topics[self._session.ids[place]].append(entry)
+            entry = request.AcknowledgePartition(partition_index=partition.partition, acknowledgement_batches=batches)
+            topics[self._session.ids[partition]].append(entry)
         return request(
             group_id=self._name.group,
             member_id=self._name.member_id,
             share_session_epoch=self._session.epoch,
             is_renew_ack=kind is AcknowledgeType.RENEW,
-            topics=[request.AcknowledgeTopic(topic_id=key, partitions=found) for key, found in topics.items()],
+            topics=[request.AcknowledgeTopic(topic_id=key, partitions=entries) for key, entries in topics.items()],
         )
 
     def _lose(self, refused: Spans) -> None:
-        for place, spans in refused.items():
-            if gone := self._drop(place, spans):
-                self.lost += gone
-                self._note(f"{gone} offsets of {place} from {spans[0].start} on were not held any more")
+        for partition, spans in refused.items():
+            if lost_count := self._drop(partition, spans):
+                self.lost += lost_count
+                self._note(f"{lost_count} offsets of {partition} from {spans[0].start} on were no longer held")
 
-    def _drop(self, place: TopicPartition, spans: list[OffsetSpan]) -> int:
-        """Remove these ranges from the held ones.
-
-        Returns: number of offsets in them that were held.
-        """
-        before = self._held.pop(place, [])
-        left = without(before, spans)
-        if left:
-            self._held[place] = left
-        return count_of(before) - count_of(left)
+    def _drop(self, partition: TopicPartition, spans: list[OffsetSpan]) -> int:
+        """Remove these ranges from the held ones. Return the number of offsets in them that were held."""
+        before = self._held.pop(partition, [])
+        remaining = without(before, spans)
+        if remaining:
+            self._held[partition] = remaining
+        return count_of(before) - count_of(remaining)
 
     # The end
 
@@ -367,15 +344,14 @@ class LockSession:
         self._is_over = True
         if self._connection is not None:
             self._connection.close()
-        if gone := sum(map(count_of, self._held.values())):
-            self.lost += gone
-            self._note(f"the share session with node {self._session.node_id} ended, with {gone} locks: {reason}")
+        if removed := sum(map(count_of, self._held.values())):
+            self.lost += removed
+            self._note(f"the share session with node {self._session.node_id} ended, with {removed} locks: {reason}")
         self._held.clear()
-        self._turn.notify_all()
+        self._condition.notify_all()
 
     def close(self) -> None:
-        """Release the locks and end the session. Has no effect the second time."""
-        with self._turn:
+        with self._condition:
             if self._connection is not None and self._session.is_open and not self._is_over:
                 self._held.clear()
                 with suppress(ProxyError):
@@ -395,11 +371,11 @@ class LockSession:
 
 def _one_each(work: _Work) -> dict[TopicPartition, list[OffsetSpan]]:
     """Remove and return the first entry of each partition: a request may contain a partition only once."""
-    found: dict[TopicPartition, list[OffsetSpan]] = {}
+    first: dict[TopicPartition, list[OffsetSpan]] = {}
     for _ in range(len(work)):
-        place, spans = work.popleft()
-        if place in found:
-            work.append((place, spans))
+        partition, spans = work.popleft()
+        if partition in first:
+            work.append((partition, spans))
         else:
-            found[place] = spans
-    return found
+            first[partition] = spans
+    return first

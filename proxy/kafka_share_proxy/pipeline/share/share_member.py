@@ -23,35 +23,24 @@ from kafka_share_proxy.wire.errors import UpstreamLost
 from kafka_share_proxy.wire.values import TopicPartition
 
 T = TypeVar("T")
-_Found = dict[TopicPartition, list[AcquiredOffsets]]
+_AcquiredByPartition = dict[TopicPartition, list[AcquiredOffsets]]
 
-NODES_AT_ONCE = 32
-"""Maximum number of nodes that are queried in parallel."""
+PARALLEL_NODES_MAX = 32
 
 
 class ShareMember:
-    """A member of a share group.
-
-    `fetch` and `accept` are for one thread. Heartbeats and renewals run in threads of their own.
-    """
+    """Member of a share group. `fetch` and `accept` are for one thread."""
 
     def __init__(self, options: ShareSourceOptions, note: Callable[[str], None]) -> None:
-        """Prepare a member. Entering it joins the group.
-
-        Args:
-            options: options of the share source.
-            note: called with each text for the log.
-        """
         self._options = options
         self._note = note
         self._membership = BlockingShareMembership(options)
         self._cluster = ClusterClient(options.source)
         self._sessions: dict[int, LockSession] = {}
         self._ended_lost = self._ended_renewals = 0
-        self._pool = ThreadPoolExecutor(NODES_AT_ONCE, thread_name_prefix="share nodes")
+        self._pool = ThreadPoolExecutor(PARALLEL_NODES_MAX, thread_name_prefix="share nodes")
 
     def __enter__(self) -> ShareMember:
-        """Join the group. Raises as BlockingShareMembership.join."""
         try:
             self._membership.join()
         except BaseException:
@@ -65,36 +54,29 @@ class ShareMember:
         self.close()
 
     def close(self) -> None:
-        """Release the locks and leave the group. Has no effect the second time."""
         self.give_back()
         self._membership.leave()
         self._cluster.close()
         self._pool.shutdown()
 
     def give_back(self) -> None:
-        """Release all locks, so that other members can acquire the offsets."""
+        """Release all locks."""
         for session in self._sessions.values():
             session.close()
 
     @property
     def lost(self) -> int:
-        """Number of offsets whose locks expired before they were settled."""
         return self._ended_lost + sum(session.lost for session in self._sessions.values())
 
     @property
     def renewals(self) -> int:
-        """Number of requests that renewed locks."""
         return self._ended_renewals + sum(session.renewals for session in self._sessions.values())
 
     def fetch(self, most: int, wait_s: float) -> Fetched:
         """Acquire offsets at all leaders of partitions that are assigned to this member.
 
-        Args:
-            most: maximum number of offsets; each node may exceed its share by a batch.
-            wait_s: maximum time that a node may wait for records.
-
-        Raises:
-            ProxyError: the text has the reason. A session that failed has released its locks.
+        `most` limits their number; each node may exceed its share by a batch. Raises ProxyError. A session that failed
+        has released its locks.
         """
         if self._membership.failed is not None:
             raise self._membership.failed
@@ -105,31 +87,30 @@ class ShareMember:
             return Fetched([], [str(error)])
         self._prune(by_node)
         share = max(1, most // max(1, len(by_node)))
-        asked = [
-            partial(self._sessions[node].fetch, readable=places, most=share, wait_s=wait_s)
-            for node, places in by_node.items()
+        fetches = [
+            partial(self._sessions[node].fetch, readable=partitions, most=share, wait_s=wait_s)
+            for node, partitions in by_node.items()
         ]
-        found = self._at_once(asked)
-        troubles = [text for each in found for text in each.troubles]
+        fetched = self._in_parallel(fetches)
+        troubles = [text for each in fetched for text in each.troubles]
         if troubles:
             self._cluster.forget()  # a leader may have moved
-        return Fetched([acquired for each in found for acquired in each.acquired], troubles)
+        return Fetched([acquired for each in fetched for acquired in each.acquired], troubles)
 
     def accept(self, acquired: Iterable[AcquiredOffsets]) -> list[AcquiredOffsets]:
-        """Acknowledge offsets as processed (ACCEPT).
-
-        Returns: offsets that were not accepted, because their locks had expired, or whose outcome is unknown.
+        """Acknowledge offsets as processed (ACCEPT). Return those that were not accepted, because their locks had
+        expired, or whose outcome is unknown.
         """
         by_session: dict[LockSession, dict[TopicPartition, list[AcquiredOffsets]]] = defaultdict(
             lambda: defaultdict(list)
         )
         for each in acquired:
             by_session[each.session][each.place].append(each)
-        refused = self._at_once([partial(_accepted, session, wanted) for session, wanted in by_session.items()])
+        refused = self._in_parallel([partial(_accepted, session, acquired) for session, acquired in by_session.items()])
         return [each for one in refused for each in one]
 
-    def _at_once(self, work: Iterable[Callable[[], T]]) -> list[T]:
-        """Run the calls in parallel and return their results. Raises the first error after all calls have ended."""
+    def _in_parallel(self, work: Iterable[Callable[[], T]]) -> list[T]:
+        """Run the calls in parallel and return their results. Raise the first error after all calls have ended."""
         under_way = [self._pool.submit(each) for each in work]
         troubles = [error for each in under_way if (error := each.exception()) is not None]
         if troubles:
@@ -139,17 +120,14 @@ class ShareMember:
     # Sessions
 
     def _by_node(self, assigned: Mapping[TopicPartition, bytes]) -> dict[int, dict[TopicPartition, bytes]]:
-        """Group partitions by leader.
-
-        A partition without a leader is left out and looked up again for the next fetch.
-        """
-        found: dict[int, dict[TopicPartition, bytes]] = defaultdict(dict)
-        for place, topic_id in assigned.items():
-            leader = self._cluster.topic(place.topic).leaders.get(place.partition, -1)
-            found[leader][place] = topic_id
-        if found.pop(-1, None):
+        """Group partitions by leader. One without a leader is left out and looked up again for the next fetch."""
+        by_node: dict[int, dict[TopicPartition, bytes]] = defaultdict(dict)
+        for partition, topic_id in assigned.items():
+            leader = self._cluster.topic(partition.topic).leaders.get(partition.partition, -1)
+            by_node[leader][partition] = topic_id
+        if by_node.pop(-1, None):
             self._cluster.forget()
-        return found
+        return by_node
 
     def _prune(self, by_node: Mapping[int, Any]) -> None:
         """Open a session for each node in `by_node`. Close those that ended, or are idle and no longer needed."""
@@ -172,7 +150,9 @@ class ShareMember:
         return LockSession(node, dial, self._membership.name, source.fetch_bytes, self._note)
 
 
-def _accepted(session: LockSession, wanted: _Found) -> list[AcquiredOffsets]:
-    spans = {place: [each.span for each in found] for place, found in wanted.items()}
+def _accepted(session: LockSession, acquired: _AcquiredByPartition) -> list[AcquiredOffsets]:
+    spans = {partition: [each.span for each in found] for partition, found in acquired.items()}
     refused = session.say(AcknowledgeType.ACCEPT, spans)
-    return [each for place, found in wanted.items() for each in found if each.span in set(refused.get(place, ()))]
+    return [
+        each for partition, found in acquired.items() for each in found if each.span in set(refused.get(partition, ()))
+    ]

@@ -1,8 +1,4 @@
-"""Membership of a share group on blocking sockets: a thread sends ShareGroupHeartbeat (pipeline/README.md rule 46).
-
-Membership only decides which partitions this member reads. It does not affect locks. Source: KIP-932;
-consumer/share_consumers.md rules 1 and 2.
-"""
+"""Membership of a share group on blocking sockets: a thread sends ShareGroupHeartbeat (pipeline/README.md rule 46)."""
 
 from __future__ import annotations
 
@@ -22,11 +18,11 @@ from kafka_share_proxy.wire.values import TopicPartition
 
 HEARTBEAT_VERSION = 1
 ASSIGNED_S = 30.0
-"""Seconds to wait for the first assignment: brokers initialise new share partitions, and assign them a little later."""
+"""Seconds to wait for the first assignment: brokers initialise new share partitions first."""
 
 
 class NoShareGroups(ProxyError):
-    """The servers do not support share groups. The text says what to do."""
+    """The servers do not support share groups."""
 
 
 class BlockingShareMembership:
@@ -42,18 +38,15 @@ class BlockingShareMembership:
         self._cluster = ClusterClient(options.source)
         self._epoch = JOIN_EPOCH
         self._pause_s, self._query_again_s = FIRST_AGAIN_S, FIRST_AGAIN_S
-        self._told: dict[bytes, list[int]] | None = None
-        """Assignment that is pending because the names of some of its topic ids are unknown."""
+        self._pending: dict[bytes, list[int]] | None = None
+        """Assignment that is pending because some of its topic ids have no known name."""
         self._ended, self._first = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._beat_on, name="share group heartbeats", daemon=True)
+        self._thread = threading.Thread(target=self._send_heartbeats, name="share group heartbeats", daemon=True)
 
     def join(self) -> None:
         """Join, and wait for the first partitions.
 
-        Raises:
-            NoShareGroups: the servers do not support share groups.
-            ReadRefused: the group or a topic cannot be used.
-            Unavailable, LoginRefused: the text has the reason.
+        Raises NoShareGroups, Unavailable, LoginRefused, and ReadRefused if the group or a topic cannot be used.
         """
         self._cluster.topics(self._topics)
         self._cluster.repeated(self._beat)
@@ -63,7 +56,6 @@ class BlockingShareMembership:
             raise self.failed
 
     def leave(self) -> None:
-        """Leave the group, instead of waiting for the session timeout. Has no effect the second time."""
         if self._ended.is_set():
             return
         self._ended.set()
@@ -71,10 +63,10 @@ class BlockingShareMembership:
             self._thread.join()
         if self._epoch != JOIN_EPOCH and self.failed is None:
             with suppress(ProxyError, TryAgain):
-                self._asked(LEAVE_EPOCH)
+                self._send_heartbeat(LEAVE_EPOCH)
         self._cluster.close()
 
-    def _beat_on(self) -> None:
+    def _send_heartbeats(self) -> None:
         while not self._ended.wait(self._pause_s):
             try:
                 self._cluster.repeated(self._beat)
@@ -85,7 +77,7 @@ class BlockingShareMembership:
 
     def _beat(self) -> None:
         """Send one heartbeat. Raises TryAgain, UpstreamLost, and errors that a retry cannot change."""
-        response = self._asked(self._epoch)
+        response = self._send_heartbeat(self._epoch)
         if response.error_code in UNKNOWN and self._epoch != JOIN_EPOCH:
             self._epoch = JOIN_EPOCH
             raise TryAgain(f"group {self.name.group} does not know this member any more")
@@ -93,12 +85,14 @@ class BlockingShareMembership:
         self._epoch = response.member_epoch
         self._pause_s = response.heartbeat_interval_ms / 1000
         if response.assignment is not None:
-            self._told = {bytes(each.topic_id): list(each.partitions) for each in response.assignment.topic_partitions}
+            self._pending = {
+                bytes(each.topic_id): list(each.partitions) for each in response.assignment.topic_partitions
+            }
         self._name_topics()
-        if self._told is not None or not self.assigned:
+        if self._pending is not None or not self.assigned:
             self._pause_s, self._query_again_s = min(self._pause_s, self._query_again_s), self._query_again_s * 2
 
-    def _asked(self, epoch: int) -> messages.ShareGroupHeartbeatResponse:
+    def _send_heartbeat(self, epoch: int) -> messages.ShareGroupHeartbeatResponse:
         connection = self._cluster.coordinator(self.name.group)
         try:
             connection.version(ApiKey.SHARE_GROUP_HEARTBEAT, HEARTBEAT_VERSION)
@@ -114,20 +108,19 @@ class BlockingShareMembership:
         return connection.send_request(ApiKey.SHARE_GROUP_HEARTBEAT, request, HEARTBEAT_VERSION)
 
     def _name_topics(self) -> None:
-        """Apply the pending assignment if the names of all its topics are known.
-
-        A topic may have been created again just now.
+        """Apply the pending assignment if the names of all its topics are known. A topic may have been created again
+        just now.
         """
-        if self._told is None:
+        if self._pending is None:
             return
         names = {topic.topic_id: name for name, topic in self._cluster.topics(self._topics).items()}
-        if not self._told.keys() <= names.keys():
+        if not self._pending.keys() <= names.keys():
             return
         self.assigned = {
             TopicPartition(names[topic_id], number): topic_id
-            for topic_id, numbers in self._told.items()
+            for topic_id, numbers in self._pending.items()
             for number in numbers
         }
-        self._told = None
+        self._pending = None
         if self.assigned:
             self._first.set()

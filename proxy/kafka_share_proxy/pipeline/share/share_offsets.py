@@ -27,26 +27,23 @@ class ShareOffset(NamedTuple):
     tokens: Tokens
     """Acquired offsets, ascending. Adjacent ranges are merged."""
     ids: Mapping[str, bytes]
-    """Topic -> id."""
 
 
 START = ShareOffset(0, [], {})
 
 
 def merged(tokens: Iterable[tuple[TopicPartition, OffsetSpan]]) -> Tokens:
-    """Return the same offsets as few ranges in order, each offset once."""
     by_place: dict[TopicPartition, list[OffsetSpan]] = {}
-    for place, span in tokens:
-        by_place.setdefault(place, []).append(span)
-    return [(place, span) for place, spans in sorted(by_place.items()) for span in ascending(spans)]
+    for partition, span in tokens:
+        by_place.setdefault(partition, []).append(span)
+    return [(partition, span) for partition, spans in sorted(by_place.items()) for span in ascending(spans)]
 
 
 def written_share(offset: ShareOffset) -> dict[str, Any]:
-    """Return the offset as Spark stores it."""
     return {
         "v": VERSION,
         "seq": offset.seq,
-        "tokens": [[str(place), span.start, span.last] for place, span in offset.tokens],
+        "tokens": [[str(partition), span.start, span.last] for partition, span in offset.tokens],
         "ids": {topic: topic_id.hex() for topic, topic_id in sorted(offset.ids.items())},
     }
 
@@ -58,7 +55,7 @@ def read_written_share(stored: Mapping[str, Any]) -> ShareOffset:
     try:
         tokens = [(_place(name), OffsetSpan(first, last + 1)) for name, first, last in stored["tokens"]]
         ids = {str(topic): bytes.fromhex(topic_id) for topic, topic_id in stored["ids"].items()}
-        if not all(place.topic in ids and 0 <= span.start < span.end for place, span in tokens):
+        if not all(partition.topic in ids and 0 <= span.start < span.end for partition, span in tokens):
             raise ValueError("a token is none")
         return ShareOffset(int(stored["seq"]), tokens, ids)
     except (KeyError, AttributeError, TypeError, ValueError) as error:

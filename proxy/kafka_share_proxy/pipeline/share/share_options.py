@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from kafka_share_proxy.pipeline.source.options import NAMES, BadOption, SourceOptions, check_names, read_options
 
 OFFSETS_MAX = 100_000
-"""Default of `maxOffsetsPerTrigger`: offsets of one batch. After a crash, that many may be delivered again."""
+"""Default of `maxOffsetsPerTrigger`: after a crash, that many may be delivered again."""
 
 GROUP, ACQUIRER = "group", "acquirer"
 _GROUP_SAYS = "the share group says what is read (share.auto.offset.reset of the group; alter its offsets)"
@@ -32,26 +32,22 @@ class ShareSourceOptions:
 
     group: str
     source: SourceOptions
-    """Options of the tasks' reads. A share group skips aborted records when it acquires, so tasks read all given
-    offsets."""
+    """Options of the tasks' reads. Tasks read all given offsets: a share group skips aborted records when it acquires.
+    """
     acquirer: str = ""
     """Path of the socket of the handover in the job's process. Set by ShareStream."""
     max_offsets: int = OFFSETS_MAX
 
 
-def read_share_options(given: Mapping[str, str]) -> ShareSourceOptions:
-    """Validate the options of a reader. Raises BadOption.
-
-    Args:
-        given: names in any case, values as text.
-    """
+def read_share_options(options: Mapping[str, str]) -> ShareSourceOptions:
+    """Validate the options of a reader. Raises BadOption."""
     refused = {name.lower(): reason for name, reason in REFUSED.items()}
-    for name in given:
+    for name in options:
         if name.lower() in refused:
             raise BadOption(f"{name}: {refused[name.lower()]}")
-    check_names(given, SHARE_NAMES)
-    own = {name.lower(): str(value) for name, value in given.items() if name.lower() in (GROUP, ACQUIRER)}
-    source = read_options({name: value for name, value in given.items() if name.lower() not in own})
+    check_names(options, SHARE_NAMES)
+    own = {name.lower(): str(value) for name, value in options.items() if name.lower() in (GROUP, ACQUIRER)}
+    source = read_options({name: value for name, value in options.items() if name.lower() not in own})
     if not own.get(GROUP, "").strip():
         raise BadOption("group is missing: the id of the share group")
     return ShareSourceOptions(

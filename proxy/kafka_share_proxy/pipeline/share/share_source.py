@@ -24,36 +24,29 @@ from kafka_share_proxy.wire.values import TopicPartition
 
 
 class ShareSource(datasource.DataSource):
-    """Data source with the records that a share group delivers to a job."""
+    """Records that a share group delivers to a job."""
 
     @classmethod
     def name(cls) -> str:
-        """Return the name for `format`."""
         return "sharegroup"
 
     def schema(self) -> str:
-        """Return the columns that the options choose, as DDL. Raises BadOption."""
         return schema_of(read_share_options(self.options).source)
 
     def reader(self, schema: StructType) -> datasource.DataSourceReader:
-        """Raise BadOption: there is no batch read."""
         del schema
         raise BadOption(
             "sharegroup is for spark.readStream: who reads a share group has to acknowledge, and a batch read cannot"
         )
 
     def streamReader(self, schema: StructType) -> datasource.DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Return the reader for a stream. Raises BadOption."""
         options = read_share_options(self.options)
         check_declared(schema, options.source)
         return ShareStreamReader(options)
 
 
 class ShareStreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reader of a stream: one in a Python process of the driver, and copies in the tasks.
-
-    `ShareAcquirer` holds the locks.
-    """
+    """Reader of a stream: one in a Python process of the driver, and copies in the tasks."""
 
     def __init__(self, options: ShareSourceOptions) -> None:
         """Prepare a reader. Raises BadOption if the query was not made by ShareStream."""
@@ -68,7 +61,6 @@ class ShareStreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvaila
         """End offsets of an availableNow run."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for tasks, without connections."""
         return self.__dict__ | {"_handover": None}
 
     def _acquirer(self) -> HandoverClient:
@@ -77,14 +69,10 @@ class ShareStreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvaila
         return self._handover
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Return the offset before the first batch.
-
-        Spark may call this several times, because nothing is acquired for it.
-        """
+        """Return the offset before the first batch. Spark may call this several times: nothing is acquired for it."""
         return written_share(START)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Return no limit: the job's process limits batches."""
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -93,14 +81,14 @@ class ShareStreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvaila
         before = read_written_share(start)
         if self._target is not None and _is_lagging(before, self._target):
             return start
-        found = self._acquirer().acquire(before.seq)
-        return start if found is None else written_share(found)
+        batch = self._acquirer().acquire(before.seq)
+        return start if batch is None else written_share(batch)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Set the current end of the logs as target. The run ends after a batch with later records only."""
         with ClusterClient(self._options.source) as cluster:
             planned = PlannedRead(cluster, self._options.source)
-            self._target = planned.latest(planned.places())
+            self._target = planned.latest(planned.partitions())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[datasource.InputPartition]:
         """Return the tasks of one batch, with exactly its offsets, even if the member that acquired them is gone."""
@@ -112,15 +100,13 @@ class ShareStreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvaila
         return input_partitions(make_splits(batch.tokens, batch.ids, source.ranges, source.offset_splits))
 
     def read(self, partition: datasource.InputPartition) -> Iterator[Any]:
-        """Yield the Arrow record batches of a task."""
         return read_split(self._options.source, partition)
 
     def stop(self) -> None:
-        """Close the connection. Nothing depends on this call: Spark does not always make it."""
         if self._handover is not None:
             self._handover.close()
 
 
 def _is_lagging(batch: ShareOffset, target: Mapping[TopicPartition, int]) -> bool:
     """Return True if a batch has only records that were appended after the run began."""
-    return bool(batch.tokens) and all(span.start >= target.get(place, 0) for place, span in batch.tokens)
+    return bool(batch.tokens) and all(span.start >= target.get(partition, 0) for partition, span in batch.tokens)

@@ -29,7 +29,7 @@ Write = Callable[["DataFrame", int], None]
 
 
 class ShareStream:
-    """One query with one checkpoint. It is a member of the group inside `with`."""
+    """Query with one checkpoint. It is a member of the group inside `with`."""
 
     def __init__(
         self,
@@ -40,14 +40,7 @@ class ShareStream:
     ) -> None:
         """Validate the options. The group is joined by `with`.
 
-        Args:
-            spark: a session with the source.
-            given: options of `sharegroup`.
-            checkpoint: folder of this stream.
-            note: called with each text for the log.
-
-        Raises:
-            BadOption: an option is invalid, or the checkpoint belongs to another group or topic.
+        Raises BadOption if an option is invalid, or the checkpoint belongs to another group or topic.
         """
         self.options = read_share_options(given)
         self.kept = kept_share(spark, self.options, checkpoint)
@@ -58,7 +51,7 @@ class ShareStream:
     def __enter__(self) -> ShareStream:
         """Warm up Spark and join the group. Raises as ShareMember.
 
-        A cold JVM needs seconds for its first tasks. Without the warm-up, locks would be held during that time.
+        A cold JVM needs seconds for its first tasks, while locks would be held.
         """
         _warm_up(self._spark)
         with ExitStack() as stack:
@@ -72,7 +65,6 @@ class ShareStream:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Release the locks and leave the group."""
         self._open.close()
 
     @property
@@ -111,7 +103,6 @@ class ShareStream:
 
 
 def _warm_up(spark: SparkSession) -> None:
-    """Make the JVM compile, and workers start and load the modules that tasks need."""
     slots = spark.sparkContext.defaultParallelism
     spark.range(0, slots, 1, slots).write.format("noop").mode("overwrite").save()
     spark.sparkContext.parallelize(range(slots), slots).foreachPartition(_load)

@@ -16,7 +16,7 @@ ROWS_PER_FILE = 50_000
 
 
 def stored_offset(files: Files, checkpoint: str, number: int) -> Mapping[str, Any] | None:
-    """Return the end of a batch as the source stored it. None if the checkpoint does not contain it."""
+    """Return the end of a batch as the source stored it, if the checkpoint contains it."""
     path = f"{checkpoint.rstrip('/')}/offsets/{number}"
     if not files.exists(path):
         return None
@@ -36,11 +36,7 @@ def last_committed(files: Files, checkpoint: str) -> int:
 def files_of_batch(files: Files, checkpoint: str, number: int, start: Mapping[TopicPartition, int]) -> int | None:
     """Return the number of files to write a batch to. None if the checkpoint does not contain the batch.
 
-    Args:
-        files: file access of the session.
-        checkpoint: folder of the stream.
-        number: number of the batch.
-        start: offsets at which the stream started, for its first batch.
+    `start`: offsets at which the stream started, for its first batch.
     """
     end = stored_offset(files, checkpoint, number)
     if end is None:
@@ -51,12 +47,11 @@ def files_of_batch(files: Files, checkpoint: str, number: int, start: Mapping[To
             count = sum(span.end - span.start for _, span in read_written_share(end).tokens)
         else:
             begun = start if before is None else read_written(before)
-            count = sum(max(0, offset - begun.get(place, 0)) for place, offset in read_written(end).items())
+            count = sum(max(0, offset - begun.get(partition, 0)) for partition, offset in read_written(end).items())
     except BadStreamOffset:
         return None
     return files_for(count)
 
 
 def files_for(offsets: int) -> int:
-    """Return the number of files to write this number of offsets to."""
     return max(1, -(-offsets // ROWS_PER_FILE))

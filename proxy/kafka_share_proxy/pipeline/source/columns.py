@@ -19,9 +19,9 @@ from kafka_share_proxy.wire.records.record_views import LazyRecords
 from kafka_share_proxy.wire.topic_ids import topic_id_text
 from kafka_share_proxy.wire.values import MIB, ZERO_UUID, TopicPartition
 
-ROWS_WANTED = 8_192
+ROWS_PER_BATCH = 8_192
 """Number of rows after which a record batch is made. Each record batch costs the JVM and this process about 0.3 ms."""
-BYTES_WANTED = 4 * MIB
+BYTES_PER_BATCH = 4 * MIB
 """Size in bytes after which a record batch is made."""
 
 Array = np.ndarray[Any, Any]
@@ -48,7 +48,6 @@ SPARK_TYPES = {
     "key_hash": "bigint", "range_id": "int", "record_bytes": "bigint",
     "topic_id": "string",
 }  # fmt: skip
-"""Spark type of each column."""
 
 
 class _Rows:
@@ -70,13 +69,13 @@ class _Rows:
 
 
 def _used(piece: LazyRecords) -> tuple[int, int]:
-    """Return the range of a piece's area that contains its keys and values."""
+    """Return the range of a piece's area with its keys and values."""
     positions = piece.positions
     return positions.key_starts[0], positions.value_starts[-1] + max(positions.value_sizes[-1], 0)
 
 
 def _one_area(pieces: Sequence[LazyRecords]) -> tuple[Any, list[int]]:
-    """Return the bytes of all pieces in one run, and the shift of the positions of each piece."""
+    """Return the bytes of all pieces in one run, and the shift of each piece's positions."""
     first = pieces[0].area
     if all(piece.area is first for piece in pieces):
         return first, [0] * len(pieces)
@@ -91,22 +90,14 @@ def _one_area(pieces: Sequence[LazyRecords]) -> tuple[Any, list[int]]:
 
 
 class BatchMaker:
-    """Maker of the record batches of one split, with chosen columns in a chosen order."""
+    """Maker of the record batches of one split, with chosen columns."""
 
     def __init__(
-        self, columns: Sequence[str], place: TopicPartition, ranges: KeyRanges, topic_id: bytes = ZERO_UUID
+        self, columns: Sequence[str], partition: TopicPartition, ranges: KeyRanges, topic_id: bytes = ZERO_UUID
     ) -> None:
-        """Prepare the columns.
-
-        Args:
-            columns: names from TYPES.
-            place: the topic-partition.
-            ranges: key ranges that `range_id` refers to.
-            topic_id: value of the column `topic_id`.
-        """
         self.schema = pa.schema([pa.field(name, TYPES[name]) for name in columns])
         self._columns = tuple(columns)
-        self._place = place
+        self._place = partition
         self._starts = np.asarray(ranges.starts, dtype=np.int64)
         makers: dict[str, Callable[[_Rows], pa.Array]] = {
             "topic": lambda rows: pa.repeat(pa.scalar(self._place.topic), len(rows)),
@@ -121,14 +112,14 @@ class BatchMaker:
         self._makers = makers
 
     def batches(self, records: Iterable[LazyRecords]) -> Iterator[pa.RecordBatch]:
-        """Yield record batches of about ROWS_WANTED rows, in order."""
+        """Yield record batches of about ROWS_PER_BATCH rows, in order."""
         pieces: list[LazyRecords] = []
         rows = size = 0
         for piece in records:
             begin, end = _used(piece)
             pieces.append(piece)
             rows, size = rows + len(piece), size + end - begin
-            if rows >= ROWS_WANTED or size >= BYTES_WANTED:
+            if rows >= ROWS_PER_BATCH or size >= BYTES_PER_BATCH:
                 yield self.batch(pieces)
                 pieces, rows, size = [], 0, 0
         if pieces:
@@ -155,29 +146,28 @@ class BatchMaker:
         return key_hashes.record_hashes(rows.area, rows.key_starts, rows.key_sizes, rows.offsets)
 
 
-def _contents(rows: _Rows, wanted: set[str]) -> dict[str, pa.Array]:
-    """Return keys and values, copied out of the fetched bytes."""
-    if not wanted:
+def _contents(rows: _Rows, columns: set[str]) -> dict[str, pa.Array]:
+    if not columns:
         return {}
-    places = []
-    if "key" in wanted:
-        places.append(("key", rows.key_starts, rows.key_sizes))
-    if "value" in wanted:
-        places.append(("value", rows.value_starts, rows.value_sizes))
+    positions = []
+    if "key" in columns:
+        positions.append(("key", rows.key_starts, rows.key_sizes))
+    if "value" in columns:
+        positions.append(("value", rows.value_starts, rows.value_sizes))
     count = len(rows)
-    tiles = np.empty((count, 2 * len(places)), np.int32)
-    for number, (_, starts, sizes) in enumerate(places):
+    tiles = np.empty((count, 2 * len(positions)), np.int32)
+    for number, (_, starts, sizes) in enumerate(positions):
         tiles[:, 2 * number] = starts
         tiles[:, 2 * number + 1] = starts + np.maximum(sizes, 0)
     ends = np.append(tiles.reshape(-1), tiles[-1, -1]).astype(np.int32)
     tiled = pa.BinaryArray.from_buffers(pa.binary(), len(ends) - 1, [None, pa.py_buffer(ends), pa.py_buffer(rows.area)])
-    found = {}
-    for number, (name, _, sizes) in enumerate(places):
-        chosen = pa.array(np.arange(2 * number, 2 * len(places) * count, 2 * len(places), dtype=np.int32))
+    arrays = {}
+    for number, (name, _, sizes) in enumerate(positions):
+        chosen = pa.array(np.arange(2 * number, 2 * len(positions) * count, 2 * len(positions), dtype=np.int32))
         if (sizes < 0).any():
             chosen = pc.if_else(pa.array(sizes >= 0), chosen, pa.scalar(None, pa.int32()))
-        found[name] = pc.take(tiled, chosen, boundscheck=False)
-    return found
+        arrays[name] = pc.take(tiled, chosen, boundscheck=False)
+    return arrays
 
 
 def _timestamps(rows: _Rows) -> pa.Array:
@@ -191,18 +181,15 @@ def _timestamp_types(rows: _Rows) -> pa.Array:
 
 
 def _headers(rows: _Rows) -> pa.Array:
-    """Return headers as Spark's Kafka source does: null for a record without any.
-
-    Records with headers are made one by one.
-    """
+    """Return headers as Spark's Kafka source does: null for a record without any."""
     if not rows.headers_counts.any():
         return pa.nulls(len(rows), HEADERS)
-    found = [
+    headers = [
         [{"key": name, "value": value} for name, value in record.headers] or None
         for piece in rows.pieces
         for record in piece
     ]
-    return pa.array(found, HEADERS)
+    return pa.array(headers, HEADERS)
 
 
 def _record_bytes(rows: _Rows) -> pa.Array:

@@ -19,29 +19,24 @@ _WORDS = 1 << 22
 def record_hashes(area: Any, starts: Array, sizes: Array, offsets: Array) -> Array:
     """Return the key hash of each record, as int64.
 
-    Args:
-        area: bytes that hold the keys.
-        starts: position of the first byte of each key.
-        sizes: size of each key; -1 for a null key, whose record has the hash of the 8 bytes of its offset.
-        offsets: offset of each record.
+    A size of -1 is a null key, whose record has the hash of the 8 bytes of its offset.
     """
     data = np.frombuffer(area, np.uint8)
-    found = np.empty(len(starts), np.int64)
+    hashes = np.empty(len(starts), np.int64)
     for size in np.unique(sizes):
         chosen = np.flatnonzero(sizes == size)
         if size < 0:
             keys = offsets[chosen].astype(">i8").view(np.uint8).reshape(-1, 8)
-            found[chosen] = _murmur2(keys)
+            hashes[chosen] = _murmur2(keys)
             continue
         step = max(1, _WORDS * 4 // max(int(size), 1))
         for first in range(0, len(chosen), step):
             part = chosen[first : first + step]
-            found[part] = _murmur2(data[starts[part][:, None] + np.arange(size)])
-    return found
+            hashes[part] = _murmur2(data[starts[part][:, None] + np.arange(size)])
+    return hashes
 
 
 def _murmur2(keys: Array) -> Array:
-    """Return the murmur2 hashes of the rows of a matrix of bytes."""
     count, size = keys.shape
     m = np.uint32(_M)
     value = np.full(count, (_SEED ^ size) & 0xFFFFFFFF, np.uint32)
@@ -52,9 +47,9 @@ def _murmur2(keys: Array) -> Array:
         word ^= word >> np.uint32(24)
         value = (value * m) ^ (word * m)
     if size & 3:
-        rest = np.zeros((count, 4), np.uint8)
-        rest[:, : size & 3] = keys[:, whole:]
-        value = (value ^ rest.view("<u4")[:, 0]) * m
+        tail = np.zeros((count, 4), np.uint8)
+        tail[:, : size & 3] = keys[:, whole:]
+        value = (value ^ tail.view("<u4")[:, 0]) * m
     value ^= value >> np.uint32(13)
     value = value * m
     hashes: Array = (value ^ (value >> np.uint32(15))).astype(np.int64)

@@ -33,21 +33,16 @@ class KeyRanges(NamedTuple):
 
     @property
     def bounds(self) -> Iterator[tuple[int, int]]:
-        """Bounds (low, high) of each range, half open."""
         return zip(self.starts, (*self.starts[1:], HASH_SPACE), strict=True)
 
     def range_of(self, key: bytes | None, offset: int) -> int:
-        """Return the number of the range that contains a record.
-
-        Without a key, the hash of the offset counts.
-        """
+        """Return the number of the range that contains a record. Without a key, the hash of the offset counts."""
         return bisect_right(self.starts, hash_of_record(key, offset)) - 1
 
 
 def key_filter(low: int, high: int, keys: tuple[bytes, ...] = ()) -> bytes | None:
-    """Return the content of a KeyFilter for hashes low <= hash < high, or for these keys alone.
-
-    None if it selects everything.
+    """Return the content of a KeyFilter for hashes low <= hash < high, or for these keys alone. None selects
+    everything.
     """
     if not keys and (low, high) == (0, HASH_SPACE):
         return None

@@ -51,12 +51,11 @@ class NotFiltered(ProxyError):
 
 class _Response(NamedTuple):
     data: messages.FetchResponse.PartitionData
-    behind: int
+    next_offset: int
     """Offset of the next fetch."""
 
 
 def note_on_stderr(text: str) -> None:
-    """Print a note to stderr, which ends up in the logs of the executors."""
     print(f"kafka-share-proxy: {text}", file=sys.stderr, flush=True)  # noqa: T201
 
 
@@ -74,14 +73,11 @@ class LogReader:
         """Connection on which the next Fetch is in flight already. None if there is none."""
 
     def records(self, kept: KeptConnections | None = None) -> Iterator[LazyRecords]:
-        """Yield all records of the split in the order of the log.
+        """Yield all records of the split in the order of the log. Without `kept`, new connections are opened and
+        closed.
 
-        Args:
-            kept: source of the connections. With None, new ones are opened and closed.
-
-        Raises:
-            OffsetsLost, NotFiltered, Unavailable, ReadRefused, TopicReplaced, LoginRefused: the text has the reason.
-            RemoteProtocolError: the log cannot be read. CodecMissing.
+        Raises OffsetsLost, NotFiltered, Unavailable, ReadRefused, TopicReplaced, LoginRefused, CodecMissing, and
+        RemoteProtocolError if the log cannot be read.
         """
         with ClusterClient(self._options) if kept is None else kept.cluster(self._options) as cluster:
             self._sizes = cluster.fetch_sizes
@@ -106,17 +102,19 @@ class LogReader:
             if response is None:
                 position = self._lag_unknown(cluster, position, end)
                 continue
-            if response.behind == position and deadline.is_over:
-                deadline.wait(f"{self._split.place}: no record came from offset {position} on, {end} was planned")
-            if response.behind > position:
+            if response.next_offset == position and deadline.is_over:
+                deadline.wait(
+                    f"{self._split.topic_partition}: no record came from offset {position} on, {end} was planned"
+                )
+            if response.next_offset > position:
                 deadline.progressed()
             yield from self._pieces(response, position, end)
-            position = response.behind
+            position = response.next_offset
 
     def _pieces(self, response: _Response, position: int, end: int) -> Iterator[LazyRecords]:
         aborted = (response.data.aborted_transactions or ()) if self._options.is_committed else None
-        for found in fetched_records.fetched_records(response.data.records or b"", position, aborted):
-            records = found.records
+        for batch in fetched_records.fetched_records(response.data.records or b"", position, aborted):
+            records = batch.records
             if len(records) and records.positions.offsets[-1] >= end:
                 records = records[: bisect_left(records.positions.offsets, end)]
             if len(records):
@@ -125,50 +123,47 @@ class LogReader:
     # One response
 
     def _fetched(self, cluster: ClusterClient, position: int, end: int) -> _Response | None:
-        """Fetch from a position and, if more is needed, send the next Fetch.
-
-        Return None if the offset is out of range.
-        """
+        """Fetch from a position and, if more is needed, send the next Fetch. None if the offset is out of range."""
         connection = self._under_way
         if connection is None:
-            connection = cluster.leader(self._split.place, self._split.topic_id)
+            connection = cluster.leader(self._split.topic_partition, self._split.topic_id)
             self._send(connection, position, end)
         self._under_way = None
         entry = self._entry(connection.receive())
         if entry.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             return None
         if entry.error_code == ErrorCode.INCONSISTENT_TOPIC_ID:
-            raise TryAgain(f"{self._split.place}: the leader knows another topic id")
-        checked(entry.error_code, f"{self._split.place} at offset {position}")
-        behind = self._after(entry, position)
-        self._sizes.came(self._density_of, behind - position, len(entry.records or b""))
-        if position < behind < end:
-            self._send(connection, behind, end)
+            raise TryAgain(f"{self._split.topic_partition}: the leader knows another topic id")
+        checked(entry.error_code, f"{self._split.topic_partition} at offset {position}")
+        next_offset = self._after(entry, position)
+        self._sizes.learn(self._density_of, next_offset - position, len(entry.records or b""))
+        if position < next_offset < end:
+            self._send(connection, next_offset, end)
             self._under_way = connection
-        return _Response(entry, behind)
+        return _Response(entry, next_offset)
 
     def _entry(self, response: messages.FetchResponse) -> messages.FetchResponse.PartitionData:
-        checked(response.error_code, f"Fetch of {self._split.place}")
+        checked(response.error_code, f"Fetch of {self._split.topic_partition}")
         for topic in response.responses:
             for entry in topic.partitions:
                 return entry
-        raise TryAgain(f"{self._split.place} is not in the answer")
+        raise TryAgain(f"{self._split.topic_partition} is not in the answer")
 
     def _after(self, entry: messages.FetchResponse.PartitionData, position: int) -> int:
         data = entry.records or b""
-        behind = position
+        next_offset = position
         if len(data):
             table, _ = split_complete(data)
-            behind = max(position, table[-1].last_offset + 1) if len(table) else position
+            next_offset = max(position, table[-1].last_offset + 1) if len(table) else position
         if self._filter is None:
-            return behind
+            return next_offset
         scanned = scanned_to(entry)
         if scanned is None and self._split.is_only_here:
             raise NotFiltered(
-                f"{self._split.place}: the server does not filter by key: keyRanges and rangePlan need "
+                f"{self._split.topic_partition}: the server does not filter by key: keyRanges and rangePlan need "
                 "kafka-share-proxy as bootstrap; without it use offsetSplits"
             )
-        return max(behind, scanned or 0)
+        return max(next_offset, scanned or 0)
 
     def _send(self, connection: BlockingConnection, position: int, end: int) -> None:
         version = connection.version(ApiKey.FETCH, FETCH_MOST)
@@ -177,7 +172,7 @@ class LogReader:
         connection.send(ApiKey.FETCH, self._request(position, end, version), version)
 
     def _request(self, position: int, end: int, version: int) -> messages.FetchRequest:
-        size = self._sizes.wanted(self._density_of, end - position, self._options.fetch_bytes)
+        size = self._sizes.request_bytes(self._density_of, end - position, self._options.fetch_bytes)
         entry = messages.FetchRequest.FetchPartition(
             partition=self._split.partition, fetch_offset=position, partition_max_bytes=size
         )
@@ -203,17 +198,17 @@ class LogReader:
 
         Raises OffsetsLost if data loss is an error, and ReadRefused if the position is beyond the end of the log.
         """
-        place = self._split.place
-        first = cluster.offsets([place], EARLIEST_TIMESTAMP)[place]
+        partition = self._split.topic_partition
+        first = cluster.offsets([partition], EARLIEST_TIMESTAMP)[partition]
         if position >= first:
-            raise ReadRefused(f"{place}: offset {position} is behind the end of the log")
+            raise ReadRefused(f"{partition}: offset {position} is behind the end of the log")
         lost = min(first, end) - position
-        text = f"{lost} offsets of {_range(place, position, position + lost)} are lost; the log begins at {first}"
+        text = f"{lost} offsets of {_range(partition, position, position + lost)} are lost; the log begins at {first}"
         if self._options.fail_on_data_loss:
             raise OffsetsLost(f"{text} (failOnDataLoss=false goes on behind them)")
         self._note(text)
         return position + lost
 
 
-def _range(place: TopicPartition, start: int, end: int) -> str:
-    return f"{place} [{start}, {end})"
+def _range(partition: TopicPartition, start: int, end: int) -> str:
+    return f"{partition} [{start}, {end})"

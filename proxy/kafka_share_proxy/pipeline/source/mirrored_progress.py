@@ -14,7 +14,6 @@ from kafka_share_proxy.wire.values import TopicPartition
 COMMIT_S = 5.0
 """Timeout of one commit in seconds: a stream must not wait long for its monitoring."""
 PAUSE_S = 10.0
-"""Pause in seconds after a commit that failed."""
 
 
 class MirroredProgress:
@@ -33,24 +32,23 @@ class MirroredProgress:
         self._now = now
         self._committed: Mapping[TopicPartition, int] = {}
         self._not_before = now()
-        self._told = ""
+        self._noted_reason = ""
 
     def reached(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit these offsets, because all earlier ones have been written."""
         if not offsets or offsets == self._committed or self._now() < self._not_before:
             return
         try:
             self._commits.commit_offsets(offsets, Deadline(COMMIT_S))
         except ProxyError as error:
             self._not_before = self._now() + PAUSE_S
-            self._tell(_reason(error))
+            self._note_once(_reason(error))
         else:
-            self._committed, self._told = dict(offsets), ""
+            self._committed, self._noted_reason = dict(offsets), ""
 
-    def _tell(self, reason: str) -> None:
-        if reason != self._told:
+    def _note_once(self, reason: str) -> None:
+        if reason != self._noted_reason:
             self._note(f"mirrorGroup={self._group} is behind: {reason}")
-            self._told = reason
+            self._noted_reason = reason
 
 
 def _reason(error: ProxyError) -> str:

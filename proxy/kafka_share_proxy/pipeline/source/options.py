@@ -1,7 +1,4 @@
-"""Options of the data source `keyrange`, validated before any connection is opened (pipeline/README.md rules 1 and 2).
-
-Spark passes each value as text, and ignores the case of names.
-"""
+"""Options of the data source `keyrange`, validated before a connection is opened (pipeline/README.md rules 1 and 2)."""
 
 from __future__ import annotations
 
@@ -27,10 +24,9 @@ READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 STOCK_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
-"""Columns of Spark's Kafka source, in its order. `headers` follows them if requested."""
+"""Columns of Spark's Kafka source, in its order."""
 OWN_COLUMNS = ("key_hash", "range_id", "record_bytes", "topic_id")
-"""Additional columns: hash of the key, number of the key range, bytes of key and value together, topic id as Kafka
-prints it."""
+"""Additional columns. `record_bytes` is the size of key and value together."""
 COLUMNS = (*STOCK_COLUMNS, "headers", *OWN_COLUMNS)
 
 NAMES = (
@@ -40,7 +36,6 @@ NAMES = (
     "columns", "failOnDataLoss", "fetchBytes", "timeoutMs", "isolationLevel", "clientId", "tls", "tls.ca",
     "tls.cert", "tls.key", "tls.serverName", "sasl.mechanism", "sasl.username", "sasl.password", "sasl.passwordFile",
 )  # fmt: skip
-"""Names of all options. README.md has a table of them."""
 
 
 class BadOption(ProxyError):
@@ -70,7 +65,6 @@ class Security(NamedTuple):
 
 Offsets = Mapping[TopicPartition, int]
 Position = str | Offsets
-"""Position in topics: EARLIEST, LATEST, or offsets by partition."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,60 +100,57 @@ class SourceOptions:
     security: Security = field(default_factory=Security)
 
 
-def read_options(given: Mapping[str, str]) -> SourceOptions:
-    """Validate the options of a reader. Raises BadOption.
-
-    Args:
-        given: names in any case, values as text.
-    """
-    check_names(given, NAMES)
-    named = {name.lower(): str(value) for name, value in given.items()}
-    bootstrap = _bootstrap(named.get("bootstrap", ""))
-    topics = tuple(dict.fromkeys(each.strip() for each in named.get("topic", "").split(",") if each.strip()))
+def read_options(options: Mapping[str, str]) -> SourceOptions:
+    """Validate the options of a reader. Raises BadOption."""
+    check_names(options, NAMES)
+    values = {name.lower(): str(value) for name, value in options.items()}
+    bootstrap = _bootstrap(values.get("bootstrap", ""))
+    topics = tuple(dict.fromkeys(each.strip() for each in values.get("topic", "").split(",") if each.strip()))
     no_places: tuple[TopicPartition, ...] = ()
     no_ranges: tuple[tuple[TopicPartition, OffsetSpan], ...] = ()
     no_ids: Mapping[str, bytes] = {}
     earliest: Position = EARLIEST
     latest: Position = LATEST
-    assigned = _parsed(named, "assign", _assigned, no_places)
-    offset_ranges = _parsed(named, "offsetRanges", _offset_ranges, no_ranges)
+    assigned = _parsed(values, "assign", _assigned, no_places)
+    offset_ranges = _parsed(values, "offsetRanges", _offset_ranges, no_ranges)
     if sum(map(bool, (topics, assigned, offset_ranges))) != 1:
         raise BadOption('say one of topic=orders, assign={"orders": [0, 1]} and offsetRanges=[...]')
     return SourceOptions(
         bootstrap=bootstrap,
-        topics=topics or tuple(dict.fromkeys(place.topic for place in (*assigned, *(p for p, _ in offset_ranges)))),
+        topics=topics
+        or tuple(dict.fromkeys(partition.topic for partition in (*assigned, *(p for p, _ in offset_ranges)))),
         assigned=assigned,
-        ranges=_ranges(named),
-        offset_splits=_number(named, "offsetSplits", 1, 1),
+        ranges=_ranges(values),
+        offset_splits=_number(values, "offsetSplits", 1, 1),
         offset_ranges=offset_ranges,
-        starting=_parsed(named, "startingOffsets", _position, earliest),
-        ending=_parsed(named, "endingOffsets", _position, latest),
-        excepted=_parsed(named, "exceptOffsets", _offset_ranges, no_ranges),
-        topic_ids=_parsed(named, "topicIds", _topic_ids, no_ids),
-        max_offsets_per_trigger=_number(named, "maxOffsetsPerTrigger", 0, 1) or None,
-        mirror_group=named.get("mirrorgroup", ""),
-        columns=_columns(named),
-        fail_on_data_loss=_flag(named, "failOnDataLoss", True),
-        fetch_bytes=_number(named, "fetchBytes", MIB, 1024),
-        timeout_s=_number(named, "timeoutMs", 120_000, 1) / 1000,
-        is_committed=_isolation(named.get("isolationlevel", READ_COMMITTED)),
-        client_id=named.get("clientid", SourceOptions.client_id),
-        security=_security(named),
+        starting=_parsed(values, "startingOffsets", _position, earliest),
+        ending=_parsed(values, "endingOffsets", _position, latest),
+        excepted=_parsed(values, "exceptOffsets", _offset_ranges, no_ranges),
+        topic_ids=_parsed(values, "topicIds", _topic_ids, no_ids),
+        max_offsets_per_trigger=_number(values, "maxOffsetsPerTrigger", 0, 1) or None,
+        mirror_group=values.get("mirrorgroup", ""),
+        columns=_columns(values),
+        fail_on_data_loss=_flag(values, "failOnDataLoss", True),
+        fetch_bytes=_number(values, "fetchBytes", MIB, 1024),
+        timeout_s=_number(values, "timeoutMs", 120_000, 1) / 1000,
+        is_committed=_isolation(values.get("isolationlevel", READ_COMMITTED)),
+        client_id=values.get("clientid", SourceOptions.client_id),
+        security=_security(values),
     )
 
 
-def check_names(given: Iterable[str], names: Sequence[str]) -> None:
-    """Raise BadOption for a name that is not in `names`, ignoring case. The text suggests the nearest valid name."""
+def check_names(option_names: Iterable[str], names: Sequence[str]) -> None:
+    """Raise BadOption for a name that is not in `names`, ignoring case, and suggest the nearest valid name."""
     known = {name.lower(): name for name in names}
-    for name in given:
+    for name in option_names:
         if name.lower() not in known:
             (near,) = difflib.get_close_matches(name.lower(), known, 1, 0.6) or ("",)
             advice = f"; did you mean {known[near]!r}?" if near else f"; there are {', '.join(names)}"
             raise BadOption(f"no option is called {name!r}{advice}")
 
 
-def _parsed(named: Mapping[str, str], name: str, parse: Callable[[str], T], default: T) -> T:
-    text = named.get(name.lower())
+def _parsed(values: Mapping[str, str], name: str, parse: Callable[[str], T], default: T) -> T:
+    text = values.get(name.lower())
     if text is None:
         return default
     try:
@@ -169,54 +160,54 @@ def _parsed(named: Mapping[str, str], name: str, parse: Callable[[str], T], defa
         raise BadOption(f"{name}={text[:80]!r}: {reason}") from None
 
 
-def _number(named: Mapping[str, str], name: str, default: int, smallest: int) -> int:
+def _number(values: Mapping[str, str], name: str, default: int, smallest: int) -> int:
     def parse(text: str) -> int:
         value = int(text)
         if value < smallest:
             raise ValueError(f"must be at least {smallest}")
         return value
 
-    return _parsed(named, name, parse, default)
+    return _parsed(values, name, parse, default)
 
 
-def _flag(named: Mapping[str, str], name: str, default: bool) -> bool:
+def _flag(values: Mapping[str, str], name: str, default: bool) -> bool:
     def parse(text: str) -> bool:
         if text.lower() not in ("true", "false"):
             raise ValueError("write true or false")
         return text.lower() == "true"
 
-    return _parsed(named, name, parse, default)
+    return _parsed(values, name, parse, default)
 
 
 def _bootstrap(text: str) -> tuple[Address, ...]:
     try:
-        found = servers([text])
+        addresses = servers([text])
     except BadServer as error:
         raise BadOption(f"bootstrap={error}: write host:port, with a port of 1 to 65535") from None
-    if not found:
+    if not addresses:
         raise BadOption("bootstrap names no server: write bootstrap=host:port,host:port (the proxy's, for key ranges)")
-    return found
+    return addresses
 
 
-def _ranges(named: Mapping[str, str]) -> KeyRanges:
-    if "keyranges" in named and "rangeplan" in named:
+def _ranges(values: Mapping[str, str]) -> KeyRanges:
+    if "keyranges" in values and "rangeplan" in values:
         raise BadOption("keyRanges and rangePlan exclude each other: a number of even ranges, or a plan file")
-    if "rangeplan" in named:
-        path = Path(named["rangeplan"])
+    if "rangeplan" in values:
+        path = Path(values["rangeplan"])
         try:
             return KeyRanges.of_plan(path.read_bytes())
         except OSError as error:
             raise BadOption(f"rangePlan={str(path)!r}: {error.strerror}") from None
         except BadPlan as error:
             raise BadOption(f"rangePlan={str(path)!r}: {error}") from None
-    return _parsed(named, "keyRanges", lambda text: KeyRanges.even(int(text)), KeyRanges())
+    return _parsed(values, "keyRanges", lambda text: KeyRanges.even(int(text)), KeyRanges())
 
 
 def _assigned(text: str) -> tuple[TopicPartition, ...]:
-    found = [TopicPartition(topic, int(each)) for topic, listed in json.loads(text).items() for each in listed]
-    if not found or any(place.partition < 0 for place in found):
+    partitions = [TopicPartition(topic, int(each)) for topic, listed in json.loads(text).items() for each in listed]
+    if not partitions or any(partition.partition < 0 for partition in partitions):
         raise ValueError('write {"topic": [0, 1]}')
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(partitions))
 
 
 def _offset_ranges(text: str) -> tuple[tuple[TopicPartition, OffsetSpan], ...]:
@@ -243,23 +234,23 @@ def offset_range(entry: Mapping[str, Any]) -> tuple[TopicPartition, OffsetSpan]:
 def _position(text: str) -> Position:
     if text.lower() in (EARLIEST, LATEST):
         return text.lower()
-    found = {
+    offsets = {
         TopicPartition(topic, int(partition)): offset
         for topic, partitions in json.loads(text).items()
         for partition, offset in partitions.items()
     }
-    if any(type(offset) is not int or offset < -2 for offset in found.values()):
+    if any(type(offset) is not int or offset < -2 for offset in offsets.values()):
         raise ValueError('write earliest, latest or {"topic": {"0": 12}}, with -2 for earliest and -1 for latest')
-    return found
+    return offsets
 
 
-def _columns(named: Mapping[str, str]) -> tuple[str, ...]:
-    if "columns" in named:
-        return _parsed(named, "columns", _listed_columns, ())
-    chosen = [name for name in STOCK_COLUMNS if name != "value" or _flag(named, "includeValue", True)]
-    chosen += ["headers"] * _flag(named, "includeHeaders", False)
-    chosen += OWN_COLUMNS[:2] if _flag(named, "includeKeyHash", False) else ()
-    chosen += ["topic_id"] * _flag(named, "includeTopicId", False)
+def _columns(values: Mapping[str, str]) -> tuple[str, ...]:
+    if "columns" in values:
+        return _parsed(values, "columns", _listed_columns, ())
+    chosen = [name for name in STOCK_COLUMNS if name != "value" or _flag(values, "includeValue", True)]
+    chosen += ["headers"] * _flag(values, "includeHeaders", False)
+    chosen += OWN_COLUMNS[:2] if _flag(values, "includeKeyHash", False) else ()
+    chosen += ["topic_id"] * _flag(values, "includeTopicId", False)
     return tuple(chosen)
 
 
@@ -277,17 +268,17 @@ def _isolation(text: str) -> bool:
     return text == READ_COMMITTED
 
 
-def _security(named: Mapping[str, str]) -> Security:
+def _security(values: Mapping[str, str]) -> Security:
     made = Security(
-        tls=_flag(named, "tls", any(name.startswith("tls.") for name in named)),
-        ca=named.get("tls.ca", ""),
-        cert=named.get("tls.cert", ""),
-        key=named.get("tls.key", ""),
-        server_name=named.get("tls.servername", ""),
-        mechanism=named.get("sasl.mechanism", ""),
-        username=named.get("sasl.username", ""),
-        password=named.get("sasl.password", ""),
-        password_file=named.get("sasl.passwordfile", ""),
+        tls=_flag(values, "tls", any(name.startswith("tls.") for name in values)),
+        ca=values.get("tls.ca", ""),
+        cert=values.get("tls.cert", ""),
+        key=values.get("tls.key", ""),
+        server_name=values.get("tls.servername", ""),
+        mechanism=values.get("sasl.mechanism", ""),
+        username=values.get("sasl.username", ""),
+        password=values.get("sasl.password", ""),
+        password_file=values.get("sasl.passwordfile", ""),
     )
     if made.mechanism and made.mechanism not in MECHANISMS:
         raise BadOption(f"sasl.mechanism={made.mechanism!r}: one of {', '.join(MECHANISMS)}")

@@ -17,33 +17,31 @@ class Predicate(NamedTuple):
     """Restriction of a read beyond its options."""
 
     keys: tuple[bytes, ...] | None = None
-    """Keys to read; None for all."""
     partitions: frozenset[int] | None = None
     low: int = 0
     high: int | None = None
     """Upper end of the offsets `low` to `high`, half open. None for no limit."""
 
     def narrowed(self, filters: Iterable[Filter]) -> tuple[Predicate, list[Filter]]:
-        """Return this predicate narrowed by the filters, and the filters that Spark must still apply."""
-        made, left = self, []
+        made, remaining = self, []
         for each in filters:
             name = ".".join(each.attribute) if hasattr(each, "attribute") else ""
             taker = _TAKERS.get(name)
             taken = None if taker is None else taker(made, each)
             if taken is None or name == "key":
-                left.append(each)
+                remaining.append(each)
             made = taken or made
-        return made, left
+        return made, remaining
 
 
-def _values(given: Filter) -> set[Any] | None:
-    if isinstance(given, EqualTo):
-        return {given.value}
-    return set(given.value) if isinstance(given, In) else None
+def _values(condition: Filter) -> set[Any] | None:
+    if isinstance(condition, EqualTo):
+        return {condition.value}
+    return set(condition.value) if isinstance(condition, In) else None
 
 
-def _take_keys(made: Predicate, given: Filter) -> Predicate | None:
-    values = _values(given)
+def _take_keys(made: Predicate, condition: Filter) -> Predicate | None:
+    values = _values(condition)
     if values is None or not all(isinstance(each, bytes | bytearray) for each in values):
         return None
     keys = {bytes(each) for each in values}
@@ -51,22 +49,22 @@ def _take_keys(made: Predicate, given: Filter) -> Predicate | None:
     return made._replace(keys=tuple(sorted(keys))) if len(keys) <= KEYS_MAX else None
 
 
-def _take_partitions(made: Predicate, given: Filter) -> Predicate | None:
-    values = _values(given)
+def _take_partitions(made: Predicate, condition: Filter) -> Predicate | None:
+    values = _values(condition)
     if values is None:
         return None
     chosen = frozenset(values) if made.partitions is None else made.partitions & values
     return made._replace(partitions=chosen)
 
 
-def _take_offsets(made: Predicate, given: Filter) -> Predicate | None:
+def _take_offsets(made: Predicate, condition: Filter) -> Predicate | None:
     low, high = made.low, made.high
-    if isinstance(given, EqualTo):
-        low, below = max(low, given.value), given.value + 1
-    elif isinstance(given, GreaterThan | GreaterThanOrEqual):
-        return made._replace(low=max(low, given.value + isinstance(given, GreaterThan)))
-    elif isinstance(given, LessThan | LessThanOrEqual):
-        below = given.value + isinstance(given, LessThanOrEqual)
+    if isinstance(condition, EqualTo):
+        low, below = max(low, condition.value), condition.value + 1
+    elif isinstance(condition, GreaterThan | GreaterThanOrEqual):
+        return made._replace(low=max(low, condition.value + isinstance(condition, GreaterThan)))
+    elif isinstance(condition, LessThan | LessThanOrEqual):
+        below = condition.value + isinstance(condition, LessThanOrEqual)
     else:
         return None
     return made._replace(low=low, high=below if high is None else min(high, below))

@@ -39,11 +39,9 @@ class KeyRangeSource(datasource.DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name for `format`."""
         return "keyrange"
 
     def schema(self) -> str:
-        """Return the columns that the options choose, as DDL. Raises BadOption."""
         return schema_of(read_options(self.options))
 
     def reader(self, schema: StructType) -> datasource.DataSourceReader:
@@ -69,7 +67,6 @@ class PushdownSource(KeyRangeSource):
 
 
 def schema_of(options: SourceOptions) -> str:
-    """Return the columns that the options choose, as DDL."""
     from kafka_share_proxy.pipeline.source.columns import SPARK_TYPES
 
     return ", ".join(f"`{name}` {SPARK_TYPES[name]}" for name in options.columns)
@@ -83,7 +80,7 @@ def check_declared(schema: StructType, options: SourceOptions) -> None:
 
 
 def source_for(session: SparkSession) -> type[KeyRangeSource]:
-    """Return the class to register. A reader can no longer read the session's settings when Spark creates it."""
+    """Return the class to register: a reader cannot read the session's settings when Spark creates it."""
     is_on = session.conf.get(PUSHDOWN_SETTING, "false") == "true"
     return PushdownSource if is_on else KeyRangeSource
 
@@ -97,7 +94,7 @@ def read_split(options: SourceOptions, partition: datasource.InputPartition | No
 
     next(_freezes, None)
     split = Split(*partition.value)
-    maker = BatchMaker(options.columns, split.place, options.ranges, split.topic_id)
+    maker = BatchMaker(options.columns, split.topic_partition, options.ranges, split.topic_id)
     yield from maker.batches(LogReader(options, split).records(_kept))
 
 
@@ -109,8 +106,8 @@ FREEZES = 2
 def _freezing() -> Iterator[None]:
     """Freeze the loaded objects before the first tasks, once for each iteration.
 
-    Spark collects garbage after every task. A worker that has loaded Arrow holds 70,000 objects, which each collection
-    would traverse again. The first task loads more objects, and they are frozen before the second.
+    Spark collects garbage after every task, which would traverse the 70,000 objects of a worker that has loaded Arrow.
+    The first task loads more objects, and they are frozen before the second.
     """
     for _ in range(FREEZES):
         gc.collect()
@@ -136,15 +133,13 @@ class BatchReader(datasource.DataSourceReader):
         self._predicate = Predicate()
 
     def partitions(self) -> Sequence[datasource.InputPartition]:
-        """Return a task for each (partition x key range x piece of offsets)."""
         with ClusterClient(self._options) as cluster:
             planned = PlannedRead(cluster, self._options)
-            asked = self._predicate
-            wanted = restricted(planned.batch(), asked.partitions, asked.low, asked.high)
-            return input_partitions(planned.splits(wanted, asked.keys))
+            predicate = self._predicate
+            requested = restricted(planned.batch(), predicate.partitions, predicate.low, predicate.high)
+            return input_partitions(planned.splits(requested, predicate.keys))
 
     def read(self, partition: datasource.InputPartition) -> Iterator[Any]:
-        """Yield the Arrow record batches of a task."""
         return read_split(self._options, partition)
 
 
@@ -152,12 +147,11 @@ class PushdownBatchReader(BatchReader):
     """Reader of a batch read that accepts predicates on key, partition and offset."""
 
     def pushFilters(self, filters: list[datasource.Filter]) -> Iterable[datasource.Filter]:  # noqa: N802 - Spark's name
-        """Accept filters that narrow the read, and return the others.
-
-        Filters on keys are always returned, so that Spark checks the rows again.
+        """Accept filters that narrow the read, and return the others. Filters on keys are always returned, so that
+        Spark checks the rows again.
         """
-        self._predicate, left = self._predicate.narrowed(filters)
-        return left
+        self._predicate, remaining = self._predicate.narrowed(filters)
+        return remaining
 
 
 class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -180,14 +174,10 @@ class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
         """End offsets of an availableNow run."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for tasks, without connections."""
         return self.__dict__ | {"_cluster": None, "_mirrored": None}
 
     def _planned(self) -> PlannedRead:
-        """Return the planner of the next batch, on connections that are kept from batch to batch.
-
-        A broker closes connections that were idle for long. The next call then opens new ones.
-        """
+        """Return the planner of the next batch, on connections that are kept from batch to batch."""
         if self._cluster is None:
             self._cluster = ClusterClient(self._options)
             if self._options.mirror_group:
@@ -195,15 +185,14 @@ class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
         return PlannedRead(self._cluster, self._options)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Return the start of the stream. It stays the same unless records are deleted."""
+        """Return the start of the stream, which stays the same unless records are deleted."""
         planned = self._planned()
-        places = planned.places()
+        partitions = planned.partitions()
         replaced = planned.replaced(self._options.topic_ids)
-        starting = planned.resolved(self._options.starting, places, EARLIEST, replaced)
+        starting = planned.resolved(self._options.starting, partitions, EARLIEST, replaced)
         return written(starting, planned.topic_ids())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Return a limit of `maxOffsetsPerTrigger` offsets in a batch, if it is set."""
         most = self._options.max_offsets_per_trigger
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
@@ -213,30 +202,32 @@ class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
         planned = self._planned()
         if self._mirrored is not None:
             self._mirrored.reached(begun)
-        places = planned.places()
+        partitions = planned.partitions()
         replaced = planned.replaced(ids)
-        begun = {place: offset for place, offset in begun.items() if place.topic not in replaced}
-        latest = planned.latest(places)
+        begun = {partition: offset for partition, offset in begun.items() if partition.topic not in replaced}
+        latest = planned.latest(partitions)
         shorter = planned.truncated(begun, latest)
-        begun |= {place: latest[place] for place in shorter if place.topic in ids}  # all future records are new
-        unknown = {place.topic for place in shorter if place.topic not in ids}
-        begun = {place: offset for place, offset in begun.items() if place.topic not in unknown}
-        begun |= planned.earliest([place for place in places if place not in begun])
+        begun |= {
+            partition: latest[partition] for partition in shorter if partition.topic in ids
+        }  # all future records are new
+        unknown = {partition.topic for partition in shorter if partition.topic not in ids}
+        begun = {partition: offset for partition, offset in begun.items() if partition.topic not in unknown}
+        begun |= planned.earliest([partition for partition in partitions if partition not in begun])
         if self._target is not None:
-            latest = {place: min(end, self._target.get(place, begun[place])) for place, end in latest.items()}
+            latest = {
+                partition: min(end, self._target.get(partition, begun[partition])) for partition, end in latest.items()
+            }
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        kept = {place: offset for place, offset in begun.items() if place not in latest}
+        kept = {partition: offset for partition, offset in begun.items() if partition not in latest}
         return written(admitted(begun, latest, most) | kept, planned.topic_ids())
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Return the end offsets of the logs, for Spark's progress report."""
         planned = self._planned()
-        return written(planned.latest(planned.places()), planned.topic_ids())
+        return written(planned.latest(planned.partitions()), planned.topic_ids())
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Set the current end of the logs as the end of the run."""
         planned = self._planned()
-        self._target = planned.latest(planned.places())
+        self._target = planned.latest(planned.partitions())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[datasource.InputPartition]:
         """Return the tasks of one batch. Its rows are the same each time it is planned, for any key ranges."""
@@ -244,15 +235,14 @@ class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
         planned = self._planned()
         begun = continued(begun, read_ids(start), ends, ids)
         lost = planned.replaced(ids)  # since the batch was planned
-        ends = {place: offset for place, offset in ends.items() if place.topic not in lost}
-        first = planned.earliest([place for place in ends if place not in begun])
+        ends = {partition: offset for partition, offset in ends.items() if partition.topic not in lost}
+        first = planned.earliest([partition for partition in ends if partition not in begun])
         return input_partitions(planned.splits(between(begun, ends, first), ids=ids))
 
     def read(self, partition: datasource.InputPartition) -> Iterator[Any]:
-        """Yield the Arrow record batches of a task."""
         return read_split(self._options, partition)
 
     def stop(self) -> None:
-        """Close the connections. Spark does not always call this. The end of its process closes them then."""
+        """Close the connections. Spark does not always call this."""
         if self._cluster is not None:
             self._cluster.close()

@@ -30,18 +30,17 @@ class Split(NamedTuple):
     high: int = HASH_SPACE
     """Upper end of the key hashes `low` to `high`, half open."""
     keys: tuple[bytes, ...] = ()
-    """Keys to read; empty for all keys of the range."""
     is_only_here: bool = False
-    """True if other splits read other keys of the same offsets. A server that does not filter by key is then an
-    error."""
+    """True if other splits read other keys of the same offsets: a server that does not filter by key is then an error.
+    """
 
     @property
-    def place(self) -> TopicPartition:
+    def topic_partition(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
 
 
 def make_splits(
-    wanted: Iterable[tuple[TopicPartition, OffsetSpan]],
+    requested: Iterable[tuple[TopicPartition, OffsetSpan]],
     topic_ids: Mapping[str, bytes],
     ranges: KeyRanges,
     offset_splits: int = 1,
@@ -49,23 +48,19 @@ def make_splits(
 ) -> list[Split]:
     """Return splits that contain each requested offset in each key range exactly once.
 
-    Args:
-        wanted: offsets by partition; they may overlap.
-        topic_ids: topic ids by name.
-        ranges: ranges of key hashes.
-        offset_splits: number of pieces of each partition, with about as many offsets each.
-        keys: only these keys; None for all.
+    The requested offsets may overlap. `offset_splits` is the number of pieces of each partition, with about as many
+    offsets each.
     """
     spans: dict[TopicPartition, list[OffsetSpan]] = defaultdict(list)
-    for place, span in wanted:
+    for partition, span in requested:
         if span.start < span.end:
-            spans[place].append(span)
-    found = []
-    for place, listed in sorted(spans.items()):
+            spans[partition].append(span)
+    splits = []
+    for partition, listed in sorted(spans.items()):
         for piece in _pieces(ascending(listed), offset_splits):
-            base = Split(place.topic, topic_ids[place.topic], place.partition, piece)
-            found += _by_keys(base, keys) if keys is not None else _by_ranges(base, ranges)
-    return found
+            base = Split(partition.topic, topic_ids[partition.topic], partition.partition, piece)
+            splits += _by_keys(base, keys) if keys is not None else _by_ranges(base, ranges)
+    return splits
 
 
 def _by_ranges(base: Split, ranges: KeyRanges) -> list[Split]:
@@ -82,7 +77,7 @@ def _by_keys(base: Split, keys: Sequence[bytes]) -> list[Split]:
 
 
 def _pieces(spans: Sequence[OffsetSpan], count: int) -> Iterator[tuple[tuple[int, int], ...]]:
-    """Yield the same offsets in at most `count` pieces of about equal size, and of at most SPANS_MAX ranges each."""
+    """Yield the offsets in at most `count` pieces of about equal size, and of at most SPANS_MAX ranges each."""
     size = max(1, -(-sum(span.end - span.start for span in spans) // count))
     piece: list[tuple[int, int]] = []
     room = size

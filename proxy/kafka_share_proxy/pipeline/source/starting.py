@@ -27,15 +27,12 @@ class KeptStart(NamedTuple):
     """Start of a stream, the same after each restart."""
 
     stream_id: str
-    """Unique id of this checkpoint."""
     topic: str
     offsets: str
-    """Value of the option startingOffsets."""
     topic_ids: str = "{}"
     """Value of the option topicIds; "{}" if an earlier release stored the start."""
 
     def options(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Return the options with this start instead of their own."""
         kept = {name: value for name, value in given.items() if name.lower() not in ("startingoffsets", "topicids")}
         return kept | {"startingOffsets": self.offsets, "topicIds": self.topic_ids}
 
@@ -44,7 +41,6 @@ class KeptShare(NamedTuple):
     """Group and topic of a checkpoint of a share group, the same after each restart."""
 
     stream_id: str
-    """Unique id of this checkpoint."""
     group: str
     topic: str
 
@@ -52,13 +48,7 @@ class KeptShare(NamedTuple):
 def kept_share(spark: SparkSession, options: ShareSourceOptions, checkpoint: str) -> KeptShare:
     """Return the group and topic stored next to a checkpoint. Store them at the first start.
 
-    Args:
-        spark: a session.
-        options: options of the source.
-        checkpoint: folder of the checkpoint.
-
-    Raises:
-        BadOption: the checkpoint belongs to another group or topic.
+    Raises BadOption if the checkpoint belongs to another group or topic.
     """
     files, path = Files(spark), f"{checkpoint.rstrip('/')}/{SHARE_FILE}"
     topics = ",".join(options.source.topics)
@@ -76,18 +66,9 @@ def kept_share(spark: SparkSession, options: ShareSourceOptions, checkpoint: str
 
 
 def kept_start(spark: SparkSession, given: Mapping[str, str], checkpoint: str) -> KeptStart:
-    """Return the start stored next to a checkpoint.
+    """Return the start stored next to a checkpoint. At the first start, resolve and store it before anything is read.
 
-    At the first start, resolve and store it before anything is read.
-
-    Args:
-        spark: a session.
-        given: options of the source, unparsed.
-        checkpoint: folder of the checkpoint.
-
-    Raises:
-        BadOption: the checkpoint belongs to another topic.
-        ProxyError: the offsets could not be read from the cluster.
+    Raises BadOption if the checkpoint belongs to another topic, and ProxyError if the offsets could not be read.
     """
     files, path = Files(spark), f"{checkpoint.rstrip('/')}/{FILE}"
     checked = read_options(given)
@@ -103,7 +84,7 @@ def kept_start(spark: SparkSession, given: Mapping[str, str], checkpoint: str) -
         return kept
     with ClusterClient(checked) as cluster:
         planned = PlannedRead(cluster, checked)
-        resolved = planned.resolved(checked.starting, planned.places(), EARLIEST)
+        resolved = planned.resolved(checked.starting, planned.partitions(), EARLIEST)
         stored = written(resolved, planned.topic_ids())
     document = {"v": VERSION, "id": secrets.token_hex(4), "topic": topics, "offsets": stored["t"], "ids": stored["ids"]}
     files.write(path, json.dumps(document))

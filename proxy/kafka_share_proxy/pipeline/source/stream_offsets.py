@@ -18,7 +18,6 @@ from kafka_share_proxy.wire.values import ZERO_UUID, TopicPartition
 
 VERSION = 2
 WITHOUT_IDS = 1
-"""Version of offsets without topic ids, which can still be read."""
 
 
 class BadStreamOffset(ProxyError):
@@ -26,21 +25,16 @@ class BadStreamOffset(ProxyError):
 
 
 def written(offsets: Mapping[TopicPartition, int], ids: Mapping[str, bytes]) -> dict[str, Any]:
-    """Return the offset as Spark stores it.
-
-    Args:
-        offsets: the next offset to read, by partition.
-        ids: topic name -> id, for all topics whose brokers have ids (Kafka 2.8 and later).
-    """
+    """Return the offset as Spark stores it. `ids` has the topics whose brokers have ids (Kafka 2.8 and later)."""
     topics: dict[str, dict[str, int]] = defaultdict(dict)
-    for place, offset in sorted(offsets.items()):
-        topics[place.topic][str(place.partition)] = offset
+    for partition, offset in sorted(offsets.items()):
+        topics[partition.topic][str(partition.partition)] = offset
     texts = {topic: topic_id_text(ids[topic]) for topic in topics if ids.get(topic, ZERO_UUID) != ZERO_UUID}
     return {"v": VERSION, "t": dict(topics), "ids": texts}
 
 
 def read_ids(stored: Mapping[str, Any]) -> dict[str, bytes]:
-    """Return the topic ids of a stored offset, by name; empty for version 1. Raises BadStreamOffset."""
+    """Return the topic ids of a stored offset; empty for version 1. Raises BadStreamOffset."""
     if stored.get("v") == WITHOUT_IDS:
         return {}
     try:
@@ -69,24 +63,22 @@ def read_written(stored: Mapping[str, Any]) -> dict[TopicPartition, int]:
 def admitted(
     start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int], most: int | None
 ) -> dict[TopicPartition, int]:
-    """Return the end of the next batch: at most `most` offsets in all, shared in proportion to the lag of each
-    partition.
+    """Return the end of the next batch: at most `most` offsets, shared in proportion to the lag of each partition.
 
-    A partition with a lag gets at least one offset while there are any left, so that none starves. No offset decreases:
-    if the latest offset is below the start, the end is the start.
+    A partition with a lag gets at least one offset while there are any left, so that none starves. No offset decreases.
     """
-    lags = {place: max(0, end - start.get(place, end)) for place, end in latest.items()}
+    lags = {partition: max(0, end - start.get(partition, end)) for partition, end in latest.items()}
     total = sum(lags.values())
-    base = {place: start.get(place, end) for place, end in latest.items()}
+    base = {partition: start.get(partition, end) for partition, end in latest.items()}
     if most is None or total <= most:
-        return {place: base[place] + lag for place, lag in lags.items()}
-    shares = {place: lag * most // total for place, lag in lags.items()}
-    left = most - sum(shares.values())
-    for place in sorted(lags, key=lambda each: (shares[each], -lags[each])):
-        if left and shares[place] < lags[place]:
-            shares[place] += 1
-            left -= 1
-    return {place: base[place] + shares[place] for place in lags}
+        return {partition: base[partition] + lag for partition, lag in lags.items()}
+    shares = {partition: lag * most // total for partition, lag in lags.items()}
+    remaining = most - sum(shares.values())
+    for partition in sorted(lags, key=lambda each: (shares[each], -lags[each])):
+        if remaining and shares[partition] < lags[partition]:
+            shares[partition] += 1
+            remaining -= 1
+    return {partition: base[partition] + shares[partition] for partition in lags}
 
 
 def continued(
@@ -102,20 +94,20 @@ def continued(
     """
     other = {topic for topic, topic_id in start_ids.items() if end_ids.get(topic, topic_id) != topic_id}
     other |= {
-        place.topic
-        for place, offset in start.items()
-        if place.topic not in start_ids and end.get(place, offset) < offset
+        partition.topic
+        for partition, offset in start.items()
+        if partition.topic not in start_ids and end.get(partition, offset) < offset
     }
-    return {place: offset for place, offset in start.items() if place.topic not in other}
+    return {partition: offset for partition, offset in start.items() if partition.topic not in other}
 
 
 def between(
     start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], first: Mapping[TopicPartition, int]
 ) -> list[tuple[TopicPartition, OffsetSpan]]:
     """Return the offsets of one batch. A new partition begins at its first offset."""
-    found = []
-    for place, stop in end.items():
-        begin = start.get(place, first.get(place, stop))
+    spans = []
+    for partition, stop in end.items():
+        begin = start.get(partition, first.get(partition, stop))
         if begin < stop:
-            found.append((place, OffsetSpan(begin, stop)))
-    return found
+            spans.append((partition, OffsetSpan(begin, stop)))
+    return spans

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 TABLES = (TABLE, "share_records")
-"""Tables by day and batch."""
 BATCH, COMPACTED = "batch=", "compact-"
 FILE_BYTES = 128 * MIB
 """Approximate size of a merged file. Batches that are as large are left as they are."""
@@ -42,15 +41,7 @@ class Compacted(NamedTuple):
 def run(spark: SparkSession, out: str, table: str, day: str | None, progress: Callable[[str], None]) -> list[Compacted]:
     """Merge the batches of each day.
 
-    Args:
-        spark: a session.
-        out: the lake.
-        table: one of TABLES.
-        day: only this day (2026-11-22); None for all days.
-        progress: called with a line for each day.
-
-    Raises:
-        LakeError: there is no such table, a backfill is running, or the rows could not be moved.
+    Raises LakeError if there is no such table, a backfill is running, or the rows could not be moved.
     """
     lake = Lake(spark, out)
     if not lake.has(table):
@@ -58,17 +49,16 @@ def run(spark: SparkSession, out: str, table: str, day: str | None, progress: Ca
     with _alone(spark, lake, table):
         if not lake.is_delta(table):
             recover(Files(spark), lake.path(table))
-        found = []
+        results = []
         for name, batches in mergeable(_batches(spark, lake, table), day).items():
-            found.append(_merge(spark, lake, table, name, batches))
-            progress(line_of(found[-1]))
+            results.append(_merge(spark, lake, table, name, batches))
+            progress(line_of(results[-1]))
         if lake.is_delta(table):
             lake.delta.vacuum(lake.path(table))
-        return found
+        return results
 
 
 def line_of(done: Compacted) -> str:
-    """Return the log line of one day."""
     return f"{done.day}: {done.batches} batches, {done.files_before} files -> {done.files_after}, {done.rows} rows"
 
 
@@ -85,12 +75,7 @@ def _alone(spark: SparkSession, lake: Lake, table: str) -> Iterator[None]:
 def recover(files: Files, table: str) -> None:
     """Finish the moves of a run that was killed. Has no effect if there are none.
 
-    Args:
-        files: file access of the session.
-        table: path of the table.
-
-    Raises:
-        LakeError: the merged files could not be moved, or another run has deleted them.
+    Raises LakeError if the merged files could not be moved, or another run has deleted them.
     """
     path = f"{table}/{MOVES}"
     if not files.exists(path):
@@ -103,7 +88,7 @@ def recover(files: Files, table: str) -> None:
             raise LakeError(f"{made} cannot be moved to {day}: run the job again")
     elif not files.exists(f"{day}/{BATCH}{moves['made']}"):
         files.delete(path)
-        raise LakeError(f"{made} is gone, deleted by another run: nothing was replaced; run the job again")
+        raise LakeError(f"{made} was deleted by another run: nothing was replaced; run the job again")
     for batch in moves["merged"]:
         files.delete(f"{day}/{BATCH}{batch}")
     files.delete(path)
@@ -117,11 +102,10 @@ class DayBatch(NamedTuple):
     name: str
     files: int
     size: int
-    """Total size of the files in bytes."""
 
 
 def _batches(spark: SparkSession, lake: Lake, table: str, only: str | None = None) -> list[DayBatch]:
-    """Return the batches of a table, by day. Rows without a day are left out. `only`: list only this day's files."""
+    """Return the batches of a table, by day. Rows without a day are left out."""
     sizes: dict[tuple[str, str], list[int]] = defaultdict(list)
     if lake.is_delta(table):
         for each in lake.delta.files(lake.path(table), PARTITIONS):
@@ -139,22 +123,17 @@ def _batches(spark: SparkSession, lake: Lake, table: str, only: str | None = Non
 
 
 def mergeable(batches: Sequence[DayBatch], only: str | None) -> dict[str, list[DayBatch]]:
-    """Return the batches to merge by day. The last batch of each stream stays: Spark may write it again.
-
-    Args:
-        batches: all batches of a table.
-        only: only this day; None for all days.
-    """
+    """Return the batches to merge by day. The last batch of each stream stays: Spark may write it again."""
     last: dict[str, str] = defaultdict(str)
     for batch in batches:
         if match := STREAM_BATCH.fullmatch(batch.name):
             last[match["stream"]] = max(last[match["stream"]], match["number"])
-    kept = {f"{stream}-{number}" for stream, number in last.items()}
-    found: dict[str, list[DayBatch]] = defaultdict(list)
+    last_batches = {f"{stream}-{number}" for stream, number in last.items()}
+    mergeable_batches: dict[str, list[DayBatch]] = defaultdict(list)
     for batch in batches:
-        if only in (None, batch.day) and batch.name not in kept and batch.size < FILE_BYTES:
-            found[batch.day].append(batch)
-    return {day: listed for day, listed in found.items() if sum(each.files for each in listed) > 1}
+        if only in (None, batch.day) and batch.name not in last_batches and batch.size < FILE_BYTES:
+            mergeable_batches[batch.day].append(batch)
+    return {day: listed for day, listed in mergeable_batches.items() if sum(each.files for each in listed) > 1}
 
 
 def _merge(spark: SparkSession, lake: Lake, table: str, day: str, batches: list[DayBatch]) -> Compacted:
@@ -165,11 +144,11 @@ def _merge(spark: SparkSession, lake: Lake, table: str, day: str, batches: list[
     rows = rows.where((rows["day"] == day) & rows["batch"].isin(names))
     count, made = rows.count(), COMPACTED + hashlib.sha256(",".join(sorted(names)).encode()).hexdigest()[:12]
     width = max(1, -(-sum(each.size for each in batches) // FILE_BYTES))
-    named = rows.withColumn("batch", functions.lit(made)).coalesce(width)
+    labelled = rows.withColumn("batch", functions.lit(made)).coalesce(width)
     if lake.is_delta(table):
-        lake.delta.replace(named, lake.path(table), PARTITIONS, [(day, name) for name in names], count)
+        lake.delta.replace(labelled, lake.path(table), PARTITIONS, [(day, name) for name in names], count)
     else:
-        _replace(spark, lake.path(table), named, {"day": day, "made": made, "merged": names}, count)
+        _replace(spark, lake.path(table), labelled, {"day": day, "made": made, "merged": names}, count)
     after = next(each.files for each in _batches(spark, lake, table, day) if (each.day, each.name) == (day, made))
     return Compacted(day, len(batches), sum(each.files for each in batches), after, count)
 

@@ -33,7 +33,6 @@ class DeltaFile(NamedTuple):
     """A file of the current version of a table."""
 
     path: str
-    """Path relative to the table."""
     place: Place
     size: int
 
@@ -45,7 +44,6 @@ class DeltaTables:
         self._spark, self._files = spark, Files(spark)
 
     def is_delta(self, path: str) -> bool:
-        """Return True if the path holds a Delta table."""
         return self._files.exists(f"{path}/{LOG}")
 
     def check(self, path: str) -> None:
@@ -54,7 +52,6 @@ class DeltaTables:
         self._local(path)
 
     def read(self, path: str) -> DataFrame:
-        """Return the current version of a table. Raises LakeError."""
         from pyspark.sql.types import StructType
 
         table = _library().DeltaTable(self._local(path))
@@ -65,7 +62,6 @@ class DeltaTables:
         return self._spark.read.schema(schema).option("basePath", self._local(path)).parquet(*files)
 
     def files(self, path: str, partitions: Sequence[str]) -> list[DeltaFile]:
-        """Return the files of the current version of a table. Raises LakeError."""
         return _files_of(_library().DeltaTable(self._local(path)), partitions)
 
     def replace(
@@ -76,17 +72,10 @@ class DeltaTables:
         removed: Collection[Place] = (),
         rows: int | None = None,
     ) -> None:
-        """Replace the partitions that are in the frame, in one commit.
+        """Replace the partitions that are in the frame, and those in `removed`, in one commit.
 
-        Args:
-            frame: the rows.
-            path: path of the table, which is created if it does not exist.
-            partitions: columns that it is partitioned by.
-            removed: partitions to remove in addition.
-            rows: number of rows that the frame must have; None for any number.
-
-        Raises:
-            LakeError: the number of rows is wrong, or another writer has removed the same files.
+        `rows` is the number of rows that the frame must have. Raises LakeError if it has another number, or another
+        writer has removed the same files.
         """
         library, local = _library(), self._local(path)
         schema = library.Schema.from_json(frame.schema.json())
@@ -106,7 +95,7 @@ class DeltaTables:
                 file.rename(target)
         finally:
             shutil.rmtree(staged, ignore_errors=True)
-        gone = {*removed, *(tuple(action.partition_values.values()) for action, _ in added)}
+        replaced = {*removed, *(tuple(action.partition_values.values()) for action, _ in added)}
         now = _now_ms()
         actions = [action for action, _ in added] + [
             library.transaction.RemoveAction(
@@ -117,13 +106,13 @@ class DeltaTables:
                 partition_values=dict(zip(partitions, each.place, strict=True)),
             )
             for each in _files_of(table, partitions)
-            if each.place in gone
+            if each.place in replaced
         ]
         if actions:
             _commit(library, table, actions, partitions)
 
     def vacuum(self, path: str) -> int:
-        """Delete files that no version of the last week needs, and return their number. Raises LakeError."""
+        """Delete files which no version of the last week needs, and return their number. Raises LakeError."""
         return len(_library().DeltaTable(self._local(path)).vacuum(dry_run=False))
 
     def _local(self, path: str) -> str:
@@ -148,8 +137,8 @@ def _added(library: Any, staged: Path, file: Path, partitions: Sequence[str]) ->
     import pyarrow.parquet as pq
 
     inside = file.relative_to(staged)
-    named = dict(part.split("=", 1) for part in inside.parts[:-1])
-    values = {name: None if named[name] == NULL else unquote(named[name]) for name in partitions}
+    values_by_column = dict(part.split("=", 1) for part in inside.parts[:-1])
+    values = {name: None if values_by_column[name] == NULL else unquote(values_by_column[name]) for name in partitions}
     status, count = file.stat(), pq.read_metadata(file).num_rows
     stats = json.dumps({"numRecords": count})
     return library.transaction.AddAction(inside.as_posix(), status.st_size, values, _now_ms(), True, stats), file
@@ -166,8 +155,8 @@ def _files_of(table: Any, partitions: Sequence[str]) -> list[DeltaFile]:
 
 
 def _add_columns(table: Any, schema: Any) -> None:
-    known = {field.name for field in table.schema().fields}
-    new = [field for field in schema.fields if field.name not in known]
+    existing = {field.name for field in table.schema().fields}
+    new = [field for field in schema.fields if field.name not in existing]
     if new:
         table.alter.add_columns(new)
 

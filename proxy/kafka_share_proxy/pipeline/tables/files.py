@@ -24,12 +24,10 @@ class Files:
         self._configuration = spark.sparkContext._jsc.hadoopConfiguration()
 
     def exists(self, path: str) -> bool:
-        """Return True if a file or folder exists."""
         there: bool = self._system(path).exists(self._path(path))
         return there
 
     def read(self, path: str) -> str:
-        """Return the content of a file. Raises py4j's error if it does not exist."""
         stream = self._system(path).open(self._path(path))
         try:
             return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
@@ -46,14 +44,12 @@ class Files:
             stream.close()
         system.delete(self._path(path), False)  # a rename does not replace a file
         if not system.rename(temporary, self._path(path)):
-            raise LakeError(f"{path} cannot be written: the file beside it cannot be renamed")
+            raise LakeError(f"{path} cannot be written: the temporary file next to it cannot be renamed")
 
     def delete(self, path: str) -> None:
-        """Delete a file, or a folder with its content. Has no effect if it does not exist."""
         self._system(path).delete(self._path(path), True)
 
     def size(self, path: str) -> int:
-        """Return the size of a file, or of all files in a folder, in bytes; 0 if it does not exist."""
         if not self.exists(path):
             return 0
         length: int = self._system(path).getContentSummary(self._path(path)).getLength()
@@ -74,18 +70,16 @@ class Files:
         return moved
 
     def make(self, path: str) -> None:
-        """Create a folder and its parents. Has no effect if it exists."""
         self._system(path).mkdirs(self._path(path))
 
     def local(self, path: str) -> str | None:
-        """Return the path for local programs, if the file system is local or mounted. None for other file systems."""
+        """Return the path for local programs, if the file system is local or mounted."""
         system = self._system(path)
         if system.getUri().getScheme() != "file":
             return None
         return str(system.makeQualified(self._path(path)).toUri().getPath())
 
     def check_writable(self, path: str) -> None:
-        """Create the folder, and write and delete a file in it. Raises LakeError if that fails."""
         probe = f"{path.rstrip('/')}/.{secrets.token_hex(8)}"
         try:
             self.make(path)
@@ -95,7 +89,7 @@ class Files:
             raise LakeError(f"{path} cannot be written to: {one_line(error)}") from None
 
     def absolute(self, path: str) -> str:
-        """Return the absolute path with its file system, which is valid from any working directory."""
+        """Return the absolute path with its file system."""
         return str(self._system(path).makeQualified(self._path(path)).toString())
 
     def is_compressed(self, path: str) -> bool:

@@ -27,7 +27,7 @@ POLL_S = 0.5
 
 
 KEPT_COLUMNS = {"includeKeyHash": "true", "includeTopicId": "true"}
-"""Options for additional columns of the tables. Topic id, partition and offset are the key."""
+"""Options of additional columns. Topic id, partition and offset are the key."""
 
 
 class Ingested(NamedTuple):
@@ -48,21 +48,10 @@ def run(
     once: bool,
     table_format: str | None = None,
 ) -> Ingested:
-    """Read a topic from the position in the checkpoint.
+    """Read a topic from the position in the checkpoint, with `once` up to the current end of the topic.
 
-    Args:
-        spark: a session with the source.
-        given: options of the source.
-        ranges: a number of even key ranges, or a plan file; may change at each start.
-        out: the lake.
-        checkpoint: folder of this stream.
-        progress: called with a line for each batch.
-        once: stop at the current end of the topic; otherwise run until interrupted.
-        table_format: format of the table if it is created; see Lake.
-
-    Raises:
-        ProxyError: the text has the reason.
-        StreamingQueryException: a batch failed for good (Spark's class).
+    `ranges`, a number of even key ranges or a plan file, may change at each start. `table_format` is used if the table
+    is created; see Lake. Raises ProxyError, and Spark's StreamingQueryException if a batch failed for good.
     """
     cut = {"keyRanges": ranges} if ranges.isdecimal() else {"rangePlan": ranges}
     lake = Lake(spark, out, table_format)
@@ -94,14 +83,14 @@ def _writer(
 
         day = functions.date_format("timestamp", "yyyy-MM-dd")
         batch = functions.lit(f"{start.stream_id}-{number:010d}")
-        named = rows.withColumn("ranges", functions.lit(ranges)).withColumn("day", day).withColumn("batch", batch)
-        lake.overwrite(named, TABLE, PARTITIONS, files_of(number, begun))
+        labelled = rows.withColumn("ranges", functions.lit(ranges)).withColumn("day", day).withColumn("batch", batch)
+        lake.overwrite(labelled, TABLE, PARTITIONS, files_of(number, begun))
 
     return write
 
 
 def watch(query: Any, line: Callable[[Mapping[str, Any]], str], progress: Callable[[str], None]) -> Ingested:
-    """Report each batch until the query ends. `line` formats Spark's progress report."""
+    """Report each batch until the query ends."""
     seen, rows, batches = -1, 0, 0
     try:
         while True:
@@ -118,7 +107,6 @@ def watch(query: Any, line: Callable[[Mapping[str, Any]], str], progress: Callab
 
 
 def line_of(report: Mapping[str, Any], lag: int) -> str:
-    """Return the log line of one batch. `lag` is in offsets."""
     seconds = report["batchDuration"] / 1000
     return f"batch {report['batchId']}: {report['numInputRows']} rows in {seconds:.1f} s, lag {lag}"
 
@@ -129,4 +117,4 @@ def lag_of(report: Mapping[str, Any], options: SourceOptions) -> int:
     read = read_written(json.loads(source["endOffset"]))
     with ClusterClient(options) as cluster:
         latest = PlannedRead(cluster, options).latest(list(read))
-    return sum(max(0, offset - read[place]) for place, offset in latest.items())
+    return sum(max(0, offset - read[partition]) for partition, offset in latest.items())

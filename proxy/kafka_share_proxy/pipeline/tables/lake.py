@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 STAGING = "_staging"
 PARQUET, DELTA = "parquet", "delta"
 SCHEMA = "_schema.json"
-"""File with the schema of a table, because a table without rows has no data file to read it from. Spark ignores names
-that begin with _."""
+"""File with the schema of a table: a table without rows has no data file. Spark ignores names that begin with _."""
 
 DAY, NO_DAY = "day=", "__HIVE_DEFAULT_PARTITION__"
 """Prefix of the folders of days, and the value for rows without a day."""
@@ -27,20 +26,14 @@ HIDDEN = ("_", ".")
 
 
 class NoLake(ProxyError):
-    """The lake has no such table. The text names the job that makes it."""
+    """The lake has no such table."""
 
 
 class Lake:
     """Tables in a folder, or at a URL that Spark can write to."""
 
     def __init__(self, spark: SparkSession, root: str, table_format: str | None = None) -> None:
-        """Open a lake.
-
-        Args:
-            spark: a session.
-            root: folder or URL of the lake.
-            table_format: format of new tables of records, PARQUET or DELTA; None for PARQUET. Other tables are PARQUET.
-        """
+        """Open a lake. `table_format` is that of new tables of records, PARQUET if None. Other tables are PARQUET."""
         self._spark = spark
         self._files = Files(spark)
         self._format = table_format
@@ -50,8 +43,7 @@ class Lake:
     def check_writable(self, table: str | None = None) -> None:
         """Raise LakeError if the lake is not writable, so that a job fails before it reads a topic.
 
-        Args:
-            table: a table that may have another format; None if only Parquet is written.
+        `table` may have another format; None if only Parquet is written.
         """
         self._files.check_writable(self.root)
         if table is None:
@@ -63,41 +55,34 @@ class Lake:
             self.delta.check(self.path(table))
 
     def is_delta(self, table: str) -> bool:
-        """Return True if a table of records is a Delta table, or would be made as one."""
+        """Return True if a table is a Delta table, or would be made as one."""
         return self.delta.is_delta(self.path(table)) or (self._format == DELTA and not self.has(table))
 
     def path(self, table: str) -> str:
         return f"{self.root}/{table}"
 
     def has(self, table: str) -> bool:
-        """Return True if a table was ever written."""
         names = self._files.names(self.path(table))
         return any(name in (SCHEMA, LOG) or not name.startswith(HIDDEN) for name in names)
 
     def size(self, table: str) -> int:
-        """Return the size of the files of a table in bytes; 0 if it was never written."""
         return self._files.size(self.path(table))
 
     def read(self, table: str) -> DataFrame:
-        """Return the whole table. Raises NoLake."""
         if not self.has(table):
             raise NoLake(f"{self.path(table)} is not there: run kafka-share-proxy pipeline audit --out {self.root}")
         if self.delta.is_delta(self.path(table)):
             return self.delta.read(self.path(table))
-        kept = f"{self.path(table)}/{SCHEMA}"
+        schema_path = f"{self.path(table)}/{SCHEMA}"
         reader = self._spark.read
-        if self._files.exists(kept):
-            reader = reader.schema(_schema_of(self._files.read(kept)))
+        if self._files.exists(schema_path):
+            reader = reader.schema(_schema_of(self._files.read(schema_path)))
         return reader.parquet(self.path(table))
 
     def overwrite(self, frame: DataFrame, table: str, partitions: Sequence[str], files: int | None = None) -> None:
         """Replace the partitions of the table that are in the frame, and no others.
 
-        Args:
-            frame: the rows.
-            table: name of the table.
-            partitions: columns that it is partitioned by.
-            files: maximum number of tasks that write, with one file each per partition; None for as many as read.
+        `files` is the maximum number of tasks that write, with one file each per partition.
         """
         if files is not None:
             frame = frame.coalesce(files)
@@ -106,9 +91,9 @@ class Lake:
             return
         writer = frame.write.mode("overwrite").option("partitionOverwriteMode", "dynamic")
         writer.partitionBy(*partitions).parquet(self.path(table))
-        kept, schema = f"{self.path(table)}/{SCHEMA}", frame.schema.json()
-        if not self._files.exists(kept) or self._files.read(kept) != schema:
-            self._files.write(kept, schema)
+        schema_path, schema = f"{self.path(table)}/{SCHEMA}", frame.schema.json()
+        if not self._files.exists(schema_path) or self._files.read(schema_path) != schema:
+            self._files.write(schema_path, schema)
 
     def staged(self, frame: DataFrame, name: str, partitions: Sequence[str] = ()) -> DataFrame:
         """Write rows to staging and return them from there: a table cannot be read while it is replaced."""
@@ -117,10 +102,7 @@ class Lake:
         return self._spark.read.schema(frame.schema).parquet(path)
 
     def local_staging(self, name: str) -> str | None:
-        """Return a local folder in staging where tasks write files themselves.
-
-        None if no local path leads to the lake.
-        """
+        """Return a local folder in staging where tasks write files themselves, if a local path leads to the lake."""
         local = self._files.local(self._staging(name))
         if local is not None:
             self._files.make(local)
@@ -129,14 +111,8 @@ class Lake:
     def collected(self, source: str, files: Iterable[tuple[str | None, str]], name: str, schema: str) -> DataFrame:
         """Return the rows of some files of a local staging folder, without its other files.
 
-        Args:
-            source: name of that folder.
-            files: day, or None, and name of each file.
-            name: name in staging under which the files are collected.
-            schema: DDL of the columns, with `day`.
-
-        Raises:
-            LakeError: a file cannot be moved, or is on another machine.
+        `files`: day, or None, and name of each. `name` is that of the result in staging, `schema` the DDL of the
+        columns, with `day`. Raises LakeError if a file cannot be moved, or is on another machine.
         """
         path = self._staging(name)
         self._files.make(path)
@@ -148,12 +124,11 @@ class Lake:
         return self._spark.read.schema(schema).parquet(path)
 
     def days(self, name: str) -> tuple[str, ...]:
-        """Return the days of the rows that are staged under a name, in order."""
+        """Return the days of the staged rows, in order."""
         names = self._files.names(self._staging(name))
         return tuple(each.removeprefix(DAY) for each in names if each.startswith(DAY) and each != DAY + NO_DAY)
 
     def adopt(self, name: str, table: str, days: Sequence[str]) -> None:
-        """Move the staged files of these days to a table. Raises LakeError."""
         for day in days:
             old, new = (f"{folder}/{DAY}{day}" for folder in (self._staging(name), self.path(table)))
             for file in self._files.names(old):
@@ -161,7 +136,6 @@ class Lake:
                     self._move(f"{old}/{file}", new)
 
     def drop_staged(self) -> None:
-        """Delete the staging folder."""
         self._files.delete(f"{self.root}/{STAGING}")
 
     def _move(self, file: str, folder: str) -> None:

@@ -29,60 +29,50 @@ STREAMS, BACKFILLS = "_streams", "_backfills"
 """Folders in the table. Spark ignores names that begin with _."""
 VERSION = 1
 EXCEPT_MAX = 10_000
-"""Maximum number of offset ranges that a stream may leave out because the table has them."""
+"""Maximum number of offset ranges that a stream may leave out."""
 
 Spans = Mapping[TopicPartition, list[OffsetSpan]]
 
 
 class Claim(NamedTuple):
-    """The offsets that one stream loads."""
+    """Offsets that one stream loads."""
 
     stream_id: str
     checkpoint: str
     file: str
-    """Path of the claim."""
     ids: Mapping[str, bytes]
-    """Topic -> id; an unknown id has no entry."""
     starts: Mapping[TopicPartition, int]
     """First offset of the partitions that existed when the stream started."""
     is_whole: bool
     """True if partitions that are added later belong to the stream."""
     reached: Mapping[TopicPartition, int] = {}
-    """Offsets below which the stream has loaded everything, by its checkpoint."""
+    """Offsets below which the stream has loaded everything."""
     ids_now: Mapping[str, bytes] = {}
-    """Topic -> id in the checkpoint. It differs from `ids` if the stream continued with a topic that was created
-    again."""
+    """Topic -> id in the checkpoint. It differs from `ids` if a topic was created again."""
 
     def topics(self) -> set[str]:
-        """Return the names of the stream's topics."""
-        return {place.topic for place in self.starts}
+        return {partition.topic for partition in self.starts}
 
-    def start(self, place: TopicPartition, topic_id: bytes | None) -> int | None:
-        """Return the first offset of a partition that the stream loads. None if it does not load the partition.
+    def start(self, partition: TopicPartition, topic_id: bytes | None) -> int | None:
+        """Return the first offset of a partition that the stream loads, if it loads the partition.
 
-        Args:
-            place: the partition.
-            topic_id: id of its topic. None if it is unknown, which counts as the same topic.
+        An unknown id (None) counts as that of the same topic.
         """
-        mine, now = self.ids.get(place.topic), self.ids_now.get(place.topic)
-        if place.topic not in self.topics():
+        mine, now = self.ids.get(partition.topic), self.ids_now.get(partition.topic)
+        if partition.topic not in self.topics():
             return None
         if None not in (mine, topic_id) and mine != topic_id:
             return 0 if topic_id == now else None
-        return self.starts.get(place, 0 if self.is_whole else None)
+        return self.starts.get(partition, 0 if self.is_whole else None)
 
 
 class Divided(NamedTuple):
     """Offsets of a backfill, divided by what loads them."""
 
     mine: dict[TopicPartition, list[OffsetSpan]]
-    """Offsets for the backfill."""
     loaded: dict[TopicPartition, list[OffsetSpan]]
-    """Offsets that streams have loaded."""
     to_come: dict[TopicPartition, list[OffsetSpan]]
-    """Offsets for streams that have not loaded them yet."""
     claims: tuple[Claim, ...]
-    """Claims of these streams."""
 
 
 class RecordClaims:
@@ -95,24 +85,16 @@ class RecordClaims:
     # Streams
 
     def excepted(self, start: KeptStart, checkpoint: str, *, is_whole: bool) -> list[dict[str, Any]]:
-        """Claim the offsets of a stream at its first start, and return those that it does not load.
+        """Claim the offsets of a stream at its first start. Return those that it does not load, for `exceptOffsets`.
 
-        Args:
-            start: start of the stream.
-            checkpoint: folder of its checkpoint.
-            is_whole: True if the stream reads all partitions of its topics, later ones included.
-
-        Returns:
-            Ranges of offsets for the option `exceptOffsets`: rows that were in the table before the stream.
-
-        Raises:
-            LakeError: another stream or a running backfill loads these offsets. The text says what to do.
+        These are in the table already. `is_whole`: the stream reads all partitions of its topics, later ones included.
+        Raises LakeError if another stream or a running backfill loads these offsets.
         """
         path = self._path(STREAMS, start.stream_id)
         document = json.loads(self._files.read(path)) if self._files.exists(path) else {}
         if "except" in document:
-            found: list[dict[str, Any]] = document["except"]
-            return found
+            excepted: list[dict[str, Any]] = document["except"]
+            return excepted
         document = {
             "v": VERSION,
             "checkpoint": self._files.absolute(checkpoint),
@@ -132,19 +114,19 @@ class RecordClaims:
         return list(document["except"])
 
     def claims(self) -> list[Claim]:
-        """Return the claims of all streams into the table."""
         folder = f"{self._lake.path(TABLE)}/{STREAMS}"
         names = [name.removesuffix(".json") for name in self._files.names(folder) if name.endswith(".json")]
         paths = {name: self._path(STREAMS, name) for name in names}
-        found = [_claim(name, path, json.loads(self._files.read(path))) for name, path in paths.items()]
-        return [self._with_progress(claim) for claim in found]
+        claims = [_claim(name, path, json.loads(self._files.read(path))) for name, path in paths.items()]
+        return [self._with_progress(claim) for claim in claims]
 
     def _check_free(self, claim: Claim) -> None:
         for other in self.claims():
             both = [
-                place
-                for place in claim.starts
-                if other.stream_id != claim.stream_id and other.start(place, claim.ids.get(place.topic)) is not None
+                partition
+                for partition in claim.starts
+                if other.stream_id != claim.stream_id
+                and other.start(partition, claim.ids.get(partition.topic)) is not None
             ]
             if both:
                 raise LakeError(
@@ -173,12 +155,14 @@ class RecordClaims:
         if not self._lake.has(TABLE):
             return []
         rows = rows_of(self._lake.read(TABLE), claim.topics(), claim.ids)
-        starts = [(place.topic, place.partition, start) for place, start in claim.starts.items()]
+        starts = [(partition.topic, partition.partition, start) for partition, start in claim.starts.items()]
         first = self._spark.createDataFrame(starts, "topic string, partition int, first bigint")
-        others = rows.where(~rows["batch"].startswith(f"{claim.stream_id}-"))
-        others = others.join(functions.broadcast(first), ["topic", "partition"], "left")
-        found = others.where("offset >= coalesce(first, 0)").select("topic", "partition", "offset").distinct()
-        islands = found.selectExpr(
+        other_rows = rows.where(~rows["batch"].startswith(f"{claim.stream_id}-"))
+        other_rows = other_rows.join(functions.broadcast(first), ["topic", "partition"], "left")
+        claimed_rows = (
+            other_rows.where("offset >= coalesce(first, 0)").select("topic", "partition", "offset").distinct()
+        )
+        islands = claimed_rows.selectExpr(
             "*", "offset - row_number() over (partition by topic, partition order by offset) as island"
         )
         ranges = islands.groupBy("topic", "partition", "island").agg(
@@ -188,7 +172,7 @@ class RecordClaims:
         if len(listed) > EXCEPT_MAX:
             raise LakeError(
                 f"{self._lake.path(TABLE)} holds more than {EXCEPT_MAX} ranges of offsets that this stream would load "
-                "again: name another --out, or start behind them with --option startingOffsets=..."
+                "again: name another --out, or start after them with --option startingOffsets=..."
             )
         return [row.asDict() for row in listed]
 
@@ -196,12 +180,10 @@ class RecordClaims:
 
     @contextmanager
     def backfilling(self, name: str) -> Iterator[None]:
-        """Block other backfills and first starts of streams inside this block.
+        """Block other backfills and first starts of streams inside this block. Raises LakeError if a backfill is
+        running.
 
-        Raises LakeError if a backfill is running.
-
-        Args:
-            name: name derived from the tokens. The same backfill may run again after it was killed.
+        `name` is derived from the tokens: the same backfill may run again after it was killed.
         """
         path = self._path(BACKFILLS, name)
         self._files.write(path, json.dumps({"v": VERSION}))
@@ -212,25 +194,23 @@ class RecordClaims:
             self._files.delete(path)
 
     def divided(self, holes: Spans, ids: Mapping[str, bytes]) -> Divided:
-        """Divide offsets between a backfill and the streams into the table. `ids`: topic -> id of the holes."""
         divided = Divided({}, {}, {}, ())
-        found = dict(holes)
+        remaining = dict(holes)
         used: dict[str, Claim] = {}
         for claim in self.claims():
-            for place, spans in found.items():
-                start = claim.start(place, ids.get(place.topic))
+            for partition, spans in remaining.items():
+                start = claim.start(partition, ids.get(partition.topic))
                 if start is None or not spans or spans[-1].end <= start:
                     continue
-                end = max(start, claim.reached.get(place, start))
+                end = max(start, claim.reached.get(partition, start))
                 used[claim.stream_id] = claim
-                _add(divided.loaded, place, _within(spans, start, end))
-                _add(divided.to_come, place, _within(spans, end, None))
-                found[place] = _within(spans, 0, start)
-        mine = {place: spans for place, spans in found.items() if spans}
-        return divided._replace(mine=mine, claims=tuple(used.values()))
+                _add(divided.loaded, partition, _within(spans, start, end))
+                _add(divided.to_come, partition, _within(spans, end, None))
+                remaining[partition] = _within(spans, 0, start)
+        own_spans = {partition: spans for partition, spans in remaining.items() if spans}
+        return divided._replace(mine=own_spans, claims=tuple(used.values()))
 
     def _with_progress(self, claim: Claim) -> Claim:
-        """Return the claim with the progress in the stream's checkpoint, if it exists."""
         stored = stored_offset(self._files, claim.checkpoint, last_committed(self._files, claim.checkpoint))
         try:
             offsets, ids = ({}, {}) if stored is None else (read_written(stored), read_ids(stored))
@@ -243,20 +223,17 @@ class RecordClaims:
 
 
 def rows_of(table: DataFrame, topics: set[str], ids: Mapping[str, bytes]) -> DataFrame:
-    """Return the rows of some topics.
-
-    Rows of earlier releases have no topic id, and count as rows of the same topic.
-    """
+    """Return the rows of some topics. Rows without topic id, of earlier releases, count as the same topic."""
     from pyspark.sql import functions
 
     rows = table if "topic_id" in table.columns else table.withColumn("topic_id", functions.lit(None).cast("string"))
-    wanted = functions.lit(False)
+    condition = functions.lit(False)
     for topic in topics:
         is_named = functions.col("topic") == topic
         if topic in ids:
             is_named &= functions.coalesce(functions.col("topic_id") == topic_id_text(ids[topic]), functions.lit(True))
-        wanted |= is_named
-    return rows.where(wanted)
+        condition |= is_named
+    return rows.where(condition)
 
 
 def _claim(stream_id: str, path: str, document: Mapping[str, Any]) -> Claim:
@@ -269,11 +246,10 @@ def _claim(stream_id: str, path: str, document: Mapping[str, Any]) -> Claim:
 
 
 def _within(spans: list[OffsetSpan], start: int, end: int | None) -> list[OffsetSpan]:
-    """Return the parts of ranges that are in [start, end)."""
     cut = [OffsetSpan(max(span.start, start), span.end if end is None else min(span.end, end)) for span in spans]
     return [span for span in cut if span.start < span.end]
 
 
-def _add(found: dict[TopicPartition, list[OffsetSpan]], place: TopicPartition, spans: list[OffsetSpan]) -> None:
+def _add(spans_of: dict[TopicPartition, list[OffsetSpan]], partition: TopicPartition, spans: list[OffsetSpan]) -> None:
     if spans:
-        found[place] = list(OffsetRanges([*found.get(place, ()), *spans]))
+        spans_of[partition] = list(OffsetRanges([*spans_of.get(partition, ()), *spans]))

@@ -1,8 +1,8 @@
 """OffsetCommit (key 8) and TxnOffsetCommit (key 28): a view that is committed to is created, then the request is
 forwarded.
 
-Only commits to a view that the catalog does not have are decoded here. All others are forwarded after a search of their
-bytes. A commit by topic id (OffsetCommit v10 and later, KIP-848) names a topic that exists.
+Only commits to a view that the catalog does not have are decoded here. A commit by topic id (OffsetCommit v10 and
+later, KIP-848) names a topic that exists.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ Commit: TypeAlias = "messages.OffsetCommitRequest | messages.TxnOffsetCommitRequ
 
 
 async def handle(call: Call[Commit], views: ViewServices) -> None:
-    """Create the views that the commit names. The broker serves the request, and refuses topics that do not exist."""
     topics: dict[str, list[int]] = {}
     for topic in call.message.topics or ():
         if topic.name is not None and is_view(topic.name):
@@ -33,11 +32,11 @@ async def handle(call: Call[Commit], views: ViewServices) -> None:
         await make_ready(call.connection, views, topics, call.work)
 
 
-def wanted(views: ViewServices) -> EarlyMatch:
-    """Return the check for commits that name a view which is not known to exist."""
+def may_name_unknown_view(views: ViewServices) -> EarlyMatch:
     return ByKnownGroup(NamesUnknownView(views.catalog), groups=(), words=(PREFIX_BYTES,))
 
 
 APIS = tuple(
-    DeclaredApi(key=key, handle=handle, wants=wanted) for key in (ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT)
+    DeclaredApi(key=key, handle=handle, wants=may_name_unknown_view)
+    for key in (ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT)
 )

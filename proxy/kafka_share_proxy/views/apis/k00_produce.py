@@ -33,14 +33,12 @@ _Topic: TypeAlias = "messages.ProduceRequest.TopicProduceData"
 KEY = ApiKey.PRODUCE
 BY_ID_SINCE = 13
 NOTHING = b""
-"""Placeholder for the response to acks=0, which has none."""
 
 _COMMITTED_ONCE = 1
 """acks=1: the lowest value with a response."""
 
 
 def may_name_view(catalog: ViewCatalog) -> EarlyMatch:
-    """Return the check for requests that name a view."""
     by_id = ByTopicId(lambda topic_id: catalog.view(topic_id) is not None)
     return ByVersion({0: ByTopicPrefix(PREFIX), BY_ID_SINCE: by_id})
 
@@ -48,15 +46,15 @@ def may_name_view(catalog: ViewCatalog) -> EarlyMatch:
 async def handle(call: Call[messages.ProduceRequest], views: ViewServices) -> bytes | None:
     request = call.message
     refused: list[_Topic] = []
-    rest: list[_Topic] = []
+    remaining_topics: list[_Topic] = []
     for each in request.topic_data or ():
-        (refused if is_view(each.name) or views.catalog.view(each.topic_id) else rest).append(each)
+        (refused if is_view(each.name) or views.catalog.view(each.topic_id) else remaining_topics).append(each)
         await call.work.step()
     if not refused:
         return None
     names = sorted({each.name or f"topic id {bytes(each.topic_id).hex()}" for each in refused})
     views.services.notes("view-produce-refused", client_id=call.client_id or "", topics=", ".join(names))
-    request.topic_data = rest
+    request.topic_data = remaining_topics
     if request.acks == 0:
         return await _without_response(call)
     response = await send_upstream(call, request) if request.topic_data else _nothing()

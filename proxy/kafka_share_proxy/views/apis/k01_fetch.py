@@ -65,27 +65,25 @@ from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import ZERO_UUID, TopicIdPartition
 
-_Asked: TypeAlias = "messages.FetchRequest.FetchPartition"
+_RequestedPartition: TypeAlias = "messages.FetchRequest.FetchPartition"
 
 KEY = ApiKey.FETCH
 IDS_SINCE, SESSIONS_SINCE, FLEXIBLE_SINCE = 13, 7, 12
 FULL_EPOCHS = (0, -1)
-"""SessionEpoch of a request that names all its partitions."""
 
-TOPICS_LOOKED_MAX = 10_000
-"""Maximum number of topics in one request that are checked one by one. A request with more is served here."""
+TOPICS_CHECKED_MAX = 10_000
+"""Maximum number of topics in one request that are checked one by one."""
 
 
 # Selection of requests
 
 
-def wanted(catalog: ViewCatalog) -> EarlyMatch:
-    """Return the check for requests that a broker would not serve correctly."""
+def may_need_views(catalog: ViewCatalog) -> EarlyMatch:
     return ByVersion(
         {
             0: NAMES_VIEW,
             TAGS_SINCE: ContainsAny((PREFIX_BYTES, TAG_BYTES)),
-            IDS_SINCE: ByIdOrTag(catalog.plain_ids, TOPICS_LOOKED_MAX),
+            IDS_SINCE: ByIdOrTag(catalog.plain_ids, TOPICS_CHECKED_MAX),
         }
     )
 
@@ -94,20 +92,19 @@ def wanted(catalog: ViewCatalog) -> EarlyMatch:
 
 
 async def handle(call: Call[messages.FetchRequest], views: ViewServices) -> frames.ResponseFrame | None:
-    """Serve one Fetch. Return None to forward it."""
     refused = await _make_known(call, views)
-    wanted = _Wanted(call, views, refused, await _filters(call, views))
-    if not wanted.is_ours:
+    requested = _RequestedPartitions(call, views, refused, await _filters(call, views))
+    if not requested.is_ours:
         return None
     if call.version >= SESSIONS_SINCE and call.message.session_epoch not in FULL_EPOCHS:
         message = messages.FetchResponse
         return reply(call, message(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
-    fetching = ViewFetching(call, views, wanted.targets, wanted.plains)
+    fetching = ViewFetching(call, views, requested.targets, requested.plains)
     try:
         await fetching.run()
-        _count_figures(views, fetching, wanted)
-        _report_audit(call, views, wanted)
-        return frames.response_frame(KEY, call.version, call.correlation_id, _response(call, fetching, wanted))
+        _count_figures(views, fetching, requested)
+        _report_audit(call, views, requested)
+        return frames.response_frame(KEY, call.version, call.correlation_id, _response(call, fetching, requested))
     finally:
         fetching.release()
 
@@ -144,7 +141,6 @@ async def _make_known(call: Call[messages.FetchRequest], views: ViewServices) ->
 
 
 _Filter = Division | BadFilter | ErrorCode
-"""The filter of a partition, or the reason why there is none."""
 
 
 async def _filters(call: Call[messages.FetchRequest], views: ViewServices) -> dict[tuple[bytes | str, int], _Filter]:
@@ -181,7 +177,6 @@ async def _filter(views: ViewServices, content: bytes, connection: Connection) -
 async def _rights(
     connection: Connection, services: Services, topics: Iterable[bytes | str]
 ) -> dict[bytes | str, ErrorCode]:
-    """Return the errors for reading these topics, by id or name."""
     ids = {each: each if isinstance(each, bytes) else _id_of(services, each) for each in topics}
     names, unknown = topics_to_query(connection, services, [TopicIdPartition(i, 0) for i in ids.values() if i])
     if names or unknown:
@@ -202,20 +197,17 @@ def _is_outgrown(view: View | None, topic: messages.FetchRequest.FetchTopic) -> 
 
 @dataclass(slots=True, eq=False)
 class _Item:
-    """One requested partition, and the source of its response entry."""
-
-    entry: _Asked
+    entry: _RequestedPartition
     target: Target | None = None
     slot: SlotScan | None = None
     plain: PlainTarget | None = None
     code: ErrorCode = ErrorCode.NONE
     is_filtered: bool = False
     view: str | None = None
-    """Name of the view topic."""
 
 
-class _Wanted:
-    """The partitions of the request, sorted by how they are served."""
+class _RequestedPartitions:
+    """Partitions of the request, sorted by how they are served."""
 
     def __init__(
         self,
@@ -237,19 +229,17 @@ class _Wanted:
 
     @property
     def targets(self) -> list[Target]:
-        """Base partitions to read."""
         return list(self._targets.values())
 
     @property
     def plains(self) -> list[PlainTarget]:
-        """Requested partitions that are not views."""
         return [item.plain for _, items in self.topics for item in items if item.plain is not None]
 
     @property
     def _by_id(self) -> bool:
         return self._call.version >= IDS_SINCE
 
-    def _item(self, name: bytes | str, entry: _Asked) -> _Item:
+    def _item(self, name: bytes | str, entry: _RequestedPartition) -> _Item:
         if name in self._refused:
             return _Item(entry, code=self._refused[name])
         view = self._catalog.named(name) if isinstance(name, str) else self._catalog.view(name)
@@ -265,12 +255,12 @@ class _Wanted:
             return self._filtered(name, entry, asked)
         return _Item(entry, plain=PlainTarget(RequestedPartition(name, entry), PlainScan(), (name, entry.partition)))
 
-    def _mistaken(self, entry: _Asked, reason: str) -> _Item:
+    def _mistaken(self, entry: _RequestedPartition, reason: str) -> _Item:
         self.is_ours = True
         self._services.notes("key-filter-refused", reason=reason, client=self._call.connection.client_host)
         return _Item(entry, code=ErrorCode.INVALID_REQUEST)
 
-    def _of_view(self, view: View, entry: _Asked) -> _Item:
+    def _of_view(self, view: View, entry: _RequestedPartition) -> _Item:
         self.is_ours = True
         if not 0 <= entry.partition < view.partitions:
             return _Item(entry, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -280,7 +270,7 @@ class _Wanted:
         item.view = view.name.topic
         return item
 
-    def _filtered(self, name: bytes | str, entry: _Asked, division: Division) -> _Item:
+    def _filtered(self, name: bytes | str, entry: _RequestedPartition, division: Division) -> _Item:
         self.is_ours = True
         topology = self._services.topology
         topic = topology.topic(name) if isinstance(name, str) else topology.topic_by_id(name)
@@ -291,7 +281,9 @@ class _Wanted:
         item.is_filtered = True
         return item
 
-    def _slot(self, base_id: bytes, base: str, partition: int, slot: int, division: Division, entry: _Asked) -> _Item:
+    def _slot(
+        self, base_id: bytes, base: str, partition: int, slot: int, division: Division, entry: _RequestedPartition
+    ) -> _Item:
         key = ReadKey(base_id, partition, bool(self._call.message.isolation_level))
         target = self._targets.get(key)
         if target is None:
@@ -306,26 +298,26 @@ class _Wanted:
 # The response
 
 
-def _response(call: Call[messages.FetchRequest], fetching: ViewFetching, wanted: _Wanted) -> messages.FetchResponse:
+def _response(
+    call: Call[messages.FetchRequest], fetching: ViewFetching, requested: _RequestedPartitions
+) -> messages.FetchResponse:
     message = messages.FetchResponse
     if fetching.error_code:
         return message(throttle_time_ms=fetching.throttle_time_ms, error_code=fetching.error_code)
     committed = bool(call.message.isolation_level)
     responses = [
-        _topic(name, [_entry(item, call.version, committed) for item in items]) for name, items in wanted.topics
+        _topic(name, [_entry(item, call.version, committed) for item in items]) for name, items in requested.topics
     ]
     return message(throttle_time_ms=fetching.throttle_time_ms, responses=responses)
 
 
 def _topic(name: bytes | str, partitions: list[PartitionResponse]) -> messages.FetchResponse.FetchableTopicResponse:
-    """Return the response entry of a topic, with its id or its name."""
     if isinstance(name, bytes):
         return messages.FetchResponse.FetchableTopicResponse(topic_id=name, partitions=partitions)
     return messages.FetchResponse.FetchableTopicResponse(topic=name, partitions=partitions)
 
 
 def _entry(item: _Item, version: int, committed: bool) -> PartitionResponse:
-    """Return the response entry of one requested partition."""
     index = item.entry.partition
     if item.plain is not None:
         return item.plain.response or _empty(index, committed)
@@ -346,7 +338,7 @@ def _entry(item: _Item, version: int, committed: bool) -> PartitionResponse:
 
 
 def _empty(index: int, committed: bool) -> PartitionResponse:
-    """Return an entry without records. Brokers list aborted transactions only where committed records were read."""
+    """Brokers list aborted transactions only where committed records were read."""
     return messages.FetchResponse.PartitionData(
         partition_index=index, high_watermark=-1, aborted_transactions=[] if committed else None, records=b""
     )
@@ -367,7 +359,7 @@ def _refused(source: PartitionResponse, index: int, version: int) -> PartitionRe
 
 
 def records_of(slot: SlotScan) -> frames.Pieces:
-    """Return the batches of one slot, with the filler that moves the client beyond records dropped at their end."""
+    """Return the batches of one slot, with the filler for records dropped at their end."""
     parts, gap = list(slot.parts), slot.gap
     if gap is not None:
         last = slot.cut_last_part_to
@@ -377,20 +369,20 @@ def records_of(slot: SlotScan) -> frames.Pieces:
     return frames.Pieces(parts)
 
 
-def _count_figures(views: ViewServices, fetching: ViewFetching, wanted: _Wanted) -> None:
+def _count_figures(views: ViewServices, fetching: ViewFetching, requested: _RequestedPartitions) -> None:
     figures = views.reads.figures
     figures.requests += 1
     figures.scanned_bytes += fetching.scan.scanned
-    for target in wanted.targets:
+    for target in requested.targets:
         figures.kept_bytes += sum(slot.bytes for slot in target.scan.slots)
         figures.kept_records += sum(slot.records for slot in target.scan.slots)
 
 
-def _report_audit(call: Call[messages.FetchRequest], views: ViewServices, wanted: _Wanted) -> None:
+def _report_audit(call: Call[messages.FetchRequest], views: ViewServices, requested: _RequestedPartitions) -> None:
     audit = views.reads.audit
     if audit is None:
         return
-    for _, items in wanted.topics:
+    for _, items in requested.topics:
         for item in items:
             if item.target is not None and item.slot is not None:
                 division = item.target.divisions[item.slot]
@@ -400,5 +392,5 @@ def _report_audit(call: Call[messages.FetchRequest], views: ViewServices, wanted
 API = DeclaredApi(
     key=KEY,
     handle=handle,
-    wants=lambda views: wanted(views.catalog),
+    wants=lambda views: may_need_views(views.catalog),
 )

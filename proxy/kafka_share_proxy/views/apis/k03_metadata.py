@@ -40,56 +40,50 @@ from kafka_share_proxy.wire.definitions.api_key import ApiKey
 
 KEY = ApiKey.METADATA
 BY_ID_SINCE = 12
-"""First version that can request topics by id (KIP-516)."""
 
 
-IDS_LOOKED_MAX = 10_000
-"""Maximum number of topics in one request that are checked one by one. A request with more is served as if it named a
-view."""
+IDS_CHECKED_MAX = 10_000
 
 
 def may_name_view(catalog: ViewCatalog) -> EarlyMatch:
-    """Return the check for requests that name a view, or a topic id that is not known to be plain."""
-    return AnyOf((NAMES_VIEW, ByVersion({BY_ID_SINCE: ByUnknownTopicId(catalog.plain_ids, IDS_LOOKED_MAX)})))
+    return AnyOf((NAMES_VIEW, ByVersion({BY_ID_SINCE: ByUnknownTopicId(catalog.plain_ids, IDS_CHECKED_MAX)})))
 
 
 async def handle(call: Call[messages.MetadataRequest], views: ViewServices) -> bytes | None:
-    """Handle a request that may name views. Return None to forward it."""
     request = call.message
     if request.topics is None:
         return None
-    named = await _take_views(call)
+    view_names = await _take_views(call)
     version = max(call.version, 1)  # a request without topics returns only the brokers, which v0 cannot express
-    rest = await send_request_in_slices(call.work, call.connection, KEY, version, request)
-    shown = await _show(views, call, named)
-    response = await decode_response_in_slices(call.work, messages.MetadataResponse, version, await rest)
+    pending = await send_request_in_slices(call.work, call.connection, KEY, version, request)
+    shown = await _show(views, call, view_names)
+    response = await decode_response_in_slices(call.work, messages.MetadataResponse, version, await pending)
     by_id = await views.keeper.file(response.topics or () if request.topics else (), call.work)
     if by_id:
         response.topics = [topic for topic in response.topics if not is_view(topic.name)]
-        shown += await _show(views, call, dict.fromkeys(name for name in by_id if name not in named))
+        shown += await _show(views, call, dict.fromkeys(name for name in by_id if name not in view_names))
     response.topics = [*(response.topics or ()), *shown]
     repair(response, views.services.book)
     return await replied(call, response)
 
 
 async def _take_views(call: Call[messages.MetadataRequest]) -> dict[str, None]:
-    """Leave the other topics in the request, and return the names of its views."""
-    named: dict[str, None] = {}
-    rest = []
+    view_names: dict[str, None] = {}
+    remaining = []
     for topic in call.message.topics or ():
         if topic.name is not None and is_view(topic.name):
-            named[topic.name] = None
+            view_names[topic.name] = None
         else:
-            rest.append(topic)
+            remaining.append(topic)
         await call.work.step()
-    call.message.topics = rest
-    return named
+    call.message.topics = remaining
+    return view_names
 
 
 async def _show(views: ViewServices, call: Call[messages.MetadataRequest], topics: Iterable[str]) -> list[TopicEntry]:
     names, bad = await views.keeper.read(topics, call.work)
     operations = bool(call.message.include_topic_authorized_operations)
-    sights = await views.keeper.look(
+    sights = await views.keeper.prepare(
         call.connection, names, missing=Missing.OFFER, operations=operations, work=call.work
     )
     entries = [await metadata_entry(call.work, sight) for sight in sights.values()]

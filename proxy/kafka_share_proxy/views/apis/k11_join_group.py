@@ -22,13 +22,11 @@ from kafka_share_proxy.wire.definitions.api_key import ApiKey
 
 KEY = ApiKey.JOIN_GROUP
 CONSUMERS = "consumer"
-"""Protocol type of groups of consumers (ConsumerProtocol.PROTOCOL_TYPE)."""
 
 _VERSION, _COUNT, _LENGTH = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">h")
 
 
 async def handle(call: Call[messages.JoinGroupRequest], views: ViewServices) -> None:
-    """Create the views that the member names. The broker serves the request."""
     request = call.message
     if request.protocol_type != CONSUMERS:
         return

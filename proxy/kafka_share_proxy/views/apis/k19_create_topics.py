@@ -31,24 +31,24 @@ from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import ZERO_UUID
 
-_Wanted: TypeAlias = "messages.CreateTopicsRequest.CreatableTopic"
+_RequestedTopic: TypeAlias = "messages.CreateTopicsRequest.CreatableTopic"
 
 KEY = ApiKey.CREATE_TOPICS
 
 
 async def handle(call: Call[messages.CreateTopicsRequest], views: ViewServices) -> bytes | None:
     request, work = call.message, call.work
-    wanted: dict[str, _Wanted] = {}
+    requested: dict[str, _RequestedTopic] = {}
     for topic in request.topics or ():
         if is_view(topic.name):
-            wanted[topic.name] = topic
+            requested[topic.name] = topic
         await work.step()
-    if not wanted:
+    if not requested:
         return None
-    names, bad = await views.keeper.read(wanted, work)
+    names, bad = await views.keeper.read(requested, work)
     refused = {topic: (code, "no view can be called so") for topic, code in bad.items()}
     bases = await _bases(call, views, names)
-    refused |= await _fit(call, views, names, wanted, bases)
+    refused |= await _fit(call, views, names, requested, bases)
     request.topics = await work.select(lambda topic: topic.name not in refused, request.topics)
     message = messages.CreateTopicsResponse
     response = await next_response(call) if request.topics else message(topics=[])
@@ -80,7 +80,7 @@ async def _bind(
     bases: Mapping[str, TopicEntry],
     made: Iterable[messages.CreateTopicsResponse.CreatableTopicResult],
 ) -> None:
-    """Bind the created views to the current base (the response has topic ids from v7 on)."""
+    """Bind the created views to the current base (topic ids from v7 on)."""
     for topic in made:
         await call.work.step()
         topic_id = bytes(topic.topic_id)
@@ -99,7 +99,7 @@ async def _fit(
     call: Call[messages.CreateTopicsRequest],
     views: ViewServices,
     names: list[ViewName],
-    wanted: Mapping[str, _Wanted],
+    requested: Mapping[str, _RequestedTopic],
     entries: Mapping[str, TopicEntry],
 ) -> dict[str, tuple[ErrorCode, str]]:
     """Complete the requested topics in place. Return the error and its text for each that cannot be created."""
@@ -115,21 +115,23 @@ async def _fit(
         standing = judge(cut_of(name, plan).slots, missing, base, None, views.options.partitions_max)
         if standing.step is not Step.CREATE:
             refused[name.topic] = (standing.code, standing.reason or f"its base {name.base} cannot be looked at")
-        elif wanted[name.topic].assignments or wanted[name.topic].num_partitions not in (-1, standing.partitions):
+        elif requested[name.topic].assignments or requested[name.topic].num_partitions not in (-1, standing.partitions):
             refused[name.topic] = (ErrorCode.INVALID_PARTITIONS, f"this view has {standing.partitions} partitions")
         else:
-            _complete(wanted[name.topic], standing.partitions, entries[name.base])
+            _complete(requested[name.topic], standing.partitions, entries[name.base])
     return refused
 
 
-def _complete(topic: _Wanted, partitions: int, base: TopicEntry) -> None:
+def _complete(topic: _RequestedTopic, partitions: int, base: TopicEntry) -> None:
     topic.num_partitions = partitions
     if topic.replication_factor == broker_requests.DEFAULT_REPLICATION:
         replicas = (len(each.replica_nodes) for each in base.partitions)
         topic.replication_factor = min(replicas, default=broker_requests.DEFAULT_REPLICATION)
-    given = {config.name for config in topic.configs or ()}
+    client_settings = {config.name for config in topic.configs or ()}
     entry = messages.CreateTopicsRequest.CreatableTopicConfig
-    ours = [entry(name=name, value=value) for name, value in broker_requests.CONFIGS.items() if name not in given]
+    ours = [
+        entry(name=name, value=value) for name, value in broker_requests.CONFIGS.items() if name not in client_settings
+    ]
     topic.configs = [*(topic.configs or ()), *ours]
 
 

@@ -22,7 +22,7 @@ from kafka_share_proxy.wire.errors import ErrorCode
 
 KEY = ApiKey.ADD_PARTITIONS_TO_TXN
 BATCHED_SINCE = 4
-"""First version that brokers use, for several transactions in one request."""
+"""First version for several transactions in one request, between brokers."""
 _NEVER = FromVersion(1 << 15)
 
 

@@ -28,10 +28,9 @@ KEY = ApiKey.CONSUMER_GROUP_HEARTBEAT
 async def handle(
     call: Call[messages.ConsumerGroupHeartbeatRequest], views: ViewServices
 ) -> messages.ConsumerGroupHeartbeatResponse | None:
-    """Create the views. Return a refusal, or None to forward the heartbeat to the broker."""
     subscribed = await call.work.select(is_view, call.message.subscribed_topic_names or ())
     names, _ = await views.keeper.read(subscribed, call.work)
-    sights = await views.keeper.look(call.connection, names, work=call.work)
+    sights = await views.keeper.prepare(call.connection, names, work=call.work)
     for topic, sight in sights.items():
         await call.work.step()
         if sight.code in _ABSENT:

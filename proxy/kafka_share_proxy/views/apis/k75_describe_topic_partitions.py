@@ -31,11 +31,9 @@ from kafka_share_proxy.wire.errors import ErrorCode
 KEY = ApiKey.DESCRIBE_TOPIC_PARTITIONS
 
 WANTED = AnyOf((NAMES_VIEW, AboutAllTopics()))
-"""Selects requests that name a view, or no topic at all."""
 
 
 async def handle(call: Call[messages.DescribeTopicPartitionsRequest], views: ViewServices) -> bytes | None:
-    """Handle a request for all topics, or for some that may include a view."""
     if not call.message.topics:
         response = await send_upstream(call, call.message)
         response.topics = [topic for topic in response.topics or () if not is_hidden(topic.name)]
@@ -49,7 +47,7 @@ async def _describe(
     request, work = call.message, call.work
     topics = await work.select(lambda topic: is_view(topic.name), request.topics)
     names, bad = await views.keeper.read(await work.map(lambda topic: topic.name, topics), work)
-    sights = await views.keeper.look(call.connection, names, missing=Missing.SHOW, operations=True, work=work)
+    sights = await views.keeper.prepare(call.connection, names, missing=Missing.SHOW, operations=True, work=work)
     refused = await work.map(lambda topic: refused_description(topic, bad[topic]), bad)
     local = dict(zip(bad, refused, strict=True))
     for topic, sight in sights.items():

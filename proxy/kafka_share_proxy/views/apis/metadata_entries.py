@@ -22,7 +22,7 @@ _Partition: TypeAlias = "messages.MetadataResponse.MetadataResponsePartition"
 
 
 async def metadata_entry(work: Work, sight: SeenView) -> TopicEntry:
-    """Return the view's topic in a Metadata response, made in slices: a name is short, its partitions may be many."""
+    """Return the view's topic in a Metadata response, in slices: its partitions may be many."""
     message = messages.MetadataResponse
     entry = message.MetadataResponseTopic(
         error_code=int(sight.code), name=sight.name.topic, is_internal=False, partitions=[]
@@ -48,17 +48,13 @@ async def metadata_entry(work: Work, sight: SeenView) -> TopicEntry:
 
 
 def refused_entry(topic: str, code: ErrorCode) -> TopicEntry:
-    """Build the entry of an invalid view name."""
     return messages.MetadataResponse.MetadataResponseTopic(
         error_code=int(code), name=topic, is_internal=False, partitions=[]
     )
 
 
 def describe_as_base(entry: DescribedTopic, sight: SeenView) -> None:
-    """Replace partition data in a view's entry of a DescribeTopicPartitions response by that of the base.
-
-    Partitions that the base does not have are removed.
-    """
+    """Replace partition data in a view's entry by that of the base. Remove partitions that the base does not have."""
     leads = dict(_partitions(sight))
     entry.is_internal = False
     entry.partitions = [each for each in entry.partitions or () if each.partition_index in leads]
@@ -77,7 +73,6 @@ def _show_base(partition: _DescribedPartition, of: _Partition) -> None:
 
 
 async def description(work: Work, sight: SeenView) -> DescribedTopic:
-    """Return a view that has no topic yet, in a DescribeTopicPartitions response, made in slices."""
     message = messages.DescribeTopicPartitionsResponse
     entry = message.DescribeTopicPartitionsResponseTopic(name=sight.name.topic, partitions=[])
     if sight.view is not None:
@@ -93,7 +88,6 @@ async def description(work: Work, sight: SeenView) -> DescribedTopic:
 
 
 def refused_description(topic: str, code: ErrorCode, sight: SeenView | None = None) -> DescribedTopic:
-    """Build the DescribeTopicPartitions entry of a view that cannot be shown."""
     entry = messages.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic(
         error_code=int(code), name=topic, partitions=[]
     )
@@ -103,7 +97,6 @@ def refused_description(topic: str, code: ErrorCode, sight: SeenView | None = No
 
 
 def _partitions(sight: SeenView) -> Iterator[tuple[int, _Partition]]:
-    """Yield the partitions of the view, each with the Metadata entry of its base partition."""
     view = sight.known
     if view is None or sight.base is None:
         return

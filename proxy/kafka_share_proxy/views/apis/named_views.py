@@ -15,12 +15,9 @@ SEARCHED_BYTES = 8 << 10
 """Maximum bytes of a request that is searched for the id of each view. A longer one is decoded."""
 
 NAMES_VIEW = ContainsAny((PREFIX_BYTES,))
-"""Selects requests that may contain the name of a view."""
 
 
 def has_view_id(catalog: ViewCatalog) -> ContainsNow:
-    """Return the check for requests that may contain the topic id of a known view. Each of these ids is searched
-    for."""
     return ContainsNow(catalog.topic_ids, SEARCHED_BYTES)
 
 
@@ -31,7 +28,7 @@ class NamesUnknownView:
     catalog: ViewCatalog
 
     def look(self, key: int, version: int) -> Look:
-        """See EarlyMatch. Versions that list topics only by id are never selected."""
+        """Versions that list topics only by id are never selected."""
         try:
             read = prefixes.topic_names(key, version)
         except LocalProtocolError:
@@ -43,9 +40,9 @@ class NamesUnknownView:
             if PREFIX_BYTES not in data:
                 return False
             try:
-                found = read(data, len(data), LOOKED_MAX)
+                topics = read(data, len(data), LOOKED_MAX)
             except RemoteProtocolError:
                 return False
-            return isinstance(found, Unread) or any(is_view(name) and known(name) is None for name in found or ())
+            return isinstance(topics, Unread) or any(is_view(name) and known(name) is None for name in topics or ())
 
         return lists

@@ -1,9 +1,8 @@
 """Refusal of share groups on views, wherever the share group is served.
 
-A broker would accept such a group and show it an empty topic. The proxy would not read anything either, because share
-groups divide a partition's records themselves. A client that subscribes a share group to a view, sets its offsets there
-or acquires from it by topic id therefore gets 42 (INVALID_REQUEST) with a text. Clients then fail instead of waiting
-forever.
+A broker would show such a group an empty topic, and the proxy could not serve it, because share groups divide a
+partition's records themselves. A client that subscribes a share group to a view, sets its offsets there or acquires
+from it by topic id therefore gets 42 (INVALID_REQUEST) with a text, and fails instead of waiting forever.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ TEXT = "share groups do not read views: subscribe to the topic itself"
 
 
 async def refuse(call: Call[Message], _: ViewServices) -> bytes:
-    """Refuse a request that names a view."""
     response = registry.message(f"{registry.API_KEYS[call.key]}Response")
     refusal: Message = response(error_code=int(ErrorCode.INVALID_REQUEST), error_message=TEXT)
     return frames.response(call.key, call.version, call.correlation_id, refusal)

@@ -1,8 +1,7 @@
 """One upstream Fetch for the base partitions of views and for the plain partitions of the same request.
 
-Theory of operation. Whole batches become chunks of the cache. Then all requests that wait for this read continue
-(`done`). Base partitions are requested by topic id, so that a recreated base is never read for an old view. If plain
-partitions of the same request are known by name only, the Fetch uses names and the client's own version.
+Theory of operation. Base partitions are requested by topic id, so that a recreated base is never read for an old view.
+If plain partitions of the same request are known by name only, the Fetch uses names and the client's own version.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.records.batches import BatchTable
 
 READ_BYTES_MIN = 64 << 10
-"""Minimum of PartitionMaxBytes for a base partition, however small the client's own limit is."""
+"""However small the client's own limit is."""
 
 _CHUNKS_ARE_OLD = VIEW_IS_OLD | {ErrorCode.OFFSET_OUT_OF_RANGE}
 
@@ -57,27 +56,25 @@ class ViewRead(UpstreamFetch):
         """Send the Fetch.
 
         `version` is that of the client's request, if it names plain partitions. `session_id` is a fetch session to
-        close. With `heads_first` the base partitions precede the plain partitions in the request.
+        close.
         """
         super().__init__(connection, services, heads, version)
         self.heads: Mapping[ReadKey, PartitionRead] = {head.key: head for head in heads}
         self.chunks: dict[ReadKey, ViewChunk] = {}
         self.facts: dict[ReadKey, Facts] = {}
-        """Offsets of the partitions without an error."""
         self.refusals: dict[ReadKey, PartitionResponse] = {}
         """Entries with an error or a diverging epoch."""
         self.plains: dict[tuple[bytes | str, int], PartitionResponse] = {}
-        """Entries of the plain partitions."""
         self.wait_s = wait_s
         self._services, self._reads = services, reads
-        self._asked_plains = {(plain.topic, plain.entry.partition) for plain in plains}
+        self._requested_plains = {(plain.topic, plain.entry.partition) for plain in plains}
         reads.figures.reads += 1
         self._promised = sum(head.max_bytes for head in heads if head.max_bytes > READ_BYTES_MIN)
         """Expected response bytes, which count in the response budget until they arrive."""
         services.responses.hold(self._promised)
         for key in self.heads:
             reads.flights.begin(key, self)
-        bases = [asked for asked in self.asked() if (asked.topic, asked.entry.partition) not in self._asked_plains]
+        bases = [asked for asked in self.asked() if (asked.topic, asked.entry.partition) not in self._requested_plains]
         """A base partition that is also requested plain has the same offset. One entry serves both (views/README.md
         rule 21)."""
         self.send(
@@ -92,7 +89,7 @@ class ViewRead(UpstreamFetch):
     def _take_in_partition(
         self, place: tuple[bytes | str, int], partition: PartitionResponse, response_bytes: int
     ) -> None:
-        if place in self._asked_plains:
+        if place in self._requested_plains:
             self.plains[place] = partition
         super()._take_in_partition(place, partition, response_bytes)
 
@@ -140,8 +137,8 @@ class ViewRead(UpstreamFetch):
         """Do nothing: all waiting requests wait for `done`."""
 
 
-def in_turn(items: Iterable[T], turn: int) -> list[T]:
-    """Return the items rotated by `turn`. The first partition of a Fetch gets a batch of any size."""
-    found = list(items)
-    at = turn % len(found) if found else 0
-    return found[at:] + found[:at]
+def rotated(items: Iterable[T], shift: int) -> list[T]:
+    """Rotate the items. The first partition of a Fetch gets a batch of any size."""
+    ordered = list(items)
+    at = shift % len(ordered) if ordered else 0
+    return ordered[at:] + ordered[:at]

@@ -29,40 +29,41 @@ from kafka_share_proxy.loop.waiting import first_until, wait_until
 from kafka_share_proxy.reading import upstream_fetch
 from kafka_share_proxy.reading.chunk_cache import ReadKey
 from kafka_share_proxy.reading.upstream_fetch import PartitionRead, PartitionResponse, RequestedPartition
-from kafka_share_proxy.views.fetch.base_reads import READ_BYTES_MIN, ViewRead, in_turn
+from kafka_share_proxy.views.fetch.base_reads import READ_BYTES_MIN, ViewRead, rotated
 from kafka_share_proxy.views.fetch.shared_reads import Flight
 from kafka_share_proxy.views.fetch.slot_parts import PartsMaking, PartsOfBatch
 from kafka_share_proxy.views.fetch.view_chunks import Division, ViewChunk
 from kafka_share_proxy.views.kernel.slicing import Slice
-from kafka_share_proxy.views.model.scanning import BasePlace, BaseScan, FetchScan, NextRead, PlainScan, SlotScan
+from kafka_share_proxy.views.model.scanning import BasePosition, BaseScan, FetchScan, NextRead, PlainScan, SlotScan
 from kafka_share_proxy.views.services import ViewServices
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicIdPartition
 
 PARKED_WAIT_S = 0.5
-"""Longest wait in seconds of an upstream Fetch in a request that also waits for another client's read. The response may
-be sent earlier, and the client's next request is then queued until that Fetch returns."""
+"""Longest wait of an upstream Fetch in a request that also waits for another client's read. The response may be sent
+earlier, and the client's next request is then queued until that Fetch returns.
+"""
 
 JOINED_GRACE_S = 0.5
 """Seconds after which another client's read that does not wait at its broker is given up. Then the request reads
-itself."""
+itself.
+"""
 
 ITERATION_STEPS = 128
 """Number of slots moved over a batch before other tasks of the loop run."""
 
 HELD_WAIT_S = 1.0
-"""Longest wait in seconds of a request that has records, but fewer than its client's MinBytes. The records occupy
-memory that other requests may need."""
+"""Longest wait of a request that has records, but fewer than MinBytes: they occupy memory that others may need."""
 
 ROOM_CHECK_S = 0.05
 """Seconds between two checks of a request that waits for memory or for a worker thread."""
 
-_TURNS = ConnectionSlot[Iterator[int]](count)
+_ROTATIONS = ConnectionSlot[Iterator[int]](count)
 """Numbers the Fetch requests of a connection from 0. Each request starts with another partition."""
 
 ROUNDS_MAX = 10_000
-"""Maximum number of loop iterations of one request. More would be a bug; the response then contains what was read."""
+"""More would be a bug. The response then contains what was read."""
 
 
 @dataclass(slots=True, eq=False)
@@ -74,13 +75,11 @@ class Target:
     scan: BaseScan
     divisions: dict[SlotScan, Division]
     may_share: bool = False
-    """True if reads of other clients may be used."""
     is_alone: bool = False
     """True after a read of another client failed this request. From then on it uses only its own reads."""
     dry_at: int = -1
-    """Offset of the last read that returned no records."""
     refusal: PartitionResponse | None = None
-    """The error entry of the broker or of the proxy for the whole partition."""
+    """Error entry for the whole partition."""
     slot_refusals: dict[SlotScan, PartitionResponse] = field(default_factory=dict)
     """Error entries that depend on the position of a slot and do not apply to other slots."""
     own: list[ViewChunk] = field(default_factory=list)
@@ -93,12 +92,11 @@ class PlainTarget:
     plain: RequestedPartition
     scan: PlainScan
     base: tuple[bytes | str, int]
-    """Topic and partition as in the upstream request."""
     response: PartitionResponse | None = None
 
 
 class ViewFetching:
-    """The execution of one request. `run` fills the scans, the errors and the plain entries."""
+    """Execution of one request. `run` fills the scans, the errors and the plain entries."""
 
     def __init__(
         self,
@@ -118,7 +116,7 @@ class ViewFetching:
         self._read_committed = bool(request.isolation_level)
         self._max_bytes: int = min(request.max_bytes, services.limits.local_answer_bytes)
         self._session_id: int = request.session_id
-        self._turn = next(_TURNS.of(call.connection))
+        self._rotation = next(_ROTATIONS.of(call.connection))
         now = services.timers.now()
         self.scan = FetchScan(
             [target.scan for target in targets],
@@ -127,12 +125,12 @@ class ViewFetching:
             min_bytes=request.min_bytes,
             max_bytes=self._max_bytes,
             scanned_max=views.options.scanned_bytes,
-            turn=self._turn,
+            rotation=self._rotation,
         )
         self._parts = PartsMaking(views.reads, views.workers, services.timers, call.connection.id)
         self._moved = 0
         self._held = 0
-        """Bytes that this request holds in memory, as counted in the response budget."""
+        """Bytes held in memory, as counted in the response budget."""
         self._is_short = False
         """True if the budget has no room for more. The response then contains what was read."""
         for target in targets:
@@ -142,7 +140,6 @@ class ViewFetching:
         self.error_code = 0
 
     async def run(self) -> None:
-        """Read until the response is due."""
         await self._confirm()
         for _ in range(ROUNDS_MAX):
             await self._use_cache()
@@ -152,7 +149,6 @@ class ViewFetching:
             await self._read(step)
 
     def release(self) -> None:
-        """Release the memory held by this request, after its response was encoded or given up."""
         self._services.responses.release(self._held)
         self._held = 0
 
@@ -169,7 +165,6 @@ class ViewFetching:
     # Rights and leaders
 
     async def _confirm(self) -> None:
-        """Fetch missing metadata about the rights of this connection and about the leaders."""
         services, connection = self._services, self._connection
         places = [TopicIdPartition(target.key.topic_id, target.key.partition) for target in self._targets]
         names, ids = topics_to_query(connection, services, places)
@@ -215,26 +210,25 @@ class ViewFetching:
     # Using what was read before
 
     async def _use_cache(self) -> None:
-        """Advance every slot as far as the available chunks reach."""
-        for target in in_turn(self._targets, self._turn):
+        for target in rotated(self._targets, self._rotation):
             if target.scan.is_refused or self._is_short:
                 continue
             self._judge(target)
-            for place in in_turn(target.scan.places(), self._turn):
-                await self._move(target, place)
+            for position in rotated(target.scan.positions(), self._rotation):
+                await self._move(target, position)
 
-    async def _move(self, target: Target, place: BasePlace) -> None:
+    async def _move(self, target: Target, position: BasePosition) -> None:
         scan, timers = self.scan, self._services.timers
         chunk: ViewChunk | None = None
         index = -1
-        while slots := target.scan.at(place):
+        while slots := target.scan.at(position):
             if scan.is_spent or self._is_short or (scan.room <= 0 and scan.matched):
                 return
-            if chunk is None or not chunk.holds(place.offset):
-                chunk, index = self._chunk(target, place), -1
+            if chunk is None or not chunk.holds(position.offset):
+                chunk, index = self._chunk(target, position), -1
             if chunk is None:
                 return
-            index = index if index >= 0 else chunk.index_of(place.offset)
+            index = index if index >= 0 else chunk.index_of(position.offset)
             target.scan.facts = chunk.facts
             try:
                 parts = await self._parts.of(chunk, index, slots, target.divisions)
@@ -243,9 +237,9 @@ class ViewFetching:
                 continue
             if isinstance(parts, ErrorCode):
                 for slot in slots:
-                    slot.mistake, slot.is_looked = parts, True
-                where = {"topic": target.name, "partition": target.key.partition, "offset": place.offset}
-                self._services.notes("view-batch-unreadable", **where, reason=parts.name)
+                    slot.mistake, slot.is_scanned = parts, True
+                resource = {"topic": target.name, "partition": target.key.partition, "offset": position.offset}
+                self._services.notes("view-batch-unreadable", **resource, reason=parts.name)
                 return
             if not await self._has_room(parts):
                 return
@@ -253,7 +247,7 @@ class ViewFetching:
             before = scan.matched
             scan.take(slots, batch, [_by_itself(part) for part in parts.slices], parts.opened)
             self._hold(scan.matched - before)
-            place, index = BasePlace(batch.last_offset + 1, batch.leader_epoch), index + 1
+            position, index = BasePosition(batch.last_offset + 1, batch.leader_epoch), index + 1
             self._moved += len(slots)
             if self._moved >= ITERATION_STEPS:
                 self._moved = 0
@@ -261,23 +255,22 @@ class ViewFetching:
                     slot.gather()
                 await self._reads.slices.next(timers)
 
-    def _chunk(self, target: Target, place: BasePlace) -> ViewChunk | None:
+    def _chunk(self, target: Target, position: BasePosition) -> ViewChunk | None:
         """Return the chunk with the next batch: one read from exactly this position, or one that continues an earlier
         read."""
         for chunk in target.own:
-            asked = (chunk.fetch_offset, chunk.requested_epoch)
-            if place == asked or (chunk.holds(place.offset) and chunk.continues(*place)):
+            epoch_and_offset = (chunk.fetch_offset, chunk.requested_epoch)
+            if position == epoch_and_offset or (chunk.holds(position.offset) and chunk.continues(*position)):
                 return chunk
         if not target.may_share:
             return None
         now = self._services.timers.now()
         return self._reads.cache.find(
-            target.key, place.offset, self._leader_epoch(target), now, place.last_fetched_epoch
+            target.key, position.offset, self._leader_epoch(target), now, position.last_fetched_epoch
         )
 
     async def _wait_for_workers(self) -> None:
-        """Pause because too many jobs wait for worker threads. Stop reading if the client's wait is over or there are
-        records."""
+        """Pause, or stop reading if the client's wait is over or there are records."""
         timers = self._services.timers
         if self.scan.matched or timers.now() >= self.scan.deadline:
             self._is_short = True
@@ -306,17 +299,17 @@ class ViewFetching:
         under_way = ViewRead.of(self._connection)
         joined: list[tuple[Target, Flight]] = []
         heads: list[PartitionRead] = []
-        for target, place in ((self._by_scan[scan], place) for scan, place in step.places):
-            flight = self._joined(target, place, step.wait_s)
+        for target, position in ((self._by_scan[scan], position) for scan, position in step.positions):
+            flight = self._joined(target, position, step.wait_s)
             if flight is not None:
                 joined.append((target, flight))
-            elif not self._is_known_end(target, place, step.wait_s):
-                heads.append(self._head(target, place))
+            elif not self._is_known_end(target, position, step.wait_s):
+                heads.append(self._head(target, position))
         mine = None
         if under_way is None and (heads or step.plains):
             wait_s = min(step.wait_s, PARKED_WAIT_S) if joined else step.wait_s
             wait_s = min(wait_s, HELD_WAIT_S) if self.scan.matched else wait_s
-            mine = self._launch(in_turn(heads, self._turn), step.plains, wait_s)
+            mine = self._launch(rotated(heads, self._rotation), step.plains, wait_s)
         busy = mine or (under_way if heads or step.plains else None)
         self._reads.figures.joined += bool(joined)
         await self._first(busy, joined)
@@ -339,50 +332,48 @@ class ViewFetching:
             for target, flight in joined:
                 target.is_alone = target.is_alone or (late and not flight.done.done and flight.wait_s == 0)
 
-    def _joined(self, target: Target, place: BasePlace, wait_s: float) -> Flight | None:
-        """Return another client's read that this request may wait for. None if there is none."""
+    def _joined(self, target: Target, position: BasePosition, wait_s: float) -> Flight | None:
+        """Return another client's read that this request may wait for, if any."""
         if not target.may_share:
             return None
         epoch, now = self._leader_epoch(target), self._services.timers.now()
-        flight = self._reads.flight(target.key, place.offset, epoch, wait_s, now)
+        flight = self._reads.flight(target.key, position.offset, epoch, wait_s, now)
         if flight is None:
             return None
         asked = flight.heads[target.key].last_fetched_epoch
-        return flight if place.last_fetched_epoch in (-1, epoch, asked) else None
+        return flight if position.last_fetched_epoch in (-1, epoch, asked) else None
 
-    def _is_known_end(self, target: Target, place: BasePlace, wait_s: float) -> bool:
-        """Return True if another client's read already waits at this position, so that a read without wait would be
-        empty."""
+    def _is_known_end(self, target: Target, position: BasePosition, wait_s: float) -> bool:
+        """Return True if another client's read already waits here, so that a read without wait would be empty."""
         newest = self._reads.ends.get(target.key)
         if wait_s > 0 or not target.may_share or newest is None:
             return False
-        if not self._reads.stands_at_end(target.key, place.offset, self._leader_epoch(target)):
+        if not self._reads.stands_at_end(target.key, position.offset, self._leader_epoch(target)):
             return False
-        target.scan.told(place, newest)
+        target.scan.on_response(position, newest)
         return True
 
-    def _head(self, target: Target, place: BasePlace) -> PartitionRead:
+    def _head(self, target: Target, position: BasePosition) -> PartitionRead:
         epoch = target.scan.current_leader_epoch
         return PartitionRead(
             key=target.key,
             name=target.name,
-            offset=place.offset,
+            offset=position.offset,
             leader_epoch=epoch if epoch >= 0 else self._leader_epoch(target),
-            last_fetched_epoch=place.last_fetched_epoch,
-            max_bytes=self._read_bytes(target, place),
+            last_fetched_epoch=position.last_fetched_epoch,
+            max_bytes=self._read_bytes(target, position),
         )
 
-    def _read_bytes(self, target: Target, place: BasePlace) -> int:
+    def _read_bytes(self, target: Target, position: BasePosition) -> int:
         """Return the bytes to request: the minimum if no records are known there, or if the budget has no room."""
         end = self._reads.ends.get(target.key)
-        known = end is not None and place.offset < end.high_watermark
+        known = end is not None and position.offset < end.high_watermark
         share = max(self._views.options.read_bytes // max(len(self._targets), 1), READ_BYTES_MIN)
         return share if known and self._services.responses.has_room(share) else READ_BYTES_MIN
 
     def _launch(self, heads: Sequence[PartitionRead], plains: Iterable[PlainScan], wait_s: float) -> ViewRead:
-        """Start one upstream Fetch with each base partition once, including plain ones (views/README.md rule 21)."""
-        asked = [self._plain_by_scan[scan] for scan in plains]
-        heads, asked, wait_s = self._apart(heads, asked, wait_s)
+        plain_targets = [self._plain_by_scan[scan] for scan in plains]
+        heads, plain_targets, wait_s = self._apart(heads, plain_targets, wait_s)
         session_id, self._session_id = self._session_id, 0
         read_bytes = sum(head.max_bytes for head in heads)
         return ViewRead(
@@ -390,13 +381,13 @@ class ViewFetching:
             self._services,
             self._reads,
             heads,
-            [target.plain for target in asked],
+            [target.plain for target in plain_targets],
             wait_s=wait_s,
-            max_bytes=max(read_bytes if heads else 0, self._max_bytes if asked else 0),
+            max_bytes=max(read_bytes if heads else 0, self._max_bytes if plain_targets else 0),
             read_committed=self._read_committed,
-            version=self._version if asked else None,
+            version=self._version if plain_targets else None,
             session_id=session_id,
-            heads_first=bool(self._turn % 2),
+            heads_first=bool(self._rotation % 2),
         )
 
     def _apart(
@@ -418,7 +409,6 @@ class ViewFetching:
         return head.key.topic_id if self._version >= upstream_fetch.FETCH_VERSION_WITH_IDS else head.name
 
     def _absorb_own(self, read: ViewRead) -> None:
-        """Process the read that this request made, including its error code, throttle time and plain partitions."""
         self.error_code = read.error_code
         self.throttle_time_ms = max(self.throttle_time_ms, read.throttle_time_ms)
         if read.throttle_time_ms:
@@ -439,13 +429,13 @@ class ViewFetching:
                 self._absorb_head(target, head, read, own=own)
 
     def _absorb_head(self, target: Target, head: PartitionRead, read: Flight, *, own: bool) -> None:
-        key, place = target.key, BasePlace(head.offset, head.last_fetched_epoch)
+        key, position = target.key, BasePosition(head.offset, head.last_fetched_epoch)
         if key in read.refusals:
             if own:
-                self._refused(target, place, read.refusals[key])
+                self._refused(target, position, read.refusals[key])
             target.is_alone = True
         elif key in read.facts:
-            target.scan.told(place, read.facts[key])
+            target.scan.on_response(position, read.facts[key])
             if key not in read.chunks:
                 target.dry_at = head.offset
             elif own:
@@ -454,16 +444,16 @@ class ViewFetching:
         elif own:
             self._refuse(target, unknown_partition())
 
-    def _refused(self, target: Target, place: BasePlace, response: PartitionResponse) -> None:
+    def _refused(self, target: Target, position: BasePosition, response: PartitionResponse) -> None:
         """Apply an error. Errors of the partition apply to every slot, errors of a position only to the slots at it."""
         diverges = not response.error_code
         if response.error_code != ErrorCode.OFFSET_OUT_OF_RANGE and not diverges:
             self._refuse(target, response)
             return
-        for slot in target.scan.at(place):
-            if diverges and slot.last_fetched_epoch != place.last_fetched_epoch:
+        for slot in target.scan.at(position):
+            if diverges and slot.last_fetched_epoch != position.last_fetched_epoch:
                 continue  # the client named no epoch, and continues with the others
-            slot.is_looked, slot.mistake = True, ErrorCode.OFFSET_OUT_OF_RANGE
+            slot.is_scanned, slot.mistake = True, ErrorCode.OFFSET_OUT_OF_RANGE
             if slot.position == slot.fetch_offset:
                 target.slot_refusals[slot] = response
 
@@ -471,7 +461,7 @@ class ViewFetching:
         if response is None or target.scan.is_done:
             return
         target.response = response
-        target.scan.is_looked = True
+        target.scan.is_scanned = True
         target.scan.bytes = len(response.records or b"")
         self._hold(target.scan.bytes)
         refused = bool(response.error_code) or response.diverging_epoch.end_offset >= 0
@@ -485,12 +475,11 @@ def _by_itself(part: Slice) -> Slice:
 
 
 def unknown_partition() -> PartitionResponse:
-    """Build the partition entry for an unknown partition."""
     return refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def refusal(code: ErrorCode) -> PartitionResponse:
-    """Build a partition entry with only an error, as a broker does that has not read anything (FetchResponse.java)."""
+    """Build an entry as a broker does that has not read anything (FetchResponse.java)."""
     return messages.FetchResponse.PartitionData(
         error_code=code, high_watermark=-1, aborted_transactions=[], records=None
     )

@@ -1,8 +1,4 @@
-"""The tagged field `KeyFilter` of a fetched partition, and the tagged field in the response that confirms it.
-
-A client without that confirmation is connected to a plain broker, or uses a version of Fetch without tagged fields. It
-then filters itself (views/README.md rule 46).
-"""
+"""The tagged field `KeyFilter` of a fetched partition, and the tagged field in the response that confirms it."""
 
 from __future__ import annotations
 
@@ -19,16 +15,13 @@ from kafka_share_proxy.wire.errors import ProxyError, RemoteProtocolError
 from kafka_share_proxy.wire.key_filter import LAYOUT_VERSION, MURMUR2, TAG, NullKeys
 
 TAG_BYTES = b"\xed\xd6\x01"
-"""The tag as a varint."""
 TAGS_SINCE = 12
 """First version of Fetch with tagged fields."""
 
 REQUEST_BYTES_MAX = 2 << 20
-"""Maximum total bytes of the filters in one request."""
 INLINE_BYTES = 4 << 10
 """Bytes above which a filter is parsed by a worker thread."""
 KEPT_BYTES = 16 << 20
-"""Memory in bytes for parsed filters that are kept for the next Fetch."""
 RANGE_FACTOR, KEY_FACTOR = 30, 15
 """Bytes in memory for each byte of a cut's packed ranges and keys, Python objects included."""
 
@@ -38,39 +31,36 @@ class BadFilter(ProxyError):
 
 
 def content_of(entry: messages.FetchRequest.FetchPartition) -> bytes | None:
-    """Return the unparsed field of a requested partition. None if it has none."""
     return next((bytes(content) for tag, content in entry.unknown_tags if tag == TAG), None)
 
 
 class Filters:
-    """Cache of parsed filters. Clients send the same filter with every Fetch."""
+    """Clients send the same filter with every Fetch."""
 
     def __init__(self, limit_bytes: int = KEPT_BYTES) -> None:
         self._limit_bytes = limit_bytes
-        self._kept: OrderedDict[bytes, Division] = OrderedDict()
+        self._parsed: OrderedDict[bytes, Division] = OrderedDict()
         self._bytes = 0
 
     async def read(self, content: bytes, workers: Workers, owner: Hashable) -> Division:
-        """Parse a filter, a long one in a worker thread.
-
-        Raises:
-            BadFilter: see `read_filter`. WorkersBusy: too many jobs wait for a worker thread.
+        """Parse a filter, a long one in a worker thread. Raises BadFilter, and WorkersBusy if too many jobs wait for a
+        worker thread.
         """
         digest = sha256(content).digest()
-        known = self._kept.get(digest)
-        if known is not None:
-            self._kept.move_to_end(digest)
-            return known
+        cached = self._parsed.get(digest)
+        if cached is not None:
+            self._parsed.move_to_end(digest)
+            return cached
         if len(content) <= INLINE_BYTES:
-            found = read_filter(content, digest)
+            division = read_filter(content, digest)
         else:
-            found = await workers.run(partial(read_filter, content, digest), owner)
-        if digest not in self._kept:
-            self._kept[digest] = found
-            self._bytes += _memory(found)
-        while self._bytes > self._limit_bytes and self._kept:
-            self._bytes -= _memory(self._kept.popitem(last=False)[1])
-        return found
+            division = await workers.run(partial(read_filter, content, digest), owner)
+        if digest not in self._parsed:
+            self._parsed[digest] = division
+            self._bytes += _memory(division)
+        while self._bytes > self._limit_bytes and self._parsed:
+            self._bytes -= _memory(self._parsed.popitem(last=False)[1])
+        return division
 
 
 def _memory(division: Division) -> int:
@@ -79,24 +69,24 @@ def _memory(division: Division) -> int:
 
 
 def read_filter(content: bytes, digest: bytes) -> Division:
-    """Parse a KeyFilter with this digest.
-
-    Raises:
-        BadFilter: an unknown layout or hash, neither ranges nor keys, too many of them, or an invalid range.
+    """Parse a KeyFilter. Raises BadFilter for an unknown layout or hash, neither ranges nor keys, too many of them, or
+    an invalid range.
     """
     try:
-        asked = registry.codec_of(messages.KeyFilter, 0).decode(content)
+        content_of_filter = registry.codec_of(messages.KeyFilter, 0).decode(content)
     except RemoteProtocolError as error:
         raise BadFilter(f"KeyFilter cannot be read: {error}") from error
-    if asked.filter_version != LAYOUT_VERSION or asked.hash != MURMUR2:
-        raise BadFilter(f"KeyFilter version {asked.filter_version} with hash {asked.hash} is not known here")
-    if not asked.ranges and not asked.keys:
+    if content_of_filter.filter_version != LAYOUT_VERSION or content_of_filter.hash != MURMUR2:
+        raise BadFilter(
+            f"KeyFilter version {content_of_filter.filter_version} with hash {content_of_filter.hash} is not known here"
+        )
+    if not content_of_filter.ranges and not content_of_filter.keys:
         raise BadFilter("KeyFilter names neither ranges nor keys")
     try:
         cut = KeyFilterCut(
-            ranges=tuple((part.first, part.last) for part in asked.ranges),
-            keys=tuple(bytes(key) for key in asked.keys),
-            null_keys=NullKeys(asked.null_keys),
+            ranges=tuple((part.first, part.last) for part in content_of_filter.ranges),
+            keys=tuple(bytes(key) for key in content_of_filter.keys),
+            null_keys=NullKeys(content_of_filter.null_keys),
         )
     except ValueError as error:
         raise BadFilter(str(error)) from error
@@ -104,5 +94,4 @@ def read_filter(content: bytes, digest: bytes) -> Division:
 
 
 def applied(scanned_to: int) -> tuple[int, bytes]:
-    """Return the tag and the content of the confirmation."""
     return TAG, registry.codec_of(messages.KeyFilterApplied, 0).encode(messages.KeyFilterApplied(scanned_to=scanned_to))

@@ -1,9 +1,9 @@
 """Reads for views shared by all requests of one process: cached chunks, Fetches in flight, and counters.
 
-Theory of operation. `flights` are upstream Fetches in flight. A request at the offset of such a Fetch, or so little
-after it that the response will reach that offset, waits for it instead of sending its own. The responses become chunks
-of the cache. Each batch of a chunk is split once for all slots that are wanted: immediately if that is quick, otherwise
-by a worker thread. Requests that need the same batches meanwhile wait for the same job.
+Theory of operation. A request at the offset of such a Fetch, or so little after it that the response will reach that
+offset, waits for it instead of sending its own. Each batch of a chunk is split once for all slots that are wanted:
+immediately if that is quick, otherwise by a worker thread. Requests that need the same batches meanwhile wait for the
+same job.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ INLINE_S = 0.001
 
 
 ENDS_MAX = 10_000
-"""Maximum number of partitions whose end is remembered. Beyond it all are forgotten, and brokers are queried again."""
+"""Beyond it all ends are forgotten, and brokers are queried again."""
 
 
 class Flight(Protocol):
@@ -64,27 +64,22 @@ class Figures:
     """Counters of what views cost, since the start of the process."""
 
     requests: int = 0
-    """Fetch requests served by the proxy."""
     reads: int = 0
-    """Upstream Fetch requests sent for them."""
     joined: int = 0
-    """Waits for an upstream Fetch of another client's request."""
     read_bytes: int = 0
-    """Bytes of base partitions' records received from brokers."""
     scanned_bytes: int = 0
     kept_bytes: int = 0
     kept_records: int = 0
     corrupt: int = 0
-    """Batches that could not be split."""
     threaded: int = 0
     """Runs of batches split by a worker thread."""
     large: int = 0
-    """Batches that were so large when decompressed that they were split in the lane for large work."""
+    """Batches split in the lane for large work."""
 
 
 @dataclass(slots=True)
 class ViewReads:
-    """Cache, reads in flight and counters. One per process."""
+    """One per process."""
 
     cache: ViewCache
     codec: int = 0
@@ -92,21 +87,18 @@ class ViewReads:
     flights: ReadsUnderWay[ReadKey, Flight] = field(default_factory=ReadsUnderWay)
     figures: Figures = field(default_factory=Figures)
     ends: dict[ReadKey, Facts] = field(default_factory=dict)
-    """The last reported offsets of each partition."""
     slices: SlicedWork = field(default_factory=SlicedWork)
-    """Time slices of all requests' work in the event loop."""
     audit: ViewAudit | None = None
-    """Receives what was read and which reader got it. None if audit is off, which is the default."""
+    """None if audit is off, which is the default."""
     _minding: bool = False
 
     def note_end(self, key: ReadKey, facts: Facts) -> None:
-        """Record the offsets of a partition that a broker reported."""
         if len(self.ends) >= ENDS_MAX:
             self.ends.clear()
         self.ends[key] = facts
 
     def mind_age(self, timers: Timers) -> None:
-        """Schedule the eviction of old chunks, so that they are also dropped when no further request arrives."""
+        """Schedule the eviction of old chunks, which no further request may trigger."""
         if self._minding:
             return
         self._minding = True
@@ -157,7 +149,7 @@ class ViewReads:
         """Split a batch for these slots. Return None if that is done, otherwise a promise to wait for before trying
         again.
 
-        `owner`: the account for worker threads (interfaces.Workers). The promise fails with WorkersBusy.
+        The promise fails with WorkersBusy. Worker threads run on the account of `owner`.
         """
         table = chunk.table(division.name)
         if table.has(index, slots):
@@ -165,10 +157,10 @@ class ViewReads:
         for job in table.jobs:
             if job.first <= index < job.first + RUN_BATCHES and job.slots.issuperset(slots):
                 return job.done
-        wanted = tuple(self.cache.want(chunk.key, division, slots, timers.now()))
-        job = Job(frozenset(wanted), index)
-        work = partial(take_apart, chunk, division.cut, wanted, index, codec=self.codec)
-        if is_quick(chunk.batches, index, len(wanted), INLINE_S):
+        requested_slots = tuple(self.cache.want(chunk.key, division, slots, timers.now()))
+        job = Job(frozenset(requested_slots), index)
+        work = partial(take_apart, chunk, division.cut, requested_slots, index, codec=self.codec)
+        if is_quick(chunk.batches, index, len(requested_slots), INLINE_S):
             run = work(opened_max=INLINE_OPENED_BYTES)
             if run.rows:
                 self._made(table, job, run)
@@ -197,7 +189,7 @@ class ViewReads:
             run = await workers.run(partial(work, batches_max=1), owner, is_large=True)
         return run
 
-    async def rest(
+    async def parts_from(
         self,
         chunk: ViewChunk,
         cut: Cut,

@@ -12,9 +12,8 @@ from kafka_share_proxy.views.kernel.slicing import Slice
 from kafka_share_proxy.views.model.scanning import SlotScan
 from kafka_share_proxy.wire.errors import ErrorCode
 
-LOOKS_MAX = 10_000
-"""Maximum number of attempts to use the jobs of other requests. More would be a bug; the request then splits the batch
-itself."""
+ATTEMPTS_MAX = 10_000
+"""More attempts to use the jobs of others would be a bug. The request then splits the batch itself."""
 
 
 class PartsOfBatch(NamedTuple):
@@ -22,16 +21,14 @@ class PartsOfBatch(NamedTuple):
 
     slices: Sequence[Slice]
     opened: int
-    """Decompressed bytes of the batch."""
 
     @property
     def size(self) -> int:
-        """Bytes that the parts add to a response."""
         return sum(len(part.batch) for part in self.slices if part.batch is not None)
 
 
 class PartsMaking:
-    """The access of one request to its parts. Worker threads run on its account (interfaces.Workers)."""
+    """Access of one request to its parts. Worker threads run on its account."""
 
     def __init__(self, reads: ViewReads, workers: Workers, timers: Timers, owner: Hashable) -> None:
         self._reads, self._workers, self._timers, self._owner = reads, workers, timers, owner
@@ -39,30 +36,28 @@ class PartsMaking:
     async def of(
         self, chunk: ViewChunk, index: int, slots: Sequence[SlotScan], divisions: Mapping[SlotScan, Division]
     ) -> PartsOfBatch | ErrorCode:
-        """Return the parts of one batch for slots at the same position, in order, or the error if it cannot be split.
-
-        Raises WorkersBusy if too many jobs wait for a worker thread.
+        """Return the parts of one batch for slots at the same position, or the error if it cannot be split. Raises
+        WorkersBusy.
         """
         position = slots[0].position
         by_division: dict[Any, list[SlotScan]] = {}
         for slot in slots:
             by_division.setdefault(divisions[slot].name, []).append(slot)
-        found: dict[SlotScan, Slice] = {}
+        parts: dict[SlotScan, Slice] = {}
         opened = 0
         for mine in by_division.values():
             division, numbers = divisions[mine[0]], [slot.slot for slot in mine]
             is_within = chunk.batches[index].base_offset < position
-            row = await (self._rest if is_within else self._whole)(chunk, division, numbers, index, position)
+            row = await (self._parts_from if is_within else self._whole)(chunk, division, numbers, index, position)
             if isinstance(row, ErrorCode):
                 return row
             opened = max(opened, row.opened)
-            found.update((slot, row[slot.slot]) for slot in mine)
-        return PartsOfBatch([found[slot] for slot in slots], opened)
+            parts.update((slot, row[slot.slot]) for slot in mine)
+        return PartsOfBatch([parts[slot] for slot in slots], opened)
 
     async def _whole(self, chunk: ViewChunk, division: Division, slots: Sequence[int], index: int, offset: int) -> Row:
-        """Return the row of a batch that begins at or after the offset, shared with other requests."""
         reads, table = self._reads, chunk.table(division.name)
-        for _ in range(LOOKS_MAX):
+        for _ in range(ATTEMPTS_MAX):
             waits = reads.parts(chunk, division, slots, index, self._workers, self._timers, self._owner)
             if waits is None:
                 break
@@ -70,11 +65,13 @@ class PartsMaking:
             await reads.slices.next(self._timers)  # many requests may wait for the same job
         row = table.rows.get(index)
         if row is None:  # evicted meanwhile for other chunks
-            return await self._rest(chunk, division, slots, index, offset)
+            return await self._parts_from(chunk, division, slots, index, offset)
         if table.bytes != table.counted:
             reads.cache.grown(chunk)
         return row
 
-    async def _rest(self, chunk: ViewChunk, division: Division, slots: Sequence[int], index: int, offset: int) -> Row:
-        """Return the row of a batch from an offset within it on. It is not shared."""
-        return await self._reads.rest(chunk, division.cut, slots, index, offset, self._workers, self._owner)
+    async def _parts_from(
+        self, chunk: ViewChunk, division: Division, slots: Sequence[int], index: int, offset: int
+    ) -> Row:
+        """Return the row from an offset within the batch on. It is not shared with other requests."""
+        return await self._reads.parts_from(chunk, division.cut, slots, index, offset, self._workers, self._owner)

@@ -1,9 +1,9 @@
 """Chunks of base partitions that were read for views: the broker's batches, and their parts for the wanted slots.
 
-One Fetch of one client becomes a chunk. It serves every slot of every view of that partition whose reader may read the
-base (views/README.md rule 41). A batch is split once for all slots that were requested recently. The parts are stored
-in the chunk and counted with it. They can be rebuilt and are therefore evicted first when memory is short. A chunk
-belongs to one leader epoch and has an age limit. When all chunks together are too large, the oldest is evicted.
+A chunk serves every slot of every view of that partition whose reader may read the base (views/README.md rule 41). A
+batch is split once for all slots that were requested recently. The parts are stored in the chunk and counted with it.
+They can be rebuilt and are therefore evicted first when memory is short. A chunk belongs to one leader epoch and has an
+age limit.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from kafka_share_proxy.wire.records.batches import KEPT, AbortedTransaction, Bat
 from kafka_share_proxy.wire.records.records import DECOMPRESSED_MAX
 
 CHUNKS_PER_PARTITION = 32
-"""Maximum number of chunks per partition and isolation level: the number of positions in one log that can be served
-from the cache at the same time."""
+"""Per isolation level: the number of positions in one log that can be served from the cache at the same time."""
 
 RUN_BYTES = 8 << 20
 """Bytes of parts after which a run of splitting ends and the waiting requests continue."""
@@ -38,7 +37,7 @@ RUN_OPENED_BYTES = 4 << 20
 decompressed. A single batch that exceeds it is large work (interfaces.Workers)."""
 
 INLINE_OPENED_BYTES = 256 << 10
-"""Maximum number of bytes decompressed in the event loop. A batch that exceeds it is left to a worker thread."""
+"""A batch that exceeds it is left to a worker thread."""
 
 SLOT_S = 0.3e-6
 """Seconds that one slot of one batch costs, however few records it gets."""
@@ -46,15 +45,14 @@ SLOT_S = 0.3e-6
 ROW_BYTES, SLOT_BYTES = 250, 110
 """Memory of a row in bytes, for itself and for each slot, in addition to the bytes of its parts."""
 
-WANTED_S = 30.0
+REQUESTED_S = 30.0
 """Seconds after the last request for a slot until batches are no longer split for it too."""
 
-WANTED_MAX = 10_000
-"""Maximum number of partition divisions whose requested slots are remembered. Beyond it all are forgotten."""
+REQUESTED_MAX = 10_000
+"""Maximum number of divisions whose requested slots are remembered. Beyond it all are forgotten."""
 
 TABLES_PER_CHUNK = 64
-"""Maximum number of divisions in one chunk. Beyond it the first one is evicted, because there may be any number of
-filters."""
+"""Beyond it the first division is evicted, because there may be any number of filters."""
 
 NOTHING = Slice(None, -1, 0)
 
@@ -83,7 +81,6 @@ class BatchParts(dict[int, Slice]):
 
 
 Row = BatchParts | ErrorCode
-"""The parts of one batch, or the reason why there are none."""
 
 
 class PartsRun(NamedTuple):
@@ -91,7 +88,6 @@ class PartsRun(NamedTuple):
 
     rows: Sequence[Row]
     bytes: int
-    """Memory of the rows in bytes."""
 
 
 @dataclass(slots=True, eq=False)
@@ -111,10 +107,8 @@ class DivisionTable:
     jobs: list[Job] = field(default_factory=list)
     bytes: int = 0
     counted: int = 0
-    """The part of `bytes` that the cache has counted."""
 
     def has(self, index: int, slots: Iterable[int]) -> bool:
-        """Return True if the parts of this batch exist for all these slots, or if it cannot be split."""
         row = self.rows.get(index)
         return isinstance(row, ErrorCode) or (row is not None and all(slot in row for slot in slots))
 
@@ -131,27 +125,23 @@ class ViewChunk(Chunk):
     tables: dict[Hashable, DivisionTable] = field(default_factory=dict)
 
     def table(self, name: Hashable) -> DivisionTable:
-        """Return the table of a division. It is created on first access."""
-        found = self.tables.get(name)
-        if found is None:
+        table = self.tables.get(name)
+        if table is None:
             if len(self.tables) >= TABLES_PER_CHUNK:
                 del self.tables[next(iter(self.tables))]
-            found = self.tables[name] = DivisionTable()
-        return found
+            table = self.tables[name] = DivisionTable()
+        return table
 
     @property
     def bytes(self) -> int:
-        """Bytes in memory."""
         return len(self.records) + sum(table.bytes for table in self.tables.values())
 
     def shrink(self) -> None:
-        """Drop the parts, which can be rebuilt."""
         for table in self.tables.values():
             table.rows.clear()
             table.bytes = table.counted = 0
 
     def data(self, index: int) -> memoryview:
-        """Return the bytes of one batch."""
         batch = self.batches[index]
         return self.records[batch.position : batch.position + batch.size]
 
@@ -165,7 +155,7 @@ class ViewChunk(Chunk):
         codec: int = compression.NONE,
         opened_max: int = DECOMPRESSED_MAX,
     ) -> Row:
-        """Split one batch. The parts are compressed with `codec`.
+        """Split one batch.
 
         Raises BatchTooLarge if the batch has more than `opened_max` bytes when decompressed and `opened_max` is less
         than the limit for all batches.
@@ -243,33 +233,31 @@ class ViewCache(ChunkCache[ViewChunk]):
 
     def __init__(self, limit_bytes: int, age_s: float) -> None:
         super().__init__(CacheLimits(limit_bytes, age_s, CHUNKS_PER_PARTITION))
-        self._wanted: dict[tuple[ReadKey, Hashable], dict[int, float]] = {}
+        self._requested: dict[tuple[ReadKey, Hashable], dict[int, float]] = {}
 
     def grown(self, chunk: ViewChunk) -> None:
-        """Count the memory of a chunk again. The oldest chunks are evicted until all fit."""
         for table in chunk.tables.values():
             table.counted = table.bytes
         self.recount(chunk)
 
     def note(self, key: ReadKey, division: Division, slots: Iterable[int], now: float) -> None:
-        """Record a request for these slots."""
-        if len(self._wanted) >= WANTED_MAX:
-            self._wanted.clear()
-        self._wanted.setdefault((key, division.name), {}).update(dict.fromkeys(slots, now))
+        if len(self._requested) >= REQUESTED_MAX:
+            self._requested.clear()
+        self._requested.setdefault((key, division.name), {}).update(dict.fromkeys(slots, now))
 
     def want(self, key: ReadKey, division: Division, slots: Iterable[int], now: float) -> list[int]:
         """Record a request for these slots. Return all slots that were requested recently, in order."""
         self.note(key, division, slots, now)
-        wanted = self._wanted[key, division.name]
-        late = [slot for slot, seen in wanted.items() if now - seen > WANTED_S]
+        seen_at = self._requested[key, division.name]
+        late = [slot for slot, seen in seen_at.items() if now - seen > REQUESTED_S]
         for slot in late:
-            del wanted[slot]
-        return sorted(wanted)
+            del seen_at[slot]
+        return sorted(seen_at)
 
     def drop_aged(self, now: float) -> float:
-        """Evict old chunks, as every cache does. If none is left, also forget slots that were not requested again."""
+        """If none is left, also forget slots that were not requested again."""
         due = super().drop_aged(now)
         if due == inf:
-            for name in [name for name, slots in self._wanted.items() if now - max(slots.values()) > WANTED_S]:
-                del self._wanted[name]
+            for name in [name for name, slots in self._requested.items() if now - max(slots.values()) > REQUESTED_S]:
+                del self._requested[name]
         return due

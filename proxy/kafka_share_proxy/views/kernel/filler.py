@@ -14,26 +14,17 @@ from kafka_share_proxy.wire.records import records
 from kafka_share_proxy.wire.records.records import CONTROL_MASK, HEADER, LOG_OVERHEAD, NO_PRODUCER_ID
 
 DELTA_MAX = (1 << 31) - 1
-"""Number of offsets that one filler can span, less one."""
 
 _KEY = Struct(">hh").pack(0, 1)
-"""Version 0, type 1: COMMIT."""
 _VALUE = Struct(">hi").pack(0, 0)
 """Version 0, coordinator epoch 0. Sarama does not accept a record without it."""
 
 
 def filler(base_offset: int, last_offset: int, leader_epoch: int, max_timestamp: int) -> bytes:
-    """Build one batch over the offsets base_offset..last_offset. If these are too many for one batch, it covers the
-    last ones.
+    """Build one batch over the offsets base_offset..last_offset, or over the last ones if these are too many.
 
-    Args:
-        base_offset: the first dropped offset: after the last kept record, or the fetch offset.
-        last_offset: the last scanned offset.
-        leader_epoch: that of the last scanned batch. Consumers commit it, and an epoch that never existed hangs them.
-        max_timestamp: that of the last scanned batch, in milliseconds since 1970.
-
-    Raises:
-        LocalProtocolError: last_offset precedes base_offset.
+    `leader_epoch` and `max_timestamp` are those of the last scanned batch. Consumers commit the epoch, and one that
+    never existed hangs them. Raises LocalProtocolError if last_offset precedes base_offset.
     """
     if not 0 <= base_offset <= last_offset:
         raise LocalProtocolError(f"a filler from offset {base_offset} to {last_offset}")

@@ -1,8 +1,8 @@
 """Splitting one record batch for the slots of a view: the front end of the filter kernel.
 
 The kernel is the C extension `views.kernel._slicing` if it could be built, otherwise its Python fallback, which is
-about a hundred times slower. `KERNEL` has the name of the one in use. Compressed records are decompressed here, into
-bounded memory. Batches of magic 0 and 1 are converted to magic 2. Parts are uncompressed unless a codec is requested.
+about a hundred times slower. Compressed records are decompressed here, into bounded memory. Batches of magic 0 and 1
+are converted to magic 2. Parts are uncompressed unless a codec is requested.
 """
 
 from __future__ import annotations
@@ -25,26 +25,24 @@ except ImportError:  # there was no compiler at installation
     _slicing = None  # type: ignore[assignment]
 
 REFUSALS = (ValueError, RemoteProtocolError, compression.CodecMissing)
-"""Exceptions of kernels and codecs for bytes that are not a record batch, or not one that can be read here."""
 
 _MAGIC_AT = 16
 _ATTRIBUTES_AT = 22
-"""Position of the lower byte of the attributes."""
 _LAST_OFFSET_DELTA_AT = 23
 
 
 class CorruptBatch(ProxyError):
-    """Raised if the bytes are not a record batch. `code` is the error for the consumer."""
+    """Not a record batch. `code` is the error for the consumer."""
 
     code = ErrorCode.CORRUPT_MESSAGE
 
 
 class BatchTooLarge(CorruptBatch):
-    """Raised if the batch has more bytes when decompressed than allowed."""
+    """More bytes when decompressed than allowed."""
 
 
 class CodecUnavailable(CorruptBatch):
-    """Raised if the library of the batch's codec is not installed; the text has its name. The batch may be valid."""
+    """The library of the batch's codec is not installed. The batch may be valid."""
 
     code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
@@ -53,10 +51,8 @@ class Slice(NamedTuple):
     """The part of one source batch for one slot."""
 
     batch: bytes | memoryview | None
-    """A whole batch of magic 2 with the kept records, byte for byte. The source itself if all are kept. None if none
-    is."""
+    """A whole batch of magic 2 with the kept records, byte for byte. The source itself if all are kept."""
     last_kept: int
-    """Offset of the last kept record. -1 if none is."""
     records: int
 
 
@@ -86,9 +82,7 @@ KERNELS: Mapping[str, Kernel] = {
     **({"c": _by_extension} if _slicing is not None and _slicing.VERSION == KERNEL_VERSION else {}),
     "python": slicing_in_python.split,
 }
-"""The kernels that work here, the best first."""
 KERNEL = next(iter(KERNELS))
-"""Name of the kernel in use: "c" or "python"."""
 _kernel = KERNELS[KERNEL]
 
 
@@ -104,19 +98,11 @@ def split(
     """Return the parts of one batch for some slots, in their order. All slots are served in one pass.
 
     Splitting a part again with the same cut returns the same part. A cached part can therefore be cut to a later
-    `from_offset`.
+    `from_offset`. The batch is not a control batch; a message of magic 0 or 1, wrapper or not, counts as one. `slots`
+    None means all.
 
-    Args:
-        batch: exactly one batch that is not a control batch. A message of magic 0 or 1, wrapper or not, counts as one.
-        cut: assigns records to slots.
-        slots: the wanted slots without duplicates. None: all.
-        from_offset: records below it are dropped.
-        codec: compression of the parts (`compression.NONE`, `LZ4` or `ZSTD`).
-        decompressed_max: maximum bytes of a compressed batch when decompressed.
-
-    Raises:
-        CorruptBatch: the bytes are not a record batch. BatchTooLarge: more than `decompressed_max`. CodecUnavailable.
-        ValueError: a slot that the cut does not have.
+    Raises CorruptBatch, BatchTooLarge (`decompressed_max`), CodecUnavailable, ValueError for a slot that the cut does
+    not have.
     """
     return split_counted(batch, cut, slots, from_offset, codec=codec, decompressed_max=decompressed_max)[0]
 
@@ -130,10 +116,10 @@ def split_counted(
     codec: int = compression.NONE,
     decompressed_max: int = DECOMPRESSED_MAX,
 ) -> tuple[list[Slice], int]:
-    """Split as `split` does. Return also the number of decompressed bytes, 0 if the batch is not compressed."""
-    wanted = range(cut.slots) if slots is None else slots
-    if wanted and not 0 <= min(wanted) <= max(wanted) < cut.slots:
-        raise ValueError(f"slots {list(wanted)} of {cut.slots}")
+    """Return also the number of decompressed bytes, 0 if the batch is not compressed."""
+    requested_slots = range(cut.slots) if slots is None else slots
+    if requested_slots and not 0 <= min(requested_slots) <= max(requested_slots) < cut.slots:
+        raise ValueError(f"slots {list(requested_slots)} of {cut.slots}")
     size = 0
     try:
         if len(batch) > _MAGIC_AT and batch[_MAGIC_AT] < 2:
@@ -141,7 +127,7 @@ def split_counted(
             size = len(batch)
         body = opened(batch, decompressed_max)
         size = size if body is None else len(body)
-        parts = list(map(_as_slice, _kernel(batch, body, cut, wanted, from_offset)))
+        parts = list(map(_as_slice, _kernel(batch, body, cut, requested_slots, from_offset)))
     except compression.CodecMissing as error:
         raise CodecUnavailable(str(error)) from error
     except compression.OpenedTooLarge as error:
@@ -156,8 +142,7 @@ def split_counted(
 def opened(batch: memoryview, decompressed_max: int) -> bytes | memoryview | None:
     """Return the decompressed records of a batch. None if it is not compressed, or too short to be a batch.
 
-    Raises:
-        RemoteProtocolError: wrong checksum, broken data, or too much of it. compression.CodecMissing.
+    Raises RemoteProtocolError for a wrong checksum, broken data, or too much of it; compression.CodecMissing.
     """
     if len(batch) < HEADER.size or not batch[_ATTRIBUTES_AT] & COMPRESSION_MASK:
         return None
@@ -187,7 +172,7 @@ def cost_estimate(header: Batch) -> float:
 
 
 def shorten(batch: bytes | memoryview, last_offset: int) -> bytes:
-    """Return the batch with its last offset set to that of its last kept record, because a filler follows.
+    """Return the batch with another last offset, because a filler follows.
 
     Raises:
         ValueError: the batch cannot end at that offset, for example because it begins after it.

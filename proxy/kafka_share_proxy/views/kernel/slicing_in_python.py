@@ -1,12 +1,12 @@
 """The filter kernel in Python: it does the same as `_slicing.c`, byte for byte, where no compiler was available.
 
-It is also the readable definition of the rules. Tests and a fuzzer compare the C code with it.
+It is the readable definition of the rules, with which tests and a fuzzer compare the C code.
 
-A batch is split as follows. Header and checksum are checked. Every record is visited, and all its lengths are checked.
-Key and offset determine its slot. Kept records are copied byte for byte. The header is copied except for four fields:
-size, checksum, number of records, and the codec bits, because the records are uncompressed. Offsets and timestamps of
-records are relative to the header, so base offset and base timestamp stay (the latter is the delete horizon if
-attribute bit 6 is set). The last offset delta stays until a filler follows.
+A batch is split as follows. Every record is visited. Key and offset determine its slot. Kept records are copied byte
+for byte. The header is copied except for four fields: size, checksum, number of records, and the codec bits, because
+the records are uncompressed. Offsets and timestamps of records are relative to the header, so base offset and base
+timestamp stay (the latter is the delete horizon if attribute bit 6 is set). The last offset delta stays until a filler
+follows.
 """
 
 from __future__ import annotations
@@ -40,17 +40,10 @@ record or -1, number of records."""
 def split(
     batch: memoryview, body: bytes | memoryview | None, cut: Cut, slots: Sequence[int], from_offset: int
 ) -> list[Part]:
-    """Return the parts of one batch of magic 2 for some slots, in their order.
+    """Return the parts of one batch of magic 2 for some slots, in their order. Raises ValueError if it is no record
+    batch.
 
-    Args:
-        batch: the whole batch.
-        body: its decompressed records if it is compressed, otherwise None.
-        cut: assigns records to slots.
-        slots: the wanted slots without duplicates.
-        from_offset: records below it are dropped.
-
-    Raises:
-        ValueError: the bytes are not a record batch.
+    `body`: its decompressed records if it is compressed.
     """
     try:
         return _split(batch, body, cut, slots, from_offset)
@@ -103,7 +96,6 @@ def rebuilt(batch: memoryview | bytes, body: bytes, count: int, codec: int = 0) 
 
 
 def _walk(data: bytes, count: int, delta_max: int) -> Iterator[tuple[int, int, int, bytes | None]]:
-    """Yield (start, end, offset delta, key) of every record."""
     position = 0
     for _ in range(count):
         start = position
@@ -129,7 +121,7 @@ def _walk(data: bytes, count: int, delta_max: int) -> Iterator[tuple[int, int, i
             raise ValueError("a record does not end where its length says")
         yield start, end, offset_delta, key
     if position != len(data):
-        raise ValueError(f"{len(data) - position} bytes behind the last record of a batch")
+        raise ValueError(f"{len(data) - position} bytes after the last record of a batch")
 
 
 def _sized(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:

@@ -17,7 +17,6 @@ class Step(Enum):
     """Action needed for a view."""
 
     READY = auto()
-    """Nothing to do: the view can be shown."""
     CREATE = auto()
     """Create its topic, which is missing."""
     GROW = auto()
@@ -33,7 +32,6 @@ class Seen:
     """A topic as shown in Metadata."""
 
     code: int
-    """Error code of the topic."""
     topic_id: bytes = ZERO_UUID
     partitions: int = 0
 
@@ -44,16 +42,12 @@ class Standing:
 
     step: Step
     code: ErrorCode = ErrorCode.NONE
-    """Error code for clients. Set for REFUSE only."""
     partitions: int = 0
-    """Number of partitions that the view's topic must have."""
     reason: str = ""
-    """Reason, if the code does not express it. Set for REFUSE only."""
 
 
 def cut_of(name: ViewName, plan: Plan | None) -> Cut:
-    """Return the division of a base partition by this view. `plan` is the plan that the view's name refers to, if
-    any."""
+    """Return the division of a base partition by this view."""
     if isinstance(name.number, int):
         return EvenCut(name.number) if name.kind == KEY_RANGES else StripeCut(name.number)
     if plan is None:
@@ -64,11 +58,7 @@ def cut_of(name: ViewName, plan: Plan | None) -> Cut:
 def judge(slots: int, view: Seen, base: Seen, binding: Binding | None, partitions_max: int) -> Standing:
     """Return what has to be done before a view can be shown.
 
-    Args:
-        slots: number of slots per base partition.
-        view: the view's topic. base: the base topic.
-        binding: the stored binding of a view of this name. It is ignored if it has another topic id.
-        partitions_max: a view with more partitions is refused.
+    `view` and `base` are the topics. The stored `binding` is ignored if it has another topic id.
     """
     if base.code != ErrorCode.NONE:
         return Standing(Step.REFUSE, ErrorCode.of(base.code))
@@ -85,6 +75,6 @@ def judge(slots: int, view: Seen, base: Seen, binding: Binding | None, partition
     if view.partitions < wanted:
         return Standing(Step.GROW, partitions=wanted)
     if view.partitions > wanted:
-        reason = f"its topic has {view.partitions} partitions, and {wanted} are wanted: delete it"
+        reason = f"its topic has {view.partitions} partitions, and it needs {wanted}: delete it"
         return Standing(Step.REFUSE, ErrorCode.INVALID_TOPIC_EXCEPTION, reason=reason)
     return Standing(Step.READY, partitions=wanted)

@@ -1,9 +1,8 @@
 """Catalog of views: which topic id is which view of which base, and which ids are plain topics.
 
-Theory of operation. A topic id never refers to another topic later, so entries need no expiry: a view remains a view
-until it is deleted, and a plain topic remains plain. Names, ids and partitions are taken from Metadata responses, which
-their receivers pass to `learn`. The binding of a view (to one base topic id, views/README.md rule 16) is taken from the
-topic in which the proxies store it, and has precedence over current Metadata.
+Theory of operation. A topic id never refers to another topic later, so entries need no expiry. Names, ids and
+partitions are taken from Metadata responses. The binding of a view (to one base topic id, views/README.md rule 16) is
+taken from the topic in which the proxies store it, and has precedence over current Metadata.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from kafka_share_proxy.views.model.slots import Cut
 
 PLAIN_MAX = 100_000
-"""Maximum number of ids remembered as plain (about 10 MiB). Beyond it the oldest are forgotten and looked up again."""
+"""About 10 MiB. Beyond it the oldest are forgotten and looked up again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,20 +28,15 @@ class View:
     name: ViewName
     topic_id: bytes
     base_id: bytes
-    """Topic id of the base."""
     base_partitions: int
-    """Number of partitions of the base. The view topic has `slots` times as many."""
     cut: Cut
-    """The division of a base partition into slots."""
 
     @property
     def slots(self) -> int:
-        """Number of slots per base partition."""
         return self.cut.slots
 
     @property
     def partitions(self) -> int:
-        """Number of partitions of the view topic."""
         return self.base_partitions * self.slots
 
     def place(self, partition: int) -> tuple[int, int]:
@@ -52,7 +46,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """The base topic that a view topic belongs to (views/README.md rule 16). For another base id it is recreated."""
+    """Base topic that a view topic belongs to (views/README.md rule 16)."""
 
     view_id: bytes
     base_id: bytes
@@ -81,12 +75,10 @@ class ViewCatalog:
 
     @property
     def is_empty(self) -> bool:
-        """True if no view is known, ready or not, and none was shown."""
         return not self._views and not self._bindings and not self._is_shown
 
     @property
     def count(self) -> int:
-        """Number of existing views, as far as is known."""
         return max(len(self._views), len(self._bindings))
 
     # Views that are ready
@@ -96,7 +88,6 @@ class ViewCatalog:
 
     @property
     def topic_ids(self) -> KeysView[bytes]:
-        """Live set of the topic ids of known views."""
         return self._views.keys()
 
     def named(self, topic: str) -> View | None:
@@ -109,7 +100,7 @@ class ViewCatalog:
         return len(self._views)
 
     def learn(self, view: View) -> None:
-        """Add or replace a view that is ready. An earlier topic of the same name is forgotten."""
+        """An earlier topic of the same name is forgotten."""
         is_first = self.is_empty
         before = self._by_name.get(view.name.topic)
         if before is not None and before.topic_id != view.topic_id:
@@ -125,7 +116,6 @@ class ViewCatalog:
             self._report_first()
 
     def forget(self, topic: str) -> None:
-        """Remove a view whose topic or base was deleted, if it is in the catalog."""
         view = self._by_name.pop(topic, None)
         if view is not None:
             del self._views[view.topic_id]
@@ -138,11 +128,9 @@ class ViewCatalog:
 
     @property
     def plain_ids(self) -> Mapping[bytes, None]:
-        """Live mapping whose keys are the ids known to be plain."""
         return self._plain
 
     def learn_plain(self, topic_id: bytes) -> None:
-        """Note that an id belongs to a plain topic."""
         self._plain[topic_id] = None
         if len(self._plain) > self._plain_max:
             del self._plain[next(iter(self._plain))]
@@ -150,11 +138,9 @@ class ViewCatalog:
     # Stored state
 
     def binding(self, topic: str) -> Binding | None:
-        """Return the stored binding of a view."""
         return self._bindings.get(topic)
 
     def bind(self, topic: str, binding: Binding | None) -> None:
-        """Set the stored binding of a view. None removes it."""
         if binding is None:
             self._bindings.pop(topic, None)
             return
@@ -169,11 +155,9 @@ class ViewCatalog:
 
     @property
     def bound(self) -> tuple[str, ...]:
-        """Names of the views with a binding, which are the existing ones as far as is known."""
         return tuple(sorted(self._bindings))
 
     def plan(self, plan_id: str) -> Plan | None:
-        """Return the stored plan with this id, if there is one."""
         return self._plans.get(plan_id)
 
     def add_plan(self, plan: Plan) -> bool:
@@ -191,5 +175,4 @@ class ViewCatalog:
 
     @property
     def plans(self) -> tuple[Plan, ...]:
-        """All known plans, by name."""
         return tuple(plan for _, plan in sorted(self._plans.items()))

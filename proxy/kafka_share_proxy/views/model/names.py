@@ -25,7 +25,6 @@ SLOTS_MIN, SLOTS_MAX = 2, 1024
 TOPIC_MAX = 249
 """Maximum length of a topic name (org.apache.kafka.common.internals.Topic)."""
 PLAN_ID_MAX = 64
-"""Maximum length of a plan id."""
 
 _NAME = re.compile(r"__view\.(?:([rs])(0|[1-9][0-9]*)|p([A-Za-z0-9_-]+))\.(.+)", re.DOTALL)
 _LEGAL = re.compile(r"[A-Za-z0-9._-]+")
@@ -33,7 +32,7 @@ _PLAN_ID = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class BadViewName(ProxyError):
-    """Raised for a topic that begins like a view and is not a valid view name; the text has the reason."""
+    """A topic that begins like a view and is not a valid view name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +40,9 @@ class ViewName:
     """A parsed view name."""
 
     kind: str
-    """KEY_RANGES, STRIPES or PLAN."""
     number: int | str
-    """The number of slots, or the id of the plan."""
+    """Number of slots, or id of the plan."""
     base: str
-    """The base topic."""
 
     @property
     def topic(self) -> str:
@@ -53,29 +50,25 @@ class ViewName:
 
     @property
     def plan(self) -> str | None:
-        """The id of the plan. None for views without a plan."""
         return self.number if isinstance(self.number, str) else None
 
 
 def is_view(topic: str | None) -> bool:
-    """Return True if the name begins with the prefix of views, valid or not."""
     return topic is not None and topic.startswith(PREFIX)
 
 
 def parse(topic: str, slots_max: int = SLOTS_MAX) -> ViewName | None:
-    """Parse a name. Return None if it is not a view's.
-
-    Raises:
-        BadViewName: it has the prefix of views and is not valid.
+    """Parse a name. Return None if it is not a view's. Raises BadViewName if it has the prefix of views and is not
+    valid.
     """
     if not topic.startswith(PREFIX):
         return None
     if len(topic) > TOPIC_MAX:
         raise BadViewName(f"a topic's name has at most {TOPIC_MAX} characters, not {len(topic)}")
-    found = _NAME.fullmatch(topic)
-    if found is None:
+    match = _NAME.fullmatch(topic)
+    if match is None:
         raise BadViewName(f"{topic!r} is no view: write {PREFIX}r<slots>.<topic>, s<slots> or p<plan>")
-    kind, slots, plan, base = found.groups()
+    kind, slots, plan, base = match.groups()
     _check_base(topic, base)
     if plan is not None:
         check_plan_id(plan)
@@ -86,7 +79,6 @@ def parse(topic: str, slots_max: int = SLOTS_MAX) -> ViewName | None:
 
 
 def check_plan_id(plan: str) -> None:
-    """Raise BadViewName if this is not a valid plan id."""
     if _PLAN_ID.fullmatch(plan) is None or len(plan) > PLAN_ID_MAX:
         raise BadViewName(f"a plan is named by 1 to {PLAN_ID_MAX} of A-Z a-z 0-9 _ -, not {plan!r}")
 

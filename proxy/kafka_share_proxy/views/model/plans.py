@@ -7,9 +7,8 @@ The format is what the range planner writes (`range_plan.json`):
 
 A range is `[low, high, weight]` or `[low, high]`, half open: low <= hash < high, as everywhere in memory. Together the
 ranges are [0, 2^32), with each hash exactly once. Range i is slot i. A weight is the share of the load that the range
-was planned for. Assignors may read it (views/README.md rule 53). Other keys are for people. The ranges of a stored plan
-never change: a new plan has a new name, and groups are moved (`views migrate`). Weights do not determine the slot of
-any record, and may be stored again.
+was planned for. Assignors may read it (views/README.md rule 53). The ranges of a stored plan never change: a new plan
+has a new name, and groups are moved (`views migrate`). Weights may be stored again.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ HASH_SPACE = 1 << 32
 HASH = "murmur2-32"
 VERSION = 1
 FILE_BYTES_MAX = 1 << 20
-"""Maximum size of a plan file in bytes. 1024 ranges take some 40 KiB."""
+"""1024 ranges take some 40 KiB."""
 WEIGHT_MAX = 1e100
-"""Largest usable weight, so that sums stay finite."""
+"""So that sums stay finite."""
 
 
 class BadPlan(ProxyError):
-    """Raised for a plan that cannot be served; the text has the reason."""
+    """A plan that cannot be served."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +42,9 @@ class Plan:
     starts: tuple[int, ...]
     """Start of each range, ascending from 0. A range ends where the next one starts, the last one at 2^32."""
     topic: str = ""
-    """The topic for which the plan was made. Informational."""
+    """Only for information."""
     weights: tuple[float, ...] = field(default=(), compare=False)
-    """Share of the load for each range. Empty if not known."""
+    """Share of the load of each range, if known."""
 
     def __post_init__(self) -> None:
         """Raise BadPlan if the ranges do not cover the hash space, or if the plan id is not valid."""
@@ -62,12 +61,10 @@ class Plan:
 
     @property
     def slots(self) -> int:
-        """Number of ranges."""
         return len(self.starts)
 
 
 def read(plan_id: str, text: str | bytes) -> Plan:
-    """Read a plan file. Raises BadPlan with what is wrong and where."""
     if len(text) > FILE_BYTES_MAX:
         raise BadPlan(f"a plan of {len(text)} bytes is larger than {FILE_BYTES_MAX}")
     try:

@@ -1,10 +1,10 @@
 """State machine of one Fetch of views: what was scanned for which slot, and what to read next.
 
-Theory of operation. A view partition is a slot of a base partition. Each wanted slot has a position, which advances
-over every batch that was scanned for it, whether records were kept or not. Slots of one base partition at the same
-`BasePlace` advance together: a batch is read once for all of them. A `BasePlace` is an offset with the leader epoch
-that a client has read up to it (-1 matches any). After the log of a leader was truncated, a client that has read
-truncated records differs in that epoch from one that has not. `FetchScan.step` returns what to read next:
+Theory of operation. A view partition is a slot of a base partition. The position of a slot advances over every batch
+that was scanned for it. Slots of one base partition at the same `BasePosition` advance together: a batch is read once
+for all of them. A `BasePosition` is an offset with the leader epoch that a client has read up to it (-1: any). After
+the log of a leader was truncated, a client that has read truncated records differs in that epoch from one that has not.
+`FetchScan.step` returns what to read next:
 
 - The response is due once enough bytes matched and every slot was scanned at least once, or if something was refused,
   or if the scan has cost as much as one response may.
@@ -15,8 +15,7 @@ truncated records differs in that epoch from one that has not. `FetchScan.step` 
 - After that time only partitions that the broker has not reported on yet are read, without waiting.
 
 A slot whose last scanned record was dropped ends with a gap, which one filler batch covers (views/README.md rule 34).
-Epochs and watermarks of several rounds: views/README.md rule 24. Errors: views/README.md rule 27. `now` is the caller's
-time in seconds.
+Epochs and watermarks of several rounds: views/README.md rule 24. Errors: views/README.md rule 27.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ from typing import NamedTuple, Protocol
 from kafka_share_proxy.wire.errors import ErrorCode
 
 MAGIC_WITH_COUNT = 2
-"""Lowest magic of batches whose header has the number of records."""
 
 
 GATHERED_BYTES = 8 << 10
@@ -41,44 +39,35 @@ class SourceBatch(Protocol):
     """Header fields of `wire.records.batches.Batch` that are used here."""
 
     @property
-    def last_offset(self) -> int:
-        """Last offset, also when its record was compacted away."""
+    def last_offset(self) -> int: ...
 
     @property
-    def size(self) -> int:
-        """Bytes of the whole batch."""
+    def size(self) -> int: ...
 
     @property
-    def magic(self) -> int:
-        """The magic byte of the batch's format."""
+    def magic(self) -> int: ...
 
     @property
-    def leader_epoch(self) -> int:
-        """Leader epoch in which the batch was appended. -1 if unknown."""
+    def leader_epoch(self) -> int: ...
 
     @property
-    def max_timestamp(self) -> int:
-        """Milliseconds since 1970."""
+    def max_timestamp(self) -> int: ...
 
     @property
-    def records_count(self) -> int:
-        """Number of records according to the header."""
+    def records_count(self) -> int: ...
 
 
 class Part(Protocol):
     """The part of a source batch for one slot (`slicing.Slice`)."""
 
     @property
-    def batch(self) -> bytes | memoryview | None:
-        """None if the slot gets no records of it."""
+    def batch(self) -> bytes | memoryview | None: ...
 
     @property
-    def last_kept(self) -> int:
-        """Offset of the last kept record."""
+    def last_kept(self) -> int: ...
 
     @property
-    def records(self) -> int:
-        """Number of records."""
+    def records(self) -> int: ...
 
 
 class Gap(NamedTuple):
@@ -87,12 +76,11 @@ class Gap(NamedTuple):
     base_offset: int
     last_offset: int
     leader_epoch: int
-    """Leader epoch of the last scanned batch."""
     max_timestamp: int
 
 
-class BasePlace(NamedTuple):
-    """Position of slots that advance together, in the terms that the broker validates."""
+class BasePosition(NamedTuple):
+    """Position of slots that advance together, as the broker validates it."""
 
     offset: int
     last_fetched_epoch: int = -1
@@ -100,7 +88,7 @@ class BasePlace(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """Offsets of a base partition in the last response of the broker."""
+    """Offsets of a base partition in the broker's last response."""
 
     high_watermark: int
     last_stable_offset: int
@@ -119,7 +107,7 @@ class SlotScan:
         "bytes",
         "fetch_offset",
         "is_full",
-        "is_looked",
+        "is_scanned",
         "last_fetched_epoch",
         "max_bytes",
         "mistake",
@@ -134,7 +122,6 @@ class SlotScan:
     def __init__(self, slot: int, fetch_offset: int, max_bytes: int, last_fetched_epoch: int = -1) -> None:
         self.slot = slot
         self.fetch_offset = self.position = fetch_offset
-        """The first offset that has not been scanned."""
         self.max_bytes = max_bytes
         self.last_fetched_epoch = last_fetched_epoch
         """Leader epoch of the record before `position`. -1 if the client sent none (KIP-595)."""
@@ -142,11 +129,10 @@ class SlotScan:
         self.bytes = 0
         self.records = 0
         self.scanned_bytes = 0
-        """Bytes of the scanned batches."""
         self.scanned_records = 0
         self.is_full = False
         """True if the next part did not fit."""
-        self.is_looked = False
+        self.is_scanned = False
         """True if the slot was scanned, or is at the end of the log."""
         self.mistake = ErrorCode.NONE
         """Error at `position`: a batch that cannot be decoded, or an offset that the log does not have."""
@@ -159,21 +145,19 @@ class SlotScan:
 
     @property
     def is_open(self) -> bool:
-        """True if more may be scanned."""
         return not self.is_full and self.mistake == ErrorCode.NONE
 
     @property
     def error(self) -> ErrorCode:
-        """Error code for the client. An error counts only if it is at the fetch offset."""
+        """An error counts only if it is at the fetch offset."""
         return self.mistake if self.position == self.fetch_offset else ErrorCode.NONE
 
     def take(self, batch: SourceBatch, part: Part, room: int, *, at_least_one: bool) -> bool:
-        """Advance over one batch. Return False if its part does not fit into `room` or the client's limit.
-
-        With `at_least_one` it is added regardless of its size, because the response would be empty otherwise.
+        """Advance over one batch. Return False if its part does not fit. `at_least_one`: the response would be empty
+        otherwise.
         """
         data = part.batch
-        self.is_looked = True
+        self.is_scanned = True
         if data is not None:
             size = len(data)
             if size > min(room, self.max_bytes - self.bytes) and not at_least_one:
@@ -224,69 +208,65 @@ class BaseScan:
     def __init__(self, slots: list[SlotScan], current_leader_epoch: int = -1) -> None:
         self.slots = slots
         self.current_leader_epoch = current_leader_epoch
-        """The epoch in the client's request. -1 if none."""
         self.facts: Facts | None = None
-        """Offsets of the last round. None before the first response of the broker."""
         self.is_refused = False
         """True after an error or a diverging epoch from the broker."""
 
     @property
     def is_open(self) -> bool:
-        """True if any slot may scan more."""
         return any(slot.is_open for slot in self.slots)
 
     @property
-    def is_looked(self) -> bool:
+    def is_scanned(self) -> bool:
         """True if each slot was scanned, is at the end of the log, or is closed."""
-        return all(slot.is_looked or not slot.is_open for slot in self.slots)
+        return all(slot.is_scanned or not slot.is_open for slot in self.slots)
 
     @property
     def is_apart(self) -> bool:
-        """True if open slots are at different offsets."""
         return len({slot.position for slot in self.slots if slot.is_open}) > 1
 
-    def places(self) -> list[BasePlace]:
-        """Return the positions of open slots, ascending."""
-        return _places(slot for slot in self.slots if slot.is_open)
+    def positions(self) -> list[BasePosition]:
+        return _positions(slot for slot in self.slots if slot.is_open)
 
-    def at(self, place: BasePlace) -> list[SlotScan]:
-        """Return the open slots at this position."""
-        offset, epochs = place.offset, (-1, place.last_fetched_epoch)
+    def at(self, position: BasePosition) -> list[SlotScan]:
+        offset, epochs = position.offset, (-1, position.last_fetched_epoch)
         return [
             slot
             for slot in self.slots
             if slot.position == offset and slot.last_fetched_epoch in epochs and slot.is_open
         ]
 
-    def next_place(self, turn: int) -> BasePlace:
-        """Return the position to read next. `turn` rotates among positions not scanned yet. At least one slot must be
-        open."""
-        unlooked = _places(slot for slot in self.slots if slot.is_open and not slot.is_looked)
-        return unlooked[turn % len(unlooked)] if unlooked else self.places()[0]
+    def next_position(self, rotation: int) -> BasePosition:
+        """Return the position to read next. At least one slot must be open."""
+        unscanned = _positions(slot for slot in self.slots if slot.is_open and not slot.is_scanned)
+        return unscanned[rotation % len(unscanned)] if unscanned else self.positions()[0]
 
-    def told(self, place: BasePlace, facts: Facts) -> None:
-        """Note the broker's response to a read from this position. Its slots count as scanned, even at the end of the
-        log."""
+    def on_response(self, position: BasePosition, facts: Facts) -> None:
+        """Note the broker's offsets. The slots at the position count as scanned, even at the end of the log."""
         self.facts = facts
-        for slot in self.at(place):
-            slot.is_looked = True
+        for slot in self.at(position):
+            slot.is_scanned = True
 
 
-def _places(slots: Iterable[SlotScan]) -> list[BasePlace]:
-    """Return the positions of these slots. A slot without an epoch joins the others at its offset."""
-    found = {BasePlace(slot.position, slot.last_fetched_epoch) for slot in slots}
-    said = {place.offset for place in found if place.last_fetched_epoch >= 0}
-    return sorted(place for place in found if place.last_fetched_epoch >= 0 or place.offset not in said)
+def _positions(slots: Iterable[SlotScan]) -> list[BasePosition]:
+    """A slot without an epoch joins the others at its offset."""
+    positions = {BasePosition(slot.position, slot.last_fetched_epoch) for slot in slots}
+    offsets_with_epoch = {position.offset for position in positions if position.last_fetched_epoch >= 0}
+    return sorted(
+        position
+        for position in positions
+        if position.last_fetched_epoch >= 0 or position.offset not in offsets_with_epoch
+    )
 
 
 class PlainScan:
-    """A partition of the same request that is not a view. Its records are passed on unchanged."""
+    """Partition of the same request that is not a view."""
 
-    __slots__ = ("bytes", "is_done", "is_looked", "is_refused")
+    __slots__ = ("bytes", "is_done", "is_refused", "is_scanned")
 
     def __init__(self) -> None:
         self.bytes = 0
-        self.is_looked = False
+        self.is_scanned = False
         self.is_done = False
         """True once its records or its error are in the response."""
         self.is_refused = False
@@ -295,7 +275,7 @@ class PlainScan:
 class NextRead(NamedTuple):
     """The next reads of base partitions and plain partitions."""
 
-    places: Sequence[tuple[BaseScan, BasePlace]]
+    positions: Sequence[tuple[BaseScan, BasePosition]]
     plains: Sequence[PlainScan]
     wait_s: float
 
@@ -312,38 +292,33 @@ class FetchScan:
         min_bytes: int,
         max_bytes: int,
         scanned_max: int,
-        turn: int = 0,
+        rotation: int = 0,
     ) -> None:
         self.bases = bases
         self.plains = plains
         self.deadline = deadline
         self.scanned = 0
-        """Bytes of scanned batches, counted once per position."""
         self._min_bytes = min_bytes
         self._max_bytes = max_bytes
         self._scanned_max = scanned_max
         self._spent = 0
-        """Cost of the scanned batches in bytes."""
-        self._turn = turn
+        self._rotation = rotation
         self._kept = 0
 
     @property
     def matched(self) -> int:
-        """Bytes in the response so far."""
         return self._kept + sum(plain.bytes for plain in self.plains)
 
     @property
     def room(self) -> int:
-        """Bytes that still fit into the response."""
         return self._max_bytes - self.matched
 
     @property
     def is_spent(self) -> bool:
-        """True if the scan has cost as much as one response may."""
         return self._spent >= self._scanned_max
 
     def take(self, slots: Iterable[SlotScan], batch: SourceBatch, parts: Sequence[Part], opened: int = 0) -> None:
-        """Advance these slots, all at one position, over one batch. `parts` are in the same order.
+        """Advance these slots, all at one position, over one batch.
 
         `opened`: bytes of the records when decompressed, 0 if they are not compressed.
         """
@@ -361,28 +336,27 @@ class FetchScan:
         if self._is_refused or now >= self.deadline or self.is_spent or self.room <= 0:
             return self._unreported()
         if self.matched >= self._min_bytes:
-            return self._unlooked()
-        wanted = [(base, base.next_place(self._turn)) for base in self.bases if base.is_open]
+            return self._unscanned()
+        reads = [(base, base.next_position(self._rotation)) for base in self.bases if base.is_open]
         plains = [plain for plain in self.plains if not plain.is_done]
-        if not wanted and not plains:
+        if not reads and not plains:
             return None
-        apart = any(base.is_apart for base, _ in wanted)
-        return NextRead(wanted, plains, 0.0 if apart else self.deadline - now)
+        apart = any(base.is_apart for base, _ in reads)
+        return NextRead(reads, plains, 0.0 if apart else self.deadline - now)
 
     @property
     def _is_refused(self) -> bool:
-        """True if there is an error to return, which ends the waiting."""
         of_views = any(base.is_refused or any(slot.error for slot in base.slots) for base in self.bases)
         return of_views or any(plain.is_refused for plain in self.plains)
 
     def _unreported(self) -> NextRead | None:
-        """Return the reads without which there can be no response: those of partitions without any offsets yet."""
-        return self._look(base for base in self.bases if base.facts is None and not base.is_refused)
+        """Return the reads without which there is no response: those of partitions without any offsets yet."""
+        return self._reads_of(base for base in self.bases if base.facts is None and not base.is_refused)
 
-    def _unlooked(self) -> NextRead | None:
-        return self._look(base for base in self.bases if not base.is_looked)
+    def _unscanned(self) -> NextRead | None:
+        return self._reads_of(base for base in self.bases if not base.is_scanned)
 
-    def _look(self, bases: Iterable[BaseScan]) -> NextRead | None:
-        wanted = [(base, base.next_place(self._turn)) for base in bases if base.is_open]
-        plains = [plain for plain in self.plains if not plain.is_looked]
-        return NextRead(wanted, plains, 0.0) if wanted or plains else None
+    def _reads_of(self, bases: Iterable[BaseScan]) -> NextRead | None:
+        reads = [(base, base.next_position(self._rotation)) for base in bases if base.is_open]
+        plains = [plain for plain in self.plains if not plain.is_scanned]
+        return NextRead(reads, plains, 0.0) if reads or plains else None

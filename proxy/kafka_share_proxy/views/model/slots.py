@@ -1,7 +1,6 @@
 """Division of a base partition into slots.
 
-A cut assigns a slot to every record (`slot_of`), and describes the same rule to the kernel as numbers (`packed`). An
-offset of a view is only meaningful within one fixed cut. The cut of a name therefore never changes.
+An offset of a view is only meaningful within one fixed cut. The cut of a name therefore never changes.
 """
 
 from __future__ import annotations
@@ -23,13 +22,11 @@ except ImportError:  # there was no compiler at installation
     _slicing = None  # type: ignore[assignment]
 
 KERNEL_VERSION = 3
-"""`VERSION` of the extension that matches these sources. An extension of another version is not used."""
+"""`VERSION` of the extension that matches these sources."""
 SLOTS_MAX = 1024
-"""Maximum number of slots of one view. The kernel has a row of counters for each."""
+"""The kernel has a row of counters for each."""
 STRIPE_OFFSETS = 64
-"""Number of offsets in one stripe of a `__view.s` view."""
 NOWHERE = -1
-"""The slot of a record that belongs to no slot."""
 
 
 class Rule(IntEnum):
@@ -59,48 +56,42 @@ class Cut(Protocol):
     """A rule that assigns every record to one slot, or to none."""
 
     @property
-    def slots(self) -> int:
-        """Number of slots, which are numbered from 0."""
+    def slots(self) -> int: ...
 
     @property
-    def packed(self) -> Packed:
-        """The same rule for the kernel."""
+    def packed(self) -> Packed: ...
 
-    def slot_of(self, key: bytes | None, offset: int) -> int:
-        """Return the slot of a record. NOWHERE if no slot has it."""
+    def slot_of(self, key: bytes | None, offset: int) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
 class EvenCut:
-    """Equal ranges of the hash space (`__view.r<R>`). Raises ValueError."""
+    """Equal ranges of the hash space (`__view.r<R>`)."""
 
     slots: int
     packed: Packed = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Pack the bounds once, in the form that the kernel reads."""
         _check_slots(self.slots)
         object.__setattr__(self, "packed", Packed(Rule.EVEN, self.slots))
 
     def slot_of(self, key: bytes | None, offset: int) -> int:
-        """Return the slot by the upper bits of the hash, because the default partitioner has used the lower ones."""
+        """Use the upper bits of the hash, because the default partitioner has used the lower ones."""
         return hash_of_record(key, offset) * self.slots >> 32
 
 
 @dataclass(frozen=True, slots=True)
 class StripeCut:
-    """Alternating stripes of 64 offsets (`__view.s<R>`), for records without useful keys. Raises ValueError."""
+    """Alternating stripes of 64 offsets (`__view.s<R>`), for records without useful keys."""
 
     slots: int
     packed: Packed = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Pack the bounds once, in the form that the kernel reads."""
         _check_slots(self.slots)
         object.__setattr__(self, "packed", Packed(Rule.STRIPES, self.slots))
 
     def slot_of(self, key: bytes | None, offset: int) -> int:  # noqa: ARG002 - the offset alone decides
-        """Return the slot by the offset alone."""
         return offset // STRIPE_OFFSETS % self.slots
 
 
@@ -108,7 +99,7 @@ class StripeCut:
 class RangeCut:
     """Ranges of a stored plan (`__view.p<id>`): range i begins at starts[i] and belongs to slot targets[i].
 
-    Without targets every range is a separate slot. Raises ValueError.
+    Without targets every range is a separate slot.
     """
 
     starts: tuple[int, ...]
@@ -117,7 +108,6 @@ class RangeCut:
     packed: Packed = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Check and pack once."""
         _check_starts(self.starts)
         targets = self.targets or tuple(range(len(self.starts)))
         if len(targets) != len(self.starts) or min(targets) < 0:
@@ -129,7 +119,6 @@ class RangeCut:
         object.__setattr__(self, "packed", Packed(Rule.RANGES, slots, _uint32(self.starts), _int32(targets)))
 
     def slot_of(self, key: bytes | None, offset: int) -> int:
-        """Return the slot of the range that contains the hash."""
         return self.targets[bisect_right(self.starts, hash_of_record(key, offset)) - 1]
 
 
@@ -149,7 +138,6 @@ class KeyFilterCut:
     _targets: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Check and pack once."""
         if len(self.ranges) > RANGES_MAX or len(self.keys) > KEYS_MAX:
             raise ValueError(f"a filter has at most {RANGES_MAX} ranges and {KEYS_MAX} keys")
         starts, targets = _disjoint(self.ranges)
@@ -162,7 +150,6 @@ class KeyFilterCut:
 
     @property
     def slots(self) -> int:
-        """Always 1: a record is kept or not."""
         return 1
 
     @property
@@ -171,7 +158,6 @@ class KeyFilterCut:
         return self._starts, self._targets
 
     def slot_of(self, key: bytes | None, offset: int) -> int:
-        """Return 0 if the record is kept, otherwise NOWHERE."""
         if key is None and self.null_keys != NullKeys.BY_OFFSET:
             return 0 if self.null_keys == NullKeys.KEEP else NOWHERE
         if key is not None and key in self._known:
@@ -192,7 +178,6 @@ def _check_starts(starts: Sequence[int]) -> None:
 
 
 def _disjoint(ranges: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return ranges that cover the hash space once, kept or not."""
     merged: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
         if not 0 <= first <= last < SPACE:
@@ -212,8 +197,8 @@ def _disjoint(ranges: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...], tuple
 def _packed_keys(keys: Sequence[bytes]) -> tuple[bytes, bytes]:
     ordered = sorted(set(keys))
     sizes = list(map(len, ordered))
-    places = accumulate(sizes, initial=0)
-    entries = sorted(zip(hashes(ordered), places, sizes, strict=False))
+    positions = accumulate(sizes, initial=0)
+    entries = sorted(zip(hashes(ordered), positions, sizes, strict=False))
     return _uint32(list(chain.from_iterable(entries))), b"".join(ordered)
 
 
@@ -225,7 +210,6 @@ _hashes = _slicing.hashes if _slicing is not None and _slicing.VERSION == KERNEL
 
 
 def hashes(keys: list[bytes]) -> array[int]:
-    """Return the Murmur2 hash of each key."""
     return array("I", _hashes(keys))
 
 

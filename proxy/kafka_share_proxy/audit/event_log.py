@@ -1,9 +1,8 @@
 """Queue of audit events to be written, numbered and bounded, and their text: one JSON object per line.
 
-How it works. An event is a few references until it is written: its caller does not format or look up anything. The text
-between the values of an event is the same for each kind, so a line is joined from fragments that were made once. The C
-extension `audit._event_log` does this and holds the queue if it could be built. Otherwise the Python fallback here
-does. `KERNEL` says which one is used.
+How it works. An event is a few references until it is written. The text between its values is the same for each kind,
+so a line is joined from fragments that were made once. The C extension `audit._event_log` holds the queue and does
+this. Without it, the Python fallback here does. `KERNEL` names the one in use.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ except ImportError:  # this was installed without a compiler
     _event_log = None  # type: ignore[assignment]
 
 BUILT_VERSION = 1
-"""`VERSION` of the extension that matches this file. An extension built from an older source is not used."""
+"""`VERSION` of the extension that matches this file. An older one is not used."""
 COMMON = 8
-"""Number of values that every event has: proxy_id, seq, ts_ms, cluster, topic, partition, group, member."""
+"""Values that every event has: proxy_id, seq, ts_ms, cluster, topic, partition, group, member."""
 
 
 class EventLog(Protocol):
@@ -35,32 +34,30 @@ class EventLog(Protocol):
 
     @property
     def dropped(self) -> int:
-        """Number of events dropped because the queue was full."""
+        """Events dropped because the queue was full."""
 
     def __len__(self) -> int: ...
 
     def offer(self, kind: str, place: Place, group: str | None, member: str | None, values: tuple[Any, ...], /) -> None:
-        """Add an event with the current time.
-
-        `values`: by `events.FIELDS` of the kind; values are JSON types or `Told`.
+        """Add an event with the current time. `values`: by `events.FIELDS` of the kind; values are JSON types or
+        `Told`.
 
         Raises KeyError for an unknown kind, and TypeError for a wrong number of values.
         """
 
-    def topic_ids(self, cost_max: int, /) -> set[bytes]:
-        """Return the topic ids of the events that `take` would return."""
+    def topic_ids(self, cost_max: int, /) -> set[bytes]: ...
 
     def take(
         self, cost_max: int, proxy_id: str, cluster: str | None, topic_name: Callable[[bytes], str], /
     ) -> list[bytes]:
         """Remove the oldest events and return their lines, line end included.
 
-        Returns as many events as `cost_max` allows (`events.COSTS`), at least one.
+        Returns as many as `cost_max` allows (`events.COSTS`), at least one.
         """
 
 
 def event_log(most: int, wall_ms: Callable[[], int]) -> EventLog:
-    """Return an empty log. `most`: maximum number of events in it; `wall_ms`: milliseconds since 1970."""
+    """Return an empty log of at most `most` events. `wall_ms`: milliseconds since 1970."""
     return _Log(most, wall_ms, LAYOUTS, as_json)
 
 
@@ -74,7 +71,7 @@ def _layout(kind: str, fields: tuple[str, ...]) -> tuple[Any, ...]:
 
 
 LAYOUTS = {kind: _layout(kind, fields) for kind, fields in FIELDS.items()}
-"""Kind -> cost of writing an event, and the text before each of its values."""
+"""Cost of writing an event, and the text before each of its values, by kind."""
 
 
 # The Python fallback of the extension
@@ -105,9 +102,9 @@ class _PythonEventLog:
         return len(self._queue)
 
     def offer(self, kind: str, place: Place, group: str | None, member: str | None, values: tuple[Any, ...]) -> None:
-        wanted = len(self._layouts[kind]) - 1 - COMMON
-        if len(values) != wanted:
-            raise TypeError(f"{kind} has {wanted} values, not {len(values)}")
+        expected = len(self._layouts[kind]) - 1 - COMMON
+        if len(values) != expected:
+            raise TypeError(f"{kind} has {expected} values, not {len(values)}")
         self.seq += 1
         if len(self._queue) >= self._most:
             self.dropped += 1
@@ -121,24 +118,24 @@ class _PythonEventLog:
     def take(
         self, cost_max: int, proxy_id: str, cluster: str | None, topic_name: Callable[[bytes], str]
     ) -> list[bytes]:
-        found = list[bytes]()
+        lines = list[bytes]()
         for _ in range(self._affordable(cost_max)):
             seq, ts_ms, kind, (topic, partition), group, member, values = self._queue.popleft()
             name = topic_name(topic) if isinstance(topic, bytes) else topic
-            told = (proxy_id, seq, ts_ms, cluster, name, partition, group, member, *values)
-            texts = [self._json(value).encode() for value in told]
+            values_of_line = (proxy_id, seq, ts_ms, cluster, name, partition, group, member, *values)
+            texts = [self._json(value).encode() for value in values_of_line]
             fragments = self._layouts[kind][1:]
-            found.append(b"".join((*chain(*zip(fragments, texts, strict=True)), b"}\n")))
-        return found
+            lines.append(b"".join((*chain(*zip(fragments, texts, strict=True)), b"}\n")))
+        return lines
 
     def _affordable(self, cost_max: int) -> int:
-        taken = 0
+        count = 0
         for event in self._queue:
             if cost_max <= 0:
                 break
             cost_max -= self._layouts[event.kind][0]
-            taken += 1
-        return taken
+            count += 1
+        return count
 
 
 KERNEL = "c" if _event_log is not None and _event_log.VERSION == BUILT_VERSION else "python"

@@ -1,6 +1,6 @@
-"""Audit events: their kinds, fields and JSON values, as defined in `schemas/internal/AuditEvent.json`.
+"""Audit events: their kinds, fields and JSON values.
 
-`FIELDS` has the fields of each kind in the order of the schema. A test checks that both are equal.
+`FIELDS` has the fields of each kind in the order of `schemas/internal/AuditEvent.json`. A test compares them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 VERSION = 2
 HASH_SPACE = 1 << 32
-"""Size of the space of hashes: the end of its last range."""
+"""End of the last range of hashes."""
 
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "acquire": ("first", "last", "attempt", "bytes", "lock_ms", "by"),
@@ -48,7 +48,6 @@ class Place(NamedTuple):
     """Topic-partition of an event."""
 
     topic: bytes | str | None = None
-    """Id or name of the topic."""
     partition: int | None = None
 
 
@@ -58,19 +57,18 @@ NOWHERE = Place()
 class Told(Protocol):
     """A value that is converted to JSON when the event is written."""
 
-    def told(self) -> Any:
-        """Return the JSON value for the line."""
+    def told(self) -> Any: ...
 
 
-def _told(value: Told) -> Any:
+def _json_value_of(value: Told) -> Any:
     return value.told()
 
 
-_encode = json.JSONEncoder(separators=(",", ":"), default=_told).encode
+_encode = json.JSONEncoder(separators=(",", ":"), default=_json_value_of).encode
 
 
 def as_json(value: Any) -> str:
-    """Return a value of an event as ASCII JSON. Types other than JSON's must implement `Told`."""
+    """Return a value as ASCII JSON. Types other than JSON's must implement `Told`."""
     if value is None:
         return "null"
     return encode_basestring_ascii(value) if type(value) is str else _encode(value)

@@ -1,7 +1,4 @@
-"""Sums of the records that readers received.
-
-There is one event per second for each reader of a partition, however often it fetches.
-"""
+"""Sums of the records that readers received: one event per second for each reader of a partition."""
 
 from __future__ import annotations
 
@@ -33,7 +30,6 @@ class Reader(NamedTuple):
     """A reader of one partition."""
 
     kind: str
-    """Kind of reader: share, view or filter."""
     place: Place
     group: str | None = None
     view: str | None = None
@@ -46,7 +42,7 @@ class GivenRecords(NamedTuple):
     """Records that one response gave to a reader."""
 
     first: int
-    """Offset range that was examined: `first` to `last`, both included."""
+    """Examined offsets: `first` to `last`, both included."""
     last: int
     rows_in: int
     rows_out: int
@@ -65,28 +61,27 @@ class Fetches:
     """Sums by reader since the last events."""
 
     def __init__(self, tell: Callable[[Place, str | None, tuple[Any, ...]], None]) -> None:
-        """Prepare empty sums. `tell` makes an event from place, group and values."""
         self._tell = tell
         self._sums: dict[Reader, list[int]] = {}
 
-    def add(self, reader: Reader, given: GivenRecords, requests: int = 1) -> None:
+    def add(self, reader: Reader, records: GivenRecords, requests: int = 1) -> None:
         """Add records that a reader received in this number of responses."""
         sums = self._sums.get(reader)
         if sums is None:
             if len(self._sums) >= READERS_MAX:
                 self.tell()
-            self._sums[reader] = [requests, *given]
+            self._sums[reader] = [requests, *records]
             return
         sums[0] += requests
-        sums[1] = min(sums[1], given.first)
-        sums[2] = max(sums[2], given.last)
-        sums[3] += given.rows_in
-        sums[4] += given.rows_out
-        sums[5] += given.bytes_in
-        sums[6] += given.bytes_out
+        sums[1] = min(sums[1], records.first)
+        sums[2] = max(sums[2], records.last)
+        sums[3] += records.rows_in
+        sums[4] += records.rows_out
+        sums[5] += records.bytes_in
+        sums[6] += records.bytes_out
 
     def tell(self) -> None:
         """Make events of all sums, and reset them."""
-        found, self._sums = self._sums, {}
-        for (kind, place, group, view, slot, client, hashes), sums in found.items():
+        sums_by_reader, self._sums = self._sums, {}
+        for (kind, place, group, view, slot, client, hashes), sums in sums_by_reader.items():
             self._tell(place, group, (kind, view, slot, client, *hashes, *sums))

@@ -1,9 +1,8 @@
 """The heaviest hashes of a sample in bounded memory: the summary of Misra and Gries, for many records at a time.
 
 How it works. Counts are added up until there are many more hashes than are kept. Then the count of the heaviest hash
-that is not kept is subtracted from all counts, and hashes without a positive count are removed. `error` is the sum of
-the subtracted counts. A hash therefore has at most `error` more records than its count, and one that is not kept has at
-most `error`. `error` never exceeds the records divided by `kept` + 1 (Misra and Gries 1982; for merging such summaries:
+that is not kept is subtracted from all counts, and hashes without a positive count are removed. `error`, the sum of the
+subtracted counts, never exceeds the records divided by `kept` + 1 (Misra and Gries 1982; for merging such summaries:
 Agarwal and others, Mergeable Summaries, 2012).
 """
 
@@ -13,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 KEPT_MAX = 128
-"""Number of hashes kept in one summary. Every hash with more than 1 % of the records is among them."""
+"""Hashes kept in one summary. Every hash with more than 1 % of the records is among them."""
 CROWDED = 8
 """Multiple of the kept hashes that may be held before the summary is cut: sorting takes longer than adding."""
 
@@ -27,7 +26,6 @@ class HeavyKeys:
         self._kept_max = kept_max
         self._counts = Counter[int]()
         self.records = 0
-        """Number of records added so far."""
         self.error = 0
         """Maximum number of records that a hash may have beyond its count."""
 
@@ -43,13 +41,13 @@ class HeavyKeys:
             self._reduce()
 
     def heaviest(self, most: int) -> list[tuple[int, int]]:
-        """Return hashes with their counts, the heaviest first: at most `most` of those that are kept."""
+        """Return at most `most` hashes with their counts, the heaviest first."""
         if len(self._counts) > self._kept_max:
             self._reduce()
         return self._counts.most_common(most)
 
     def _reduce(self) -> None:
-        taken = sorted(self._counts.values(), reverse=True)[self._kept_max]
-        left = {hashed: count - taken for hashed, count in self._counts.items() if count > taken}
-        self._counts = Counter(left)
-        self.error += taken
+        excess = sorted(self._counts.values(), reverse=True)[self._kept_max]
+        remaining = {hashed: count - excess for hashed, count in self._counts.items() if count > excess}
+        self._counts = Counter(remaining)
+        self.error += excess

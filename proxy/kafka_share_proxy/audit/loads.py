@@ -1,7 +1,7 @@
 """Load of partitions in one interval, as one proxy sees it: totals, and a sample of keys by bucket and hash.
 
-Totals and samples are separate, because in a fleet they may be recorded by two proxies (audit/README.md rule 6). The
-job `audit` adds up the events first, and then divides the totals among buckets in proportion to the samples.
+In a fleet, two proxies may record totals and samples (audit/README.md rule 6). The job `audit` adds up the events, and
+then divides the totals among buckets in proportion to the samples.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kafka_share_proxy.wire.records.key_samples import ROW, KeySample, SampleSha
 PLACES_MAX = 10_000
 """Maximum number of partitions with load in one interval. Others are not reported."""
 SAMPLED_PLACES_MAX = 500
-"""Maximum number of these partitions with samples: each needs about 70 KB."""
+"""Maximum number of partitions with samples: each needs about 70 KB."""
 HEAVY_RECORDS = 256
 """Maximum number of records of one look that are counted by hash, which takes ten times as long as by bucket."""
 WEIGHT_MAX = 1 << 20
@@ -38,16 +38,16 @@ class Buckets:
         self.records, self.bytes = buckets()
 
     def told(self) -> dict[str, list[int]]:
-        """Return bucket -> [records, bytes] of the buckets with records."""
+        """Return [records, bytes] by bucket, without empty ones."""
         sizes = self.bytes
         return {str(at): [count, sizes[at]] for at, count in enumerate(self.records) if count}
 
 
 class Sampled:
-    """The sample of one partition.
+    """The sample of one partition. Each key represents `weight` records.
 
-    Each key represents `weight` records: those that were read for it. The precision of the sample is stated as the size
-    of a simple random sample with the same precision for the share of a set of keys (`effective_size`).
+    Its precision is stated as the size of a simple random sample with the same precision for the share of a set of keys
+    (`effective_size`).
     """
 
     __slots__ = (
@@ -59,15 +59,15 @@ class Sampled:
         self.buckets = Buckets()
         self.heavy = HeavyKeys()
         self.heavy_null_keys = 0
-        """Records with a null key that are sampled, in addition to those counted by hash."""
+        """Sampled records with a null key, in addition to those counted by hash."""
         self.records = self.null_keys = 0
-        """Number of records that the sampled keys represent, and those of them with a null key."""
+        """Records that the sampled keys represent, and those of them with a null key."""
         self.keys = self.looks = self.counted = 0
         """Number of sampled keys, of looks, and of keys that are counted by hash."""
         self.names: dict[int, bytes] = {}
-        """Hash -> key, of some sampled records."""
+        """Key by hash, of some sampled records."""
         self._pairs = self._pairs_max = 0
-        """Number of pairs of keys of one look: those in one bucket, and all."""
+        """Pairs of keys of one look: those in one bucket, and all."""
         self._squares = self._largest = 0
         """Sums over looks of weight^2 x keys, and of weight^2 x keys^2."""
 
@@ -84,9 +84,11 @@ class Sampled:
         self.records += count * weight
         self.null_keys += len(null) // ROW.size * weight
         parts = max(-(-count // HEAVY_RECORDS), 1)
-        kept = -(-len(keyed) // (ROW.size * parts))  # neighbours: every n-th key would be wrong for periodic keys
+        counted_bytes = -(
+            -len(keyed) // (ROW.size * parts)
+        )  # neighbours: every n-th key would be wrong for periodic keys
         hashes = memoryview(keyed).cast("I")[::2]
-        self.heavy.add(hashes[:kept], weight * parts)
+        self.heavy.add(hashes[:counted_bytes], weight * parts)
         self.counted += -(-count // parts)
         self.heavy_null_keys += -(-len(null) // (ROW.size * parts)) * weight * parts
         for sample in samples:
@@ -94,14 +96,13 @@ class Sampled:
                 self.names[ROW.unpack_from(sample.keyed)[0]] = sample.key
 
     def effective_size(self) -> int:
-        """Return the size of a simple random sample with the same precision."""
         return effective_size(
             SampleShape(self.records, self._squares, self._largest, self._pairs, self._pairs_max), self.buckets.records
         )
 
 
 class EffectiveSize:
-    """The effective size of a sample. Computed when the event is written."""
+    """Effective size of a sample. Computed when the event is written."""
 
     __slots__ = ("_sampled",)
 
@@ -128,25 +129,21 @@ class Loads:
     """Load of all partitions since the last events."""
 
     def __init__(self, now: float, key_bytes: int = SHOWN_BYTES, draw: Callable[[], float] | None = None) -> None:
-        """
-        Args:
-            now: time of the loop's clock, in seconds.
-            key_bytes: maximum number of bytes of a key in `hot_keys`; 0 for no keys.
-            draw: uniform random numbers of [0, 1); None for `evenly_spread`.
+        """`now` is in seconds of the loop's clock. `key_bytes`: maximum bytes of a key in `hot_keys`; 0 for no keys.
+        `draw` returns uniform random numbers of [0, 1); None for `evenly_spread`.
         """
         self._since = now
         self._key_bytes = key_bytes
         self._draw = draw or evenly_spread()
-        self._places: dict[Place, Load] = {}
+        self._loads: dict[Place, Load] = {}
         self._sampled = 0
 
     def of(self, place: Place) -> Load:
-        """Return the load of one partition, for additions."""
-        load = self._places.get(place)
+        load = self._loads.get(place)
         if load is None:
             load = Load()
-            if len(self._places) < PLACES_MAX:
-                self._places[place] = load
+            if len(self._loads) < PLACES_MAX:
+                self._loads[place] = load
         return load
 
     def add_sample(self, place: Place, samples: Sequence[KeySample], rows: float) -> None:
@@ -164,8 +161,8 @@ class Loads:
     def take(self, now: float) -> Iterator[tuple[str, Place, tuple[Any, ...]]]:
         """Yield kind, place and values of the events since the last call, and reset all load."""
         interval_ms = round((now - self._since) * 1000)
-        places, self._places, self._sampled, self._since = self._places, {}, 0, now
-        for place, load in sorted(places.items()):
+        loads, self._loads, self._sampled, self._since = self._loads, {}, 0, now
+        for place, load in sorted(loads.items()):
             yield from _events(place, load, interval_ms, self._key_bytes)
 
 

@@ -1,11 +1,11 @@
 """Sampling of record keys: in proportion to the rows of every partition, within a budget of keys.
 
-How it works. Each partition counts the keys that are due: one for every `n` rows that are read of it, where `n` is the
-same for all partitions at one time. Whenever enough keys for a look are due, a run of the records just read is sampled
-(systematic sampling with probability proportional to size; Cochran, Sampling Techniques, 3rd ed., 1977, chapters 8 and
-9A). Each key represents the rows that were read for it, so that looks of different sizes and times add up (Hansen and
-Hurwitz, 1943). `n` follows the budget: it is 1 while the budget is full and grows as the square of what was spent,
-which gives short traffic nearly as many keys as the budget allows, and equal chances to early and late records.
+How it works. Each partition counts the keys that are due: one for every `n` rows that are read of it, with the same `n`
+for all partitions. Whenever enough keys for a look are due, a run of the records just read is sampled (systematic
+sampling with probability proportional to size; Cochran, Sampling Techniques, 3rd ed., 1977, chapters 8 and 9A). Each
+key represents the rows that were read for it, so that looks of different sizes and times add up (Hansen and Hurwitz,
+1943). `n` is 1 while the budget is full and grows as the square of what was spent, which gives short traffic nearly as
+many keys as the budget allows, and equal chances to early and late records.
 
 A look is one such run: about 20 us of inline work. Compressed or very large batches are processed by another thread.
 """
@@ -30,18 +30,19 @@ from kafka_share_proxy.wire.records.records import HEADER
 
 LOOK_RECORDS_LEAST, LOOK_RECORDS_MIN, LOOK_RECORDS_MAX = 8, 64, 128
 """Limits of the number of keys of one look: few while nearly all keys are read, more if a look represents many rows.
-They do not exceed the usual reads of a partition: else partitions with small reads would get fewer keys for the same
-rows."""
+
+They do not exceed the usual reads of a partition: else small reads would get fewer keys for the same rows.
+"""
 LOOK_BATCHES = 32
-"""Maximum number of batches that one look touches."""
+"""Maximum number of batches in one look."""
 LOOKS_PER_READ = 16
 """Maximum number of runs in one read. If more keys are due, the runs are longer."""
 READ_RECORDS_MAX = 2048
 """Maximum number of keys sampled from one read, about 0.4 ms of work."""
 KEYS_PER_LOOK = 1024
-"""Number of keys in the budget for each unit of `audit.key_samples_per_s`."""
+"""Keys in the budget for each unit of `audit.key_samples_per_s`."""
 READ_FOR_ONE = 128
-"""Number of rows that earn one key of the budget: sampling may cost a busy proxy only a fraction of the reading."""
+"""Rows that earn one key of the budget: sampling may cost a busy proxy only a fraction of the reading."""
 BURST_S = 4.0
 """Capacity of the budget, in seconds of its rate."""
 REFILL_S = 60.0
@@ -49,11 +50,11 @@ REFILL_S = 60.0
 EVERY_MAX = 1 << 16
 """Maximum number of rows for each key."""
 BATCH_COST = 16
-"""Number of keys charged in addition for each batch, whose cost does not depend on its records."""
+"""Keys charged in addition for each batch, whose cost does not depend on its records."""
 READS_REMEMBERED = 8
 """Number of sampled reads over which the usual size of a partition's reads is averaged."""
 OPENED_FOR_ONE = 4
-"""Number of records of decompressed batches that are charged as one key."""
+"""Records of decompressed batches that are charged as one key."""
 PLACES_MAX = 10_000
 """Maximum number of partitions whose due keys are counted. Beyond it, all counts are reset."""
 INLINE_BYTES = 1 << 20
@@ -68,7 +69,7 @@ LOOKS_IN_THREADS_MAX = 4
 _GOLDEN = 0.6180339887498949
 
 Seen = Callable[[Place, Sequence[KeySample], float], None]
-"""Receives the partition, the samples of one look, and the number of rows that they represent."""
+"""Function that receives the partition, the samples of one look, and the rows that they represent."""
 
 
 def evenly_spread() -> Callable[[], float]:
@@ -88,34 +89,31 @@ class SampledBatch(NamedTuple):
 
     @property
     def keys(self) -> int:
-        """Number of sampled records."""
         return len(range(self.first, self.end, self.every))
 
 
 class _Partition:
-    """Keys that are due from one partition."""
-
     __slots__ = ("due", "rows", "usual")
 
     def __init__(self, usual: float) -> None:
         self.due = self.rows = 0.0
-        """Number of due keys, and the rows that they will represent."""
+        """Due keys, and the rows that they will represent."""
         self.usual = usual
         """Usual number of records of one read."""
 
     def size(self, every: int) -> int:
-        """Return the number of keys of one look.
+        """Return the number of keys of one look. While all keys are sampled (`every` is 1), every read is sampled.
 
         It does not depend on the sampled read: otherwise small reads would be sampled more often than in proportion to
-        their rows. While all keys are sampled (`every` is 1), every read is sampled.
+        their rows.
         """
         if every == 1:
             return 1
-        wanted = min(max(every, LOOK_RECORDS_MIN), LOOK_RECORDS_MAX)
-        return max(min(wanted, int(self.usual)), LOOK_RECORDS_LEAST)
+        target = min(max(every, LOOK_RECORDS_MIN), LOOK_RECORDS_MAX)
+        return max(min(target, int(self.usual)), LOOK_RECORDS_LEAST)
 
     def add(self, rows: float, every: int) -> None:
-        """Add rows that were read, while one key is due for each `every` of them."""
+        """Add rows that were read, of which each `every` earn one key."""
         self.due = min(self.due + rows / every, READ_RECORDS_MAX)
         self.rows += rows
 
@@ -152,24 +150,18 @@ class KeySampling:
         self.workers = workers
         self._keys_per_s = looks_per_s * KEYS_PER_LOOK
         self._budget = self._budget_max = self._keys_per_s * BURST_S
-        """Number of keys that may be sampled now."""
+        """Keys that may be sampled now."""
         self._earned_at = timers.now()
         self._partitions: dict[Place, _Partition] = {}
         self._in_threads = 0
         self.skipped = 0
-        """Number of looks without a result, because a batch was broken or huge, or no thread was free."""
+        """Looks without a result, because a batch was broken or huge, or no thread was free."""
 
     def read(self, place: Place, batches: BatchTable, data: memoryview, untold: int = 0) -> float:
         """Count whole batches that were read from a partition, and sample some of their keys if these are due.
 
-        Args:
-            place: the partition.
-            batches: batches that were read.
-            data: bytes of the batches; empty if another proxy has them.
-            untold: records of this partition that were read before and not reported here.
-
-        Returns:
-            Number of rows of this partition after which the next keys are due.
+        `data` is empty if another proxy has the bytes. `untold`: records that were read before and not reported here.
+        Returns the number of rows of this partition after which the next keys are due.
         """
         if not self._budget_max:
             return inf
@@ -180,12 +172,12 @@ class KeySampling:
         size = partition.size(every)
         if partition.due >= size and count and data and self._budget > 0:
             keys = int(partition.due) if every == 1 else int(partition.due // size) * size
-            self._look_at(place, batches, data, keys, partition.take(keys))
+            self._sample(place, batches, data, keys, partition.take(keys))
             partition.usual += (count - partition.usual) / READS_REMEMBERED
         return max(size - partition.due, 0.0) * every
 
     def passed(self, place: Place, untold: int) -> None:
-        """Count records of a partition that were read and whose bytes are no longer available."""
+        """Count records that were read and whose bytes are no longer available."""
         if untold and self._budget_max:
             every = self._earn(untold)
             partition = self._partitions.get(place) or self._begin(place, untold, every)
@@ -206,14 +198,14 @@ class KeySampling:
     def _earn(self, rows: int) -> int:
         """Add earned keys to the budget, and return the current number of rows per key."""
         now = self._timers.now()
-        passed, self._earned_at = now - self._earned_at, now
-        earned = min(rows / READ_FOR_ONE, passed * self._keys_per_s) + passed * self._budget_max / REFILL_S
+        elapsed_s, self._earned_at = now - self._earned_at, now
+        earned = min(rows / READ_FOR_ONE, elapsed_s * self._keys_per_s) + elapsed_s * self._budget_max / REFILL_S
         self._budget = min(self._budget + earned, self._budget_max)
         full = max(self._budget / self._budget_max, 0.0)
         return min(round(1 / full**2), EVERY_MAX) if full > EVERY_MAX**-0.5 else EVERY_MAX
 
-    def _look_at(self, place: Place, batches: BatchTable, data: memoryview, wanted: int, rows: float) -> None:
-        keys = min(wanted, batches.records_count, READ_RECORDS_MAX)
+    def _sample(self, place: Place, batches: BatchTable, data: memoryview, keys_due: int, rows: float) -> None:
+        keys = min(keys_due, batches.records_count, READ_RECORDS_MAX)
         if keys < 1:
             return
         is_packed = batches[0].compression != compression.NONE
@@ -225,9 +217,9 @@ class KeySampling:
             packed = sum(part.batch.records_count for part in parts if part.batch.compression != compression.NONE)
             self._budget -= sum(part.keys + BATCH_COST for part in parts) + packed / OPENED_FOR_ONE
             if parts:
-                self._look(place, parts, rows / runs)
+                self._sample_run(place, parts, rows / runs)
 
-    def _look(self, place: Place, parts: Sequence[SampledBatch], rows: float) -> None:
+    def _sample_run(self, place: Place, parts: Sequence[SampledBatch], rows: float) -> None:
         if _is_quick(parts):
             self._tell(place, rows, partial(_samples, parts))
         elif self.workers is None or self._in_threads >= LOOKS_IN_THREADS_MAX:
@@ -236,15 +228,15 @@ class KeySampling:
             self._in_threads += 1
             copies = [part._replace(data=memoryview(bytes(part.data))) for part in parts]  # the response is sent on
             samples = self.workers.run(partial(_samples, copies), "audit")
-            samples.on_settled(partial(self._came, place, rows, samples))
+            samples.on_settled(partial(self._sampled, place, rows, samples))
 
-    def _came(self, place: Place, rows: float, samples: Promise[list[KeySample]]) -> None:
+    def _sampled(self, place: Place, rows: float, samples: Promise[list[KeySample]]) -> None:
         self._in_threads -= 1
         self._tell(place, rows, samples.result)
 
-    def _tell(self, place: Place, rows: float, look: Callable[[], Sequence[KeySample]]) -> None:
+    def _tell(self, place: Place, rows: float, samples_of: Callable[[], Sequence[KeySample]]) -> None:
         try:
-            samples = look()
+            samples = samples_of()
         except ProxyError:
             self.skipped += 1
         else:
@@ -256,13 +248,8 @@ def _run(batches: BatchTable, data: memoryview, position: float, size: int) -> l
     """Return a run of about `size` records that begins at any record with the same chance, and wraps around.
 
     If batches have more records than the run, every n-th record is sampled, so that a run covers about one batch:
-    neighbours in a batch are more alike than the records of the whole batch.
-
-    Args:
-        batches: batches that were read.
-        data: bytes of the batches.
-        position: start of the run, as a fraction of all records.
-        size: number of records.
+    neighbours in a batch are more alike than the records of the whole batch. `position` is the start of the run, as a
+    fraction of all records.
     """
     count, total = len(batches), batches.records_count
     stride = max(total // count // size, 1)
@@ -270,18 +257,18 @@ def _run(batches: BatchTable, data: memoryview, position: float, size: int) -> l
     offset = first + int(position * (last - first + 1)) if size * stride < total else first
     at = bisect_left(batches, offset, key=lambda batch: batch.last_offset)
     skipped = max(min(offset - batches[at].base_offset, batches[at].records_count - 1), 0)
-    parts, left = list[SampledBatch](), size
+    parts, remaining = list[SampledBatch](), size
     for number in range(at, at + min(LOOK_BATCHES, count + 1)):
         batch = batches[number % count]
         if batch.is_control or batch.records_count < 1:
             continue
-        keys = min(-(-(batch.records_count - skipped) // stride), left)
+        keys = min(-(-(batch.records_count - skipped) // stride), remaining)
         if keys > 0:
             end = skipped + (keys - 1) * stride + 1
             bytes_of_it = data[batch.position : batch.position + batch.size]
             parts.append(SampledBatch(batch, bytes_of_it, skipped, stride, end))
-            left -= keys
-        if left <= 0:
+            remaining -= keys
+        if remaining <= 0:
             break
         skipped = max(skipped + max(keys, 0) * stride - batch.records_count, 0)
     return parts

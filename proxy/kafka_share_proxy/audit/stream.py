@@ -1,9 +1,8 @@
 """Entry point of audit events: a bounded log, and the sums that later become events.
 
 How it works. Other rooms report an action with a plain call, which does not format, look up or wait for anything.
-`app.observing.audit_shipping` calls `tick` several times a second, takes lines out of the log and writes them. Each
-event gets the next number of `seq`. If the log is full, the event is dropped but has used its number, so that readers
-of the events see the gap.
+`app.observing.audit_shipping` calls `tick` several times a second, takes lines out of the log and writes them. If the
+log is full, the event is dropped but has used its number of `seq`, so that readers of the events see the gap.
 """
 
 from __future__ import annotations
@@ -49,7 +48,6 @@ class Audit:
         self._timers = timers
         self._load_interval_s = load_interval_s
         self.log = event_log(queue_events, timers.wall_ms)
-        """Events that wait to be written."""
         self.offer = self.log.offer
         """See EventLog.offer. An attribute and not a method, because it is called often."""
         self.now, self.wall_ms = timers.now, timers.wall_ms
@@ -60,7 +58,6 @@ class Audit:
         self.keys = KeySampling(timers, looks_per_s, self.loads.add_sample, draw, workers)
         """Sampling of keys. It is called where records are read, with their bytes."""
         self.fetches = Fetches(self._fetched)
-        """Records that readers receive."""
         self.on_sums: list[Callable[[], object]] = []
         """Callbacks before events of loads or fetches are made, for rooms with sums of their own to add."""
         self.on_interval: list[Callable[[], object]] = []
@@ -101,7 +98,6 @@ class Audit:
             self.offer(kind, place, None, None, values)
 
     def end(self) -> None:
-        """Make events of all sums, at the end of the process."""
         self._report_fetches()
         self.report_load()
 

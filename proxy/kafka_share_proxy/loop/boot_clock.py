@@ -1,6 +1,6 @@
 """Clocks that count the time for which the machine was suspended; CLOCK_MONOTONIC, and with it Trio's clock, does not.
 
-Source: clock_gettime(2). Where there is no CLOCK_BOOTTIME, CLOCK_MONOTONIC is the best that there is.
+Source: clock_gettime(2). Without CLOCK_BOOTTIME, CLOCK_MONOTONIC is used.
 """
 
 from __future__ import annotations
@@ -11,22 +11,19 @@ from collections.abc import Callable
 import trio
 
 BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Clock id. On Linux it continues while the machine is suspended."""
 COUNTS_SUSPENSION = hasattr(time, "CLOCK_BOOTTIME")
-"""True if BOOT_CLOCK counts suspension."""
 SUSPENDED_MIN_S = 0.1
 """Seconds that count as a suspension: the two clocks are not read in the same instant."""
 
 
 def boot_time() -> float:
-    """Return the seconds of BOOT_CLOCK."""
     return time.clock_gettime(BOOT_CLOCK)
 
 
 def time_suspended() -> float:
     """Return the seconds for which the machine was suspended since it started.
 
-    BOOT_CLOCK is read first, so that an interruption between the two calls makes the result smaller, never larger.
+    An interruption between the two calls makes the result smaller, never larger, because BOOT_CLOCK is read first.
     """
     boot = time.clock_gettime(BOOT_CLOCK)
     return boot - time.clock_gettime(time.CLOCK_MONOTONIC)
@@ -41,12 +38,11 @@ class SuspensionClock:
         self._counted = 0.0
 
     def now(self) -> float:
-        """Return the time in seconds. It equals trio.current_time() until the first suspension."""
+        """Return the time in seconds."""
         suspended = self._suspended() - self._at_start
         if suspended - self._counted > SUSPENDED_MIN_S:
             self._counted = suspended
         return trio.current_time() + self._counted
 
     def in_trio_time(self, at: float) -> float:
-        """Convert a time of this clock into one of Trio's."""
         return at - self._counted

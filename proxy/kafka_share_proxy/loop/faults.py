@@ -1,8 +1,7 @@
 """The only module with broad exception handlers: an error on one connection does not affect others.
 
-A callback of the loop is a method of an object that owns a socket. Any exception it raises is passed to its owner,
-which closes itself and logs the error. The loop continues. Exceptions that are not an Exception (KeyboardInterrupt)
-propagate.
+A callback of the loop is a method of an object that owns a socket. Its exceptions are passed to this owner, which
+closes itself and logs the error. Those that are not an Exception (KeyboardInterrupt) propagate.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ def serve(events: Iterable[tuple[int, int]], ready: Mapping[int, Callable[[int],
 
 
 def guard(owner: FaultOwner, callback: Callable[[], object]) -> None:
-    """Call back on behalf of an owner."""
     try:
         callback()
     except Exception as error:

@@ -1,7 +1,7 @@
 """Staggered attempts at several equivalent servers, of which the first success wins.
 
-As in RFC 8305 for the addresses of one name: the next attempt begins when the previous one failed, or after a delay. A
-server that drops packets therefore costs that delay, not its time-out.
+As in RFC 8305 for the addresses of one name: the next attempt begins when the previous one failed, or after a delay, so
+that a server that drops packets costs that delay, not its time-out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ E = TypeVar("E", bound=Exception)
 STAGGER_S = 0.5
 """Seconds after which the next attempt begins in parallel."""
 AT_ONCE_MAX = 8
-"""Maximum number of attempts in flight. One more begins when one of them ends."""
+"""Maximum number of attempts in flight."""
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class Race(Generic[T, E]):
     """Outcome of the attempts."""
 
     winner: tuple[int, T] | None = None
-    """Index and result of the first attempt that succeeded. None if all failed."""
+    """Index and result of the first success. None if all failed."""
     failures: dict[int, E] = field(default_factory=dict)
     """Errors of the attempts that failed before that, by index, in the order of the attempts."""
 
@@ -39,15 +39,13 @@ async def race(
 ) -> Race[T, E]:
     """Begin the attempts in order until one succeeds. Attempts still in flight are then cancelled.
 
-    Args:
-        expected: exceptions of a failed attempt; any other exception is a fault and propagates.
-        discard: releases an unused result: a second one, or one that coincided with a fault.
-        stagger_s: seconds after which the next attempt begins in parallel.
+    Exceptions in `expected` are failed attempts; any other is a fault and propagates. `discard` releases an unused
+    result: a second one, or one that coincided with a fault.
     """
     succeeded: list[tuple[int, T]] = []
     failures: dict[int, E] = {}
-    places = trio.Semaphore(AT_ONCE_MAX)
-    found = Race[T, E]()
+    slots = trio.Semaphore(AT_ONCE_MAX)
+    outcome = Race[T, E]()
 
     @trio.lowlevel.enable_ki_protection  # the owner of these attempts decides what Ctrl-C ends
     async def run(index: int, failed: trio.Event) -> None:
@@ -56,20 +54,20 @@ async def race(
         except expected as error:
             failures[index] = error
             failed.set()
-            places.release()
+            slots.release()
             return
         nursery.cancel_scope.cancel()
 
     try:
         async with trio.open_nursery() as nursery:
             for index in range(len(attempts)):
-                await places.acquire()
+                await slots.acquire()
                 failed = trio.Event()
                 nursery.start_soon(run, index, failed)
                 with trio.move_on_after(stagger_s):
                     await failed.wait()
-        found = Race(next(iter(succeeded), None), dict(sorted(failures.items())))
+        outcome = Race(next(iter(succeeded), None), dict(sorted(failures.items())))
     finally:  # also if a fault propagates when there is already a result
-        for _, unwanted in succeeded if found.winner is None else succeeded[1:]:
+        for _, unwanted in succeeded if outcome.winner is None else succeeded[1:]:
             await discard(unwanted)
-    return found
+    return outcome

@@ -1,10 +1,10 @@
 """TLS handshakes of peers that connect to this proxy: their limits, their order and their deadline.
 
 How it works. An accepted socket first waits, without any TLS object, for the first whole record of the ClientHello. It
-is then queued, until OpenSSL is created and responds. The queue alternates between the addresses of the peers, with
-one handshake each, and one in each loop iteration, because a handshake takes about a millisecond. A peer that leaves
-is noticed in every state. If a limit is reached, the handshake that has waited longest for its peer ends. A peer that
-responds within a round trip is never that one, unless as many newcomers as the limit arrive meanwhile.
+is then queued for OpenSSL. The queue alternates between the addresses of the peers, one handshake in each loop
+iteration, because a handshake takes about a millisecond. If a limit is reached, the handshake that has waited longest
+for its peer ends. A peer that responds within a round trip is never that one, unless as many newcomers as the limit
+arrive meanwhile.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from kafka_share_proxy.loop.tls_memory import TlsMemory
 from kafka_share_proxy.loop.transports import LEFT_IN_HANDSHAKE, TOO_SLOW, PlainTransport, TlsTransport
 
 SWEEP_S = 0.5
-"""Seconds between two checks for handshakes past their deadline."""
 RECORD_HEADER = 5
 """Bytes of a record header: content type (22: handshake), version (major 3), length (RFC 8446, 5.1)."""
 RECORD_BYTES = 16 * 1024
@@ -35,12 +34,12 @@ _FIRST_RECORD = memoryview(bytearray(RECORD_HEADER + RECORD_BYTES))
 
 
 class HandshakeLimits(NamedTuple):
-    """Limits of unfinished handshakes, with the names that log lines give them."""
+    """Limits of unfinished handshakes, with the names for log lines."""
 
     total: int
     per_address: int
     timeout_s: float
-    """Seconds that the peer may take, excluding the time in the queue here."""
+    """Seconds for the peer, without the time in the queue here."""
     total_name: str = "limits.tls_handshakes"
     per_address_name: str = "limits.tls_handshakes_per_address"
 
@@ -56,24 +55,21 @@ class Handshakes:
         notes: Notes,
         memory: TlsMemory | None = None,
     ) -> None:
-        """`memory` is the account of these connections, including the established ones. None: no limit."""
+        """`memory` is the account of these connections, including established ones. None: no limit."""
         self.memory = TlsMemory() if memory is None else memory
         self.reactor = reactor
         self.context = context
         self.limits = limits
         self._notes = notes
         self._sources: dict[str, _Source] = {}
-        self._turns: deque[_Source] = deque()
-        """Addresses with queued handshakes."""
+        self._queued_sources: deque[_Source] = deque()
         self._is_planned = False
         self._sweeping: ReactorTimer | None = None
         self.pending = 0
-        """Unfinished handshakes."""
         self.refused = 0
-        """Handshakes that were refused or ended because a limit was reached."""
+        """Handshakes refused or ended because a limit was reached."""
 
     def of(self, host: str) -> int:
-        """Return the number of unfinished handshakes of an address."""
         source = self._sources.get(host)
         return 0 if source is None else len(source)
 
@@ -86,9 +82,8 @@ class Handshakes:
     ) -> None:
         """Begin the handshake on an accepted socket.
 
-        Exactly one of the callbacks is called, once, unless `close` is called before: `done` with the transport when
-        the handshake is finished, `failed` with the reason otherwise. A handshake that is refused or ended because of
-        a limit calls none of them: it is counted and noted here.
+        `done` is called with the transport of a finished handshake, `failed` with the reason otherwise. Neither is
+        called after `close`, or if a limit refuses or ends the handshake, which is counted and noted here.
         """
         if not self._make_room(host):
             sock.close()
@@ -104,7 +99,6 @@ class Handshakes:
         handshake.watch()
 
     def close(self) -> None:
-        """End all unfinished handshakes without calling back."""
         for handshake in [each for source in self._sources.values() for each in source]:
             self.remove(handshake)
             handshake.close()
@@ -119,16 +113,15 @@ class Handshakes:
     # for handshakes
 
     def queue(self, handshake: _Handshake) -> None:
-        """Queue the handshake, so that `start` is called in a later loop iteration."""
+        """Queue the handshake: `start` is called in a later loop iteration."""
         source = handshake.source
         if not source.queued:
-            self._turns.append(source)
+            self._queued_sources.append(source)
         del source.waiting[handshake]
         source.queued[handshake] = None
         self._plan()
 
     def remove(self, handshake: _Handshake) -> None:
-        """Remove a handshake that has ended or is finished."""
         source = handshake.source
         source.waiting.pop(handshake, None)
         source.queued.pop(handshake, None)
@@ -137,27 +130,27 @@ class Handshakes:
             del self._sources[source.host]
 
     def _plan(self) -> None:
-        if self._turns and not self._is_planned:
+        if self._queued_sources and not self._is_planned:
             self._is_planned = True
             self.reactor.call_soon(self, self._next)
 
     def _next(self) -> None:
         self._is_planned = False
-        while self._turns:
-            source = self._turns.popleft()
+        while self._queued_sources:
+            source = self._queued_sources.popleft()
             if not source.queued:
                 continue  # these peers have left
             handshake = next(iter(source.queued))
             del source.queued[handshake]
             source.waiting[handshake] = None
             if source.queued:
-                self._turns.append(source)
+                self._queued_sources.append(source)
             faults.guard(handshake, handshake.start)
             break
         self._plan()
 
     def _make_room(self, host: str) -> bool:
-        """Return True if one more handshake of this address may begin. Another one may have been ended for it."""
+        """Return True if one more handshake of this address may begin, after ending another one if necessary."""
         limits, own = self.limits, self._sources.get(host)
         if not self.memory.has_room:
             self.refused += 1
@@ -196,8 +189,6 @@ class Handshakes:
 
 
 class _Source:
-    """Unfinished handshakes of one address."""
-
     __slots__ = ("host", "queued", "waiting")
 
     def __init__(self, host: str) -> None:
@@ -215,7 +206,6 @@ class _Source:
         yield from self.queued
 
     def longest_waiting(self) -> _Handshake | None:
-        """Return the handshake that has waited longest for its peer."""
         return next((handshake for handshake in self.waiting if handshake.waits_for_peer), None)
 
 
@@ -261,11 +251,9 @@ class _Handshake:
         return self._transport is None or self._transport.waits_for_peer
 
     def describe(self) -> dict[str, object]:
-        """Return fields for log lines about this handshake."""
         return {"client": self.source.host}
 
     def watch(self) -> None:
-        """Wait for the first bytes."""
         self._plain.attach(self._on_bytes, READ | PEER_LEFT)
 
     def start(self) -> None:
@@ -287,7 +275,7 @@ class _Handshake:
 
     def failed(self, error: Exception) -> None:
         """End this handshake, see faults.FaultOwner."""
-        if self._is_over:  # what was to take the transport raised
+        if self._is_over:  # the receiver of the transport raised
             self.close()
             self._room.failed(error)
             return
@@ -296,7 +284,6 @@ class _Handshake:
         self._failed(error)
 
     def close(self) -> None:
-        """Close the socket."""
         self._is_over = True
         (self._transport or self._plain).close()
 
@@ -313,7 +300,7 @@ class _Handshake:
     def _is_whole(self) -> bool:
         """Return True if the first record is complete, or is no handshake record, which OpenSSL then reports.
 
-        If it is incomplete, the kernel reports the socket once it is complete.
+        The kernel reports an incomplete one once it is complete.
         """
         received = self._plain.peek(_FIRST_RECORD)
         if not received:
@@ -332,7 +319,7 @@ class _Handshake:
         return False
 
     def _on_transport(self, mask: int) -> None:
-        """Pass on the transport when the handshake is finished, which is when it can be written to."""
+        """Pass on the transport once it can be written to: then the handshake is finished."""
         transport = self._transport
         assert transport is not None  # noqa: S101  # only it calls this
         if mask & WRITE:

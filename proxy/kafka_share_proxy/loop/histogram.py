@@ -1,4 +1,4 @@
-"""Values counted by ranges, without names or formatting until they are read."""
+"""Values counted by ranges."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-"""Upper bounds of times in seconds, inclusive."""
+"""Upper bounds in seconds, inclusive."""
 
 
 class Histogram:
@@ -18,10 +18,8 @@ class Histogram:
         self._bounds = bounds
         self._counts = [0] * (len(bounds) + 1)
         self.total = 0.0
-        """Sum of all values."""
 
     def observe(self, value: float, times: int = 1) -> None:
-        """Count a value."""
         self._counts[bisect_left(self._bounds, value)] += times
         self.total += value * times
 
@@ -34,5 +32,4 @@ class Histogram:
 
 
 def seconds() -> Histogram:
-    """Return an empty histogram of times."""
     return Histogram(SECONDS)

@@ -1,7 +1,4 @@
-"""Interfaces of the loop: those it provides (a clock with alarms, worker threads, notes), and those it uses.
-
-It uses a pump, and descriptions of the work in progress.
-"""
+"""Interfaces of the loop: those it provides (clock, worker threads, notes), and those it uses (pump, descriptions)."""
 
 from __future__ import annotations
 
@@ -15,41 +12,36 @@ T = TypeVar("T")
 
 
 class Timer(Protocol):
-    """Call planned for later."""
+    """Planned call."""
 
     def cancel(self) -> None:
-        """Cancel the call. Does nothing if it was made or cancelled before."""
+        """Cancel the call, unless it was made."""
 
 
 class Timers(Protocol):
     """Clock and alarms of the reactor."""
 
-    def now(self) -> float:
-        """Return monotonic seconds, read once per loop iteration."""
+    def now(self) -> float: ...
 
     def wall_ms(self) -> int:
-        """Return the wall clock in milliseconds since 1970, for `by_duration` and for responses that contain a time."""
+        """Return milliseconds since 1970, for `by_duration` and for responses that contain a time."""
 
     def call_at(self, deadline: float, callback: Callable[[], None]) -> Timer:
         """Call once, at or soon after `deadline` on the clock of `now`."""
 
 
 class WorkersBusy(ProxyError):
-    """Raised if too many computations wait for a thread. The new one was not begun."""
+    """Raised if too many computations wait for a thread."""
 
 
 class Workers(Protocol):
-    """Threads for computations that would block the loop: more than about a millisecond (loop/README.md rule 11)."""
+    """Threads for computations of more than about a millisecond (loop/README.md rule 11)."""
 
     def run(self, work: Callable[[], T], owner: Hashable = None, *, is_large: bool = False) -> Promise[T]:
         """Compute in a thread. Returns a promise that is settled in the loop.
 
-        Args:
-            work: the computation. It must not use data that other code changes meanwhile.
-            owner: the account of the computation; owners share the threads' time.
-            is_large: True if it may take far longer than others; other work does not wait for it.
-
-        The promise fails with WorkersBusy if too many computations wait already.
+        `work` must not use data that other code changes meanwhile. Owners share the threads' time. Other work does not
+        wait for work that is `is_large`. The promise fails with WorkersBusy if too many computations wait.
         """
 
 
@@ -63,20 +55,17 @@ class Notes(Protocol):
 class Described(Protocol):
     """Object whose work may take a long time."""
 
-    def describe(self) -> Mapping[str, object]:
-        """Return the fields of a log line about it."""
+    def describe(self) -> Mapping[str, object]: ...
 
 
 class Request(Protocol):
     """API of the request in progress."""
 
     @property
-    def key(self) -> int:
-        """API key."""
+    def key(self) -> int: ...
 
     @property
-    def version(self) -> int:
-        """API version."""
+    def version(self) -> int: ...
 
 
 class Pump(Protocol):
@@ -85,13 +74,11 @@ class Pump(Protocol):
     def turn(self, wait_s: float) -> None:
         """Wait for sockets at most `wait_s` seconds and serve them. Returns early once any Python code was called.
 
-        Raises:
-            OSError: the wait itself failed.
-            BaseException: any exception that is not an Exception, or was raised by `failed` of an owner.
+        Raises OSError if the wait failed, any exception that is not an Exception, and those of `failed` of an owner.
         """
 
     def connect(self, fd: int, walk: Any, out_fd: int) -> None:
         """Walk bytes from `fd` with `walk` and send them to `out_fd`. The caller registers both with the poller."""
 
     def forget(self, fd: int) -> None:
-        """Remove a descriptor that is about to be closed. Does nothing if it was not connected."""
+        """Remove a descriptor that is about to be closed."""

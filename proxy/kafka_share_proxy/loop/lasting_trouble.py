@@ -10,7 +10,6 @@ import trio
 from kafka_share_proxy.loop.interfaces import Notes
 
 REMIND_S = 60.0
-"""Seconds between two reminders of an error that continues."""
 
 
 class LastingTrouble:
@@ -34,31 +33,30 @@ class LastingTrouble:
         self._remind_s = remind_s
         self._clock = clock
         self._context = context
-        self._since = self._told_at = 0.0
+        self._since = self._logged_at = 0.0
         self._times = 0
-        self._told = ""
+        self._logged_reason = ""
         """Reason logged last. Empty if none was logged."""
 
     def happened(self, reason: str, *, patient: bool = True) -> None:
-        """Record a failure. A new reason is logged immediately, the same one as a reminder.
-
-        With `patient` False, `patience_s` is not waited for.
+        """Record a failure. A new reason is logged immediately (without `patient` also within `patience_s`), others as
+        reminders.
         """
         now = self._clock()
         if not self._times:
             self._since = now
         self._times += 1
-        if patient and not self._told and now - self._since < self._patience_s:
+        if patient and not self._logged_reason and now - self._since < self._patience_s:
             return
-        if reason == self._told and now - self._told_at < self._remind_s:
+        if reason == self._logged_reason and now - self._logged_at < self._remind_s:
             return
         again = {"times": self._times, "for_s": round(now - self._since)} if self._times > 1 else {}
-        self._told, self._told_at = reason, now
+        self._logged_reason, self._logged_at = reason, now
         self._notes(self._event, reason=reason, **again, **self._context)
 
     def ended(self) -> None:
         """Record a success, even if there was no failure before."""
-        if self._told:
+        if self._logged_reason:
             lasted = round(self._clock() - self._since, 1)
             self._notes(self._over, times=self._times, lasted_s=lasted, **self._context)
-        self._times, self._told = 0, ""
+        self._times, self._logged_reason = 0, ""

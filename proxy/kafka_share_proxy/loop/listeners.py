@@ -12,7 +12,7 @@ from kafka_share_proxy.loop.reactor import Reactor
 PORT_MAX = 65535
 BACKLOG = 1024
 ACCEPT_S = 0.0005
-"""Seconds that one listener spends on new connections in one loop iteration. At least one is accepted."""
+"""Seconds that one listener spends on new connections in one loop iteration, after the first one."""
 PAUSE_S = 1.0
 """Seconds without accepting when the process or the system has no descriptor left."""
 
@@ -22,15 +22,14 @@ _SCARCE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 def bind(host: str, port: int) -> list[socket.socket]:
     """Return listening sockets on every address of the host.
 
-    Raises:
-        OSError: the port is in use, above 65535 or not allowed, or the host is not local; the text says which.
+    Raises OSError with a reason: the port is in use, above 65535 or not allowed, or the host is not local.
     """
     if not 0 <= port <= PORT_MAX:
         raise OSError(errno.EINVAL, f"cannot listen on {host}:{port}: ports end at {PORT_MAX}")
     sockets: list[socket.socket] = []
     try:
-        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for family, kind, protocol, _, address in dict.fromkeys(found):
+        addresses = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, address in dict.fromkeys(addresses):
             sockets.append(_bind_one(family, kind, protocol, address))
             if port == 0:
                 break  # a second address would get another port
@@ -76,14 +75,12 @@ class Listener:
         reactor.register(sock.fileno(), READ, self._ready)
 
     def close(self) -> None:
-        """Stop accepting. Does nothing if already closed."""
         if self._is_open:
             self._is_open = False
             self._stop_watching()
             self._reactor.close(self._socket)
 
     def failed(self, error: Exception) -> None:
-        """Report that accepting failed, and continue after a pause."""
         self._trouble(error)
         if self._is_open:
             self._stop_watching()

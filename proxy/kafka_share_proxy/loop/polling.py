@@ -1,4 +1,4 @@
-"""Socket readiness: epoll if available, otherwise kqueue, with the few calls that the reactor needs.
+"""Socket readiness: epoll if available, otherwise kqueue.
 
 Level triggered: unread data is reported again. Masks are those of epoll on every system.
 """
@@ -24,20 +24,16 @@ BATCH = 256
 class Poller(Protocol):
     """Methods of `select.epoll` that are used."""
 
-    def register(self, fd: int, mask: int) -> None:
-        """Watch a descriptor."""
+    def register(self, fd: int, mask: int) -> None: ...
 
-    def modify(self, fd: int, mask: int) -> None:
-        """Change the events for which it is watched."""
+    def modify(self, fd: int, mask: int) -> None: ...
 
-    def unregister(self, fd: int) -> None:
-        """Stop watching it."""
+    def unregister(self, fd: int) -> None: ...
 
     def poll(self, timeout: float, maxevents: int) -> list[tuple[int, int]]:
         """Wait at most `timeout` seconds. Returns (descriptor, mask) of each ready one."""
 
-    def close(self) -> None:
-        """Close the poller's own descriptor."""
+    def close(self) -> None: ...
 
 
 class KqueuePoller:
@@ -55,12 +51,12 @@ class KqueuePoller:
     def modify(self, fd: int, mask: int) -> None:
         before, self._masks[fd] = self._masks[fd], mask
         changes = []
-        for wanted_by, filter_ in (
+        for direction, filter_ in (
             (READ | PEER_LEFT, self._select.KQ_FILTER_READ),
             (WRITE, self._select.KQ_FILTER_WRITE),
         ):
-            if bool(mask & wanted_by) != bool(before & wanted_by):
-                flags = self._select.KQ_EV_ADD if mask & wanted_by else self._select.KQ_EV_DELETE
+            if bool(mask & direction) != bool(before & direction):
+                flags = self._select.KQ_EV_ADD if mask & direction else self._select.KQ_EV_DELETE
                 changes.append(self._select.kevent(fd, filter_, flags))
         if changes:
             self._kqueue.control(changes, 0, 0)
@@ -73,8 +69,8 @@ class KqueuePoller:
         """See Poller. A filter that only watches for the end of the stream is edge-like: data alone is not reported."""
         masks: dict[int, int] = {}
         for event in self._kqueue.control(None, maxevents, timeout):
-            wanted = self._masks.get(event.ident, 0)
-            mask = self._mask(event, wanted)
+            requested_mask = self._masks.get(event.ident, 0)
+            mask = self._mask(event, requested_mask)
             if mask:
                 masks[event.ident] = masks.get(event.ident, 0) | mask
         return list(masks.items())
@@ -82,16 +78,15 @@ class KqueuePoller:
     def close(self) -> None:
         self._kqueue.close()
 
-    def _mask(self, event: Any, wanted: int) -> int:
+    def _mask(self, event: Any, requested_mask: int) -> int:
         if event.filter == self._select.KQ_FILTER_WRITE:
             return HANGUP if event.flags & self._select.KQ_EV_EOF else WRITE
-        if wanted & READ:
+        if requested_mask & READ:
             return READ  # the end of the stream is read as zero bytes
         return PEER_LEFT if event.flags & self._select.KQ_EV_EOF else 0
 
 
 def new_poller() -> Poller:
-    """Return the best poller of this system."""
     if sys.platform == "linux":
         return select.epoll()
     return KqueuePoller()

@@ -51,7 +51,8 @@ class _Process:
 
     def __init__(self) -> None:
         self.scheduler: Callable[[Callback], object] | None = None
-        """Function that calls at the end of the running reactor's loop iteration. An exception then ends the process.
+        """Function that calls at the end of the running reactor's loop iteration. An exception then ends the
+        process.
         """
 
     def call_soon(self, callback: Callback) -> None:
@@ -61,7 +62,7 @@ class _Process:
             self.scheduler(callback)
 
     def failed(self, error: Exception) -> None:
-        """See CallbackOwner. Without a reactor it raises, because there is no other receiver of the error."""
+        """See CallbackOwner. Without a reactor it raises: there is no other receiver of the error."""
         if self.scheduler is None:
             raise error
         self.scheduler(partial(_raise, error))
@@ -144,7 +145,6 @@ class Promise(Generic[T]):
         """Callbacks not yet called by owner, if the promise is settled and there are several owners."""
 
     def set(self, value: T) -> None:
-        """Settle with a value."""
         if not self.done:
             self._value = value
             self._settle()
@@ -156,10 +156,9 @@ class Promise(Generic[T]):
             self._settle()
 
     def on_settled(self, callback: Callback, owner: CallbackOwner | None = None) -> None:
-        """Call back once settled. If it is settled and this is the owner's code, call immediately.
+        """Call back once settled, or immediately if it is settled and this is the owner's code.
 
-        Without `owner`, the running owner is used. All callbacks of one owner are called in the order in which they
-        were registered.
+        Without `owner`, the running owner is used. Callbacks of one owner are called in the order of registration.
         """
         if owner is None:
             owner = _stack.owner
@@ -172,7 +171,7 @@ class Promise(Generic[T]):
             self._deliver_to(owner)
 
     def forget(self, callback: Callback, owner: CallbackOwner | None = None) -> None:
-        """Remove a callback. Does nothing if it is not registered, or was called. `owner`: as in `on_settled`."""
+        """Remove a callback, if it is registered and was not called. `owner`: as in `on_settled`."""
         entry = _stack.owner if owner is None else owner, callback
         mine = self._callbacks if self._by_owner is None else self._by_owner.get(entry[0], [])
         if entry in mine:
@@ -205,7 +204,6 @@ class Promise(Generic[T]):
             self._deliver()
 
     def _split(self) -> dict[CallbackOwner, list[_Entry]]:
-        """Group the remaining callbacks by owner."""
         self._by_owner = {}
         for entry in self._callbacks:
             self._by_owner.setdefault(entry[0], []).append(entry)
@@ -226,7 +224,6 @@ class Promise(Generic[T]):
             owner.call_soon(self._deliver)
 
     def _deliver(self) -> None:
-        """Call the callbacks of the running owner."""
         owner = _stack.owner
         while True:  # each of them may register others
             mine = self._callbacks if self._by_owner is None else self._by_owner.get(owner)
@@ -247,17 +244,16 @@ class Promise(Generic[T]):
 
 
 def settled(value: T) -> Promise[T]:
-    """Return a promise that already has its value."""
     promise: Promise[T] = Promise()
     promise.set(value)
     return promise
 
 
 class Task(Generic[T]):
-    """Runner of one handler. It calls `on_done(task)` once, with `task.error` or `task.value` set.
+    """Runner of one handler. It calls `on_done(task)` once, with `task.error` or `task.value` set, unless cancelled.
 
-    A cancelled task never calls `on_done`. A finished one drops its coroutine and `on_done`, so that their contents
-    (responses, frames of megabytes) do not wait in a reference cycle for the garbage collector.
+    A finished one drops its coroutine and `on_done`, so that their contents (responses, frames of megabytes) do not
+    wait in a reference cycle for the garbage collector.
     """
 
     __slots__ = ("_awaited", "_coroutine", "_on_done", "_owner", "_running", "error", "finished", "value")
@@ -286,11 +282,11 @@ class Task(Generic[T]):
             self._owner.call_soon(self._step)
 
     def cancel(self) -> None:
-        """End the handler at its await (GeneratorExit). Does nothing if it has finished.
+        """End the handler at its await (GeneratorExit), if it has not finished.
 
-        Its `finally` blocks have run when this returns, for any caller. Their exceptions are passed to the task's
-        owner. A handler may cause its own end (it sends a request, the send fails, the connection closes): then it is
-        ended at its next await, since a running coroutine cannot be closed.
+        Its `finally` blocks have run when this returns. Their exceptions are passed to the task's owner. A handler that
+        causes its own end (it sends a request, the send fails, the connection closes) is ended at its next await, since
+        a running coroutine cannot be closed.
         """
         if self.finished:
             return
@@ -308,7 +304,7 @@ class Task(Generic[T]):
             on_behalf_of(self._owner, coroutine.close)
 
     def _step(self) -> None:
-        """Run the coroutine to its next unsettled promise. Called on behalf of the owner."""
+        """Run the coroutine to its next unsettled promise, on behalf of the owner."""
         coroutine = self._coroutine
         if coroutine is None:
             return
@@ -357,12 +353,12 @@ async def all_of(coroutines: Iterable[Coroutine[Promise[Any], None, T]]) -> list
     """Run all coroutines concurrently. Returns the results in order, or raises the first error after all have ended."""
     finished: Promise[None] = Promise()
 
-    def look(_task: Task[T]) -> None:
+    def note_end(_task: Task[T]) -> None:
         if started and all(task.finished for task in tasks):
             finished.set(None)
 
     started = False
-    tasks = [Task(coroutine, look) for coroutine in coroutines]
+    tasks = [Task(coroutine, note_end) for coroutine in coroutines]
     try:
         for task in tasks:
             task.start()

@@ -10,8 +10,8 @@ machine, medians of 5 interleaved rounds):
     the loop in a thread next to Trio           1.85        1.58          1.39          2.24           1.32
     a Trio task that waits on the epoll         3.73        3.10          1.56          4.09           1.44
 
-Since then forwarding uses a pump in C (`forwarding.walk.pump`), which removes nearly all of this cost; the loop with
-its guest stayed. A Trio task needs one trip through Trio's scheduler per wake-up, as much as two forwarded requests.
+Since then a pump in C (`forwarding.walk.pump`) removes nearly all of this cost; the loop with its guest stayed. A Trio
+task needs one trip through Trio's scheduler per wake-up, as much as two forwarded requests.
 Thread and guest cost the same within the noise while Trio is idle, but a thread would contend for the interpreter lock
 as soon as Trio has work, and every call from the loop into a state machine would need a lock or a hop. With Trio as
 guest, its tasks and the loop's callbacks run in one thread: no other code runs between two awaits.
@@ -20,12 +20,8 @@ The price: while no Trio task is runnable Trio waits for its own sockets in a wo
 task by its own I/O costs two thread switches. Frequent operations are therefore plain calls from the loop into a state
 machine. Trio tasks keep what is rare or has many steps (dialling, admin, the proxy's own client).
 
-Rules. The loop runs in the main thread. Signals are received by a Trio task. Only Trio's `done_callback` ends the
-loop. An exception in a socket's callback closes the owner of the socket (`faults`). Any other one cancels Trio's main
-task, and the loop runs on until Trio is done. A loop iteration ends with the calls that wait then, Trio's among them
-(at most one of Trio itself, and one for each worker thread that finished). Calls that these cause wait for the next
-iteration. Long work that may arrive in hundreds of pieces at the same time is spread over iterations. Descriptors are
-closed at the end of an iteration, so that an event of this iteration never reaches a new socket with an old number.
+Rules: loop/README.md 4 to 8. An exception in a socket's callback closes the owner of the socket (`faults`). Any other
+one cancels Trio's main task.
 """
 
 from __future__ import annotations
@@ -68,16 +64,16 @@ This allows fewer, larger reads of large frames, and needs no memory per connect
 POLL_MAX_S = 60.0
 
 SPREAD_S = 0.005
-"""Maximum seconds per loop iteration for work that is spread over iterations. At least one call is made."""
+"""Maximum seconds per loop iteration for work that is spread over iterations, after the first call."""
 
 SHARE_S = 0.001
 """Seconds that a connection may process received bytes before it calls `call_in_turn` for the rest.
 
-This holds while no other call waits there. A frame in progress is finished, so this is exceeded by at most one frame.
+This holds while no other call waits there. A frame in progress is finished.
 """
 
 ALARMS_CROWDED = 1024
-"""Number of alarms from which cancelled ones are removed, repeated whenever the number has doubled.
+"""Number of alarms from which cancelled ones are removed, again whenever it has doubled.
 
 Clients choose the deadlines (even days ahead), and nearly all alarms are cancelled within milliseconds.
 """
@@ -106,12 +102,11 @@ class Reactor:
         """`notes` records loop iterations that take too long."""
         self._poller = poller or new_poller()
         self.turns = Turns(notes)
-        """Durations of the loop iterations."""
         self._woke = inf
-        """Time at which the last wait ended. Only used without a pump."""
+        """End of the last wait. Only used without a pump."""
         self._ready: dict[int, Callable[[int], None]] = {}
         self.buffer = memoryview(bytearray(RECEIVE_BYTES))
-        """Shared receive buffer for all sockets. Its content is valid until the callback returns."""
+        """Receive buffer for all sockets. Its content is valid until the callback returns."""
         self._pump = new_pump(self._poller, self.buffer, self._ready, self.turns)
         self._wait = self._poll_and_serve if self._pump is None else self._pump.turn
         self._alarms: list[tuple[float, int, ReactorTimer]] = []
@@ -122,7 +117,6 @@ class Reactor:
         self._chores: deque[Callable[[], object]] = deque()
         """Calls to make at the end of a loop iteration. Trio appends one call at a time, from any thread."""
         self._spread: deque[Callable[[], object]] = deque()
-        """Calls that are spread over loop iterations."""
         self._thread = threading.get_ident()
         self._bell, self._bell_rope = socket.socketpair()
         self._bell.setblocking(False)
@@ -140,18 +134,16 @@ class Reactor:
         self._ready[fd] = ready
 
     def modify(self, fd: int, mask: int) -> None:
-        """Change the events to wait for on the descriptor."""
         self._poller.modify(fd, mask)
 
     def unregister(self, fd: int) -> None:
-        """Stop watching the descriptor."""
         self._poller.unregister(fd)
         del self._ready[fd]
 
     def pass_on(self, fd: int, walk: Any, out_fd: int) -> None:
         """Let the pump, if there is one, forward bytes from `fd` to `out_fd` without calling the callback of `fd`.
 
-        Both are plain sockets. `walk`, whose class the pump knows, is the owner of the callback of `fd`.
+        Both are plain sockets. `walk`, whose class the pump knows, is the owner of the callback.
         """
         if self._pump is not None:
             self._pump.connect(fd, walk, out_fd)
@@ -165,14 +157,13 @@ class Reactor:
     # time (interfaces.Timers)
 
     now = staticmethod(monotonic)
-    """Return monotonic seconds. Called often, therefore without a Python function in between."""
+    """Monotonic seconds. Called often, therefore without a Python function in between."""
 
     def wall_ms(self) -> int:
-        """Return milliseconds since 1970."""
         return time.time_ns() // 1_000_000
 
     def call_at(self, deadline: float, callback: Callable[[], None]) -> ReactorTimer:
-        """Call once at or soon after `deadline` (as `now`). An exception ends the process."""
+        """Call once at or soon after `deadline`. An exception ends the process."""
         alarm = ReactorTimer(callback)
         if len(self._alarms) >= self._alarms_crowded:
             self._forget_cancelled()
@@ -191,22 +182,21 @@ class Reactor:
     def call_in_turn(self, owner: faults.FaultOwner, callback: Callable[[], object]) -> None:
         """Call in a later loop iteration. For work of milliseconds that may arrive in hundreds of pieces together.
 
-        Examples are TLS handshakes, or the rest of the bytes that a connection received. Sockets are served in
-        between.
+        Examples are TLS handshakes, or the rest of the bytes that a connection received.
         """
         self._spread.append(partial(faults.guard, owner, callback))
 
     def share_ends(self) -> float:
-        """Return the time (as `now`) at which a connection that just received bytes has to yield; see `SHARE_S`.
+        """Return the time at which a connection that just received bytes has to yield; see `SHARE_S`.
 
-        While calls wait in `call_in_turn` it is now. This connection then gets only the time of its first frame in this
-        iteration, so that a large number of connections cannot make one iteration long.
+        While calls wait in `call_in_turn` it is now: the connection gets only the time of its first frame, so that many
+        connections cannot make one iteration long.
         """
         now = monotonic()
         return now if self._spread else now + SHARE_S
 
     def turn_ends(self) -> float:
-        """Return the time (as `now`) at which a call of `call_in_turn` has to yield to the next one."""
+        """Return the time at which a call of `call_in_turn` has to yield to the next one."""
         return monotonic() + SHARE_S
 
     def call_from_thread(self, callback: Callable[[], object]) -> None:
@@ -236,11 +226,10 @@ class Reactor:
             self._do_spread()
 
     def run(self, main: Callable[[], Awaitable[T]]) -> T:
-        """Run `main` in Trio, hosted by this loop, until it returns. Returns its result or raises its exception.
+        """Run `main` in Trio, hosted by this loop. Returns its result or raises its exception.
 
-        Raises:
-            LocalProtocolError: not called in the main thread.
-            BaseException: the exception that ended the loop's own code; Trio was cancelled and has ended then.
+        Raises LocalProtocolError outside the main thread, and the exception that ended the loop's own code, after Trio
+        was cancelled and has ended.
         """
         if threading.current_thread() is not threading.main_thread():
             raise LocalProtocolError("the reactor runs in the main thread only")
@@ -278,7 +267,7 @@ class Reactor:
         self._bell_rope.close()
 
     def failed(self, error: Exception) -> None:
-        """End the loop, because it cannot work without its own callback (the bell), which failed."""
+        """End the loop: it cannot work without its own callback (the bell), which failed."""
         self._cancel_guest(error)
 
     def _poll_and_serve(self, wait_s: float) -> None:

@@ -9,7 +9,6 @@ from kafka_share_proxy.loop.interfaces import Timers
 from kafka_share_proxy.loop.promise import Task
 
 K = TypeVar("K", str, bytes)
-"""Type of the items' keys."""
 
 
 class InTurn(Generic[K]):
@@ -18,12 +17,12 @@ class InTurn(Generic[K]):
     def __init__(self, upto: K) -> None:
         """`upto`: less than every possible key."""
         self.suspected: frozenset[K] = frozenset()
-        """Keys of items that, according to the last check, may be gone."""
+        """Keys of items that, according to the last check, may no longer exist."""
         self._upto: K = upto
 
-    def next(self, held: Iterable[K], at_once: int) -> list[K]:
-        """Return at most `at_once` held keys, beginning after the previous ones, and in addition the suspected ones."""
-        ordered = sorted(held)
+    def next(self, keys: Iterable[K], at_once: int) -> list[K]:
+        """Return at most `at_once` keys, beginning after the previous ones, and in addition the suspected ones."""
+        ordered = sorted(keys)
         chosen = [each for each in ordered if each > self._upto][:at_once]
         chosen += [each for each in ordered if each <= self._upto][: at_once - len(chosen)]
         if chosen:
@@ -31,14 +30,14 @@ class InTurn(Generic[K]):
         return sorted(self.suspected.intersection(ordered).union(chosen))
 
 
-def check_every(timers: Timers, period_s: float, look: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Call `look` after each period, for as long as the process lives. An exception ends only that call."""
+def check_every(timers: Timers, period_s: float, check: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Call `check` after each period, for as long as the process lives. An exception ends only that call."""
 
     def begin() -> None:
-        Task(look(), ended).start()
+        Task(check(), ended).start()
 
     def ended(task: Task[None]) -> None:
-        check_every(timers, period_s, look)
+        check_every(timers, period_s, check)
         if task.error is not None:
             raise task.error
 

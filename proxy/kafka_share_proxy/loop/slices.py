@@ -1,9 +1,9 @@
 """Large work in slices: a request with many elements lets other requests run in between.
 
-How it works: a handler runs until it awaits, and no other code runs meanwhile. Work that needs time for each element
-of a request therefore calls `Work.step` for each of them. Once the slice of time is used up, it waits, and `Slices`
-lets one of all waiting requests continue in each loop iteration. An iteration is therefore as long as one slice,
-however many clients send large requests concurrently, and small requests never wait here.
+How it works: work that needs time for each element of a request calls `Work.step` for each of them. Once the slice of
+time is used up, it waits, and `Slices` lets one of all waiting requests continue in each loop iteration. An iteration
+is therefore as long as one slice, however many clients send large requests concurrently, and small requests never wait
+here.
 
 Anything may have changed between two steps. A decision that needs a consistent state is made between them.
 """
@@ -27,7 +27,7 @@ SLICE_S = 0.003
 STEPS_UNLOOKED = 16
 """Number of steps between two readings of the clock."""
 STEP_BYTES = 1024
-"""Bytes that count as one step. Larger elements count as several."""
+"""Bytes that count as one step."""
 
 
 class Slices:
@@ -48,7 +48,6 @@ class Slices:
         return promise
 
     def now(self) -> float:
-        """Return monotonic seconds."""
         return self._timers.now()
 
     def _plan(self) -> None:
@@ -86,7 +85,7 @@ class Work:
             self._until = slices.now() + SLICE_S
 
     async def map(self, make: Callable[[E], T], elements: Iterable[E]) -> list[T]:
-        """Return the results of `make` for each element, in order. Each is a step."""
+        """Return the results of `make` for each element, in order."""
         made = []
         for element in elements:
             made.append(make(element))
@@ -94,22 +93,24 @@ class Work:
         return made
 
     async def select(self, is_wanted: Callable[[E], object], elements: Iterable[E]) -> list[E]:
-        """Return the elements for which `is_wanted` is true, in order; each is a step."""
-        wanted = []
+        """Return the elements for which `is_wanted` is true, in order."""
+        selected = []
         for element in elements:
             if is_wanted(element):
-                wanted.append(element)
+                selected.append(element)
             await self.step()
-        return wanted
+        return selected
 
-    async def in_order(self, asked: Iterable[E], found: Sequence[T], about: Callable[[T], E]) -> list[T]:
-        """Return `found` in the order of `asked`, others last. `about` returns the element of `asked` for an entry."""
+    async def in_order(self, requested: Iterable[E], entries: Sequence[T], about: Callable[[T], E]) -> list[T]:
+        """Return the entries in the order of `requested`. `about` returns the element for an entry; entries without one
+        are last.
+        """
         order: dict[E, int] = {}
-        for index, one in enumerate(asked):
+        for index, one in enumerate(requested):
             order.setdefault(one, index)
             await self.step()
-        places = await self.map(lambda entry: order.get(about(entry), len(order)), found)
-        return [found[index] for index in sorted(range(len(found)), key=places.__getitem__)]
+        positions = await self.map(lambda entry: order.get(about(entry), len(order)), entries)
+        return [entries[index] for index in sorted(range(len(entries)), key=positions.__getitem__)]
 
     async def drive(self, pieces: Generator[None, None, T]) -> T:
         """Run a generator to its end, with a pause at each of its yields. Returns its result."""

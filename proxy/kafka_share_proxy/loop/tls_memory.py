@@ -1,7 +1,7 @@
 """Account of the memory that TLS connections of clients use, with one limit for all of them.
 
 Measured with OpenSSL 3 and CPython 3.11: 46 KiB for a handshake that waits for its client, 15 KiB for an established
-connection, and 138 KiB for one that has received and sent 64 KiB in one go, because memory buffers keep their size.
+connection, and 138 KiB after 64 KiB were received and sent in one go, because memory buffers keep their size.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ HANDSHAKE_BYTES = 48 * 1024
 ESTABLISHED_BYTES = 16 * 1024
 """Memory of an established connection without its buffers."""
 CHUNK_BYTES = 64 * 1024
-"""Maximum number of bytes encrypted, or read from the kernel, in one step."""
+"""Maximum bytes encrypted, or read from the kernel, in one step."""
 SHORT_CHUNK_BYTES = 16 * 1024
-"""Maximum number of bytes in one step while memory is short, so that small buffers stay small."""
+"""The same while memory is short, so that small buffers stay small."""
 
 
 def buffer_bytes(pending: int) -> int:
@@ -24,7 +24,7 @@ def buffer_bytes(pending: int) -> int:
 
 
 class TlsMemory:
-    """Bytes in use, by estimate. Transports report their own changes."""
+    """Estimate of the bytes in use. Transports report their changes."""
 
     __slots__ = ("limit", "used")
 
@@ -34,7 +34,6 @@ class TlsMemory:
 
     @property
     def has_room(self) -> bool:
-        """True if one more handshake may begin."""
         return self.used + HANDSHAKE_BYTES <= self.limit
 
     @property

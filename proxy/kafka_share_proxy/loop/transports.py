@@ -1,9 +1,8 @@
 """A socket of the loop, in plain text or TLS, with one interface: `recv_into`, `send`, `want`, `close`.
 
-The plain transport's `recv_into` and `send` are the socket's own methods, so it costs nothing. The TLS one runs
-OpenSSL over two memory buffers in the same loop. Its `send` reports bytes as sent only when all of their ciphertext is
-in the kernel: as with OpenSSL itself, the caller repeats the same bytes until then. "Sent" therefore means the same on
-both, and waiting bytes are counted once.
+The plain transport's `recv_into` and `send` are the socket's own methods, so it costs nothing. The TLS one runs OpenSSL
+over two memory buffers. Its `send` reports bytes as sent only when all of their ciphertext is in the kernel: as with
+OpenSSL itself, the caller repeats the same bytes until then.
 """
 
 from __future__ import annotations
@@ -21,8 +20,7 @@ from kafka_share_proxy.loop.tls_memory import CHUNK_BYTES, ESTABLISHED_BYTES, HA
 from kafka_share_proxy.wire.errors import RemoteProtocolError
 
 HANDSHAKE_FEED_BYTES = 16 * 1024
-"""Maximum bytes of ciphertext read in one step during a handshake, because OpenSSL's buffers keep their maximum size.
-"""
+"""Maximum bytes of ciphertext read in one step during a handshake: OpenSSL's buffers keep their maximum size."""
 
 RECORDS_PER_READ = 64
 """Maximum number of TLS records decrypted by one `recv_into`. The rest waits for later loop iterations."""
@@ -31,7 +29,6 @@ LEFT_IN_HANDSHAKE = "the peer left during the TLS handshake"
 TOO_SLOW = "TLS handshake timed out"
 
 _CIPHERTEXT = memoryview(bytearray(CHUNK_BYTES))
-"""Buffer shared by all transports."""
 _UNLIMITED = TlsMemory()
 """Account of connections to brokers and other proxies."""
 
@@ -55,7 +52,7 @@ class Transport(Protocol):
         """Function like `send` for several pieces. None if they have to be joined first."""
 
     def attach(self, ready: Callable[[int], None], mask: int) -> None:
-        """Call `ready(mask)` on the awaited events. `mask` are the first ones."""
+        """Call `ready(mask)` on the awaited events, at first those in `mask`."""
 
     def want(self, mask: int) -> None:
         """Wait for READ, WRITE, PEER_LEFT; 0 for nothing at all (not even a reset is reported then)."""
@@ -64,21 +61,19 @@ class Transport(Protocol):
         """Report READ once `count` bytes have arrived, or the end, if the kernel supports it. 1: for any byte."""
 
     def part(self) -> None:
-        """Signal the end of the stream to the peer. Bytes that it still sends should only be dropped.
+        """Signal the end of the stream to the peer. Raises OSError if the peer has gone.
 
-        Raises:
-            OSError: the peer has gone.
+        Bytes that it still sends should only be dropped.
         """
 
     def drop(self) -> bool:
-        """Discard bytes that the peer sent. Returns True when its stream has ended. Only allowed after `part`.
+        """Discard bytes that the peer sent, after `part`. Returns True when its stream has ended.
 
-        Raises:
-            OSError: the peer has gone.
+        Raises OSError if the peer has gone.
         """
 
     def close(self) -> None:
-        """Close it. Does nothing if already closed."""
+        """Close the socket, unless it is closed."""
 
 
 class PlainTransport:
@@ -145,8 +140,7 @@ class PlainTransport:
             self._ready = _ignore
 
 
-def _ignore(_mask: int) -> None:
-    """Replace the callback of a closed socket."""
+def _ignore(_mask: int) -> None: ...
 
 
 class TlsTransport:
@@ -163,11 +157,11 @@ class TlsTransport:
         "_closed",
         "_continues",
         "_ended",
-        "_held",
         "_incoming",
         "_incoming_peak",
         "_mask",
         "_memory",
+        "_memory_in_use",
         "_more",
         "_object",
         "_outgoing",
@@ -193,7 +187,7 @@ class TlsTransport:
         handshake_timeout_s: float | None,
         memory: TlsMemory = _UNLIMITED,
     ) -> None:
-        """`handshake_timeout_s` is None if the caller checks the time. `memory` is the account for this connection."""
+        """`handshake_timeout_s` is None if the caller checks the time."""
         self._reactor = reactor
         self._plain = sock if isinstance(sock, PlainTransport) else PlainTransport(reactor, sock)
         self._incoming = ssl.MemoryBIO()
@@ -202,7 +196,7 @@ class TlsTransport:
             self._incoming, self._outgoing, server_side=server_side, server_hostname=server_hostname
         )
         self._memory = memory
-        self._held = HANDSHAKE_BYTES
+        self._memory_in_use = HANDSHAKE_BYTES
         self._incoming_peak = self._outgoing_peak = 0
         """Maximum bytes in the memory buffers since the handshake."""
         memory.used += HANDSHAKE_BYTES
@@ -225,7 +219,6 @@ class TlsTransport:
             self._alarm = reactor.call_at(reactor.now() + handshake_timeout_s, self._too_slow)
 
     def describe(self) -> dict[str, object]:
-        """Return the owner's description."""
         describe = getattr(getattr(getattr(self, "_ready", None), "__self__", None), "describe", dict)
         return dict(describe())
 
@@ -284,11 +277,11 @@ class TlsTransport:
             self._ahead = self._object.write(data[: self._memory.chunk_bytes])
         if not self._push():
             raise BlockingIOError
-        taken, self._ahead = self._ahead, 0
-        return taken
+        accepted, self._ahead = self._ahead, 0
+        return accepted
 
     def wait_for(self, count: int) -> None:
-        """See Transport. Not supported, because the clear-text length is known only after decryption."""
+        """See Transport. Not supported: the clear-text length is known only after decryption."""
 
     def part(self) -> None:
         """See Transport. Sends the TLS close notification if the kernel accepts it immediately."""
@@ -313,10 +306,8 @@ class TlsTransport:
         self._reactor.call_soon(self, self._forget)
 
     def proceed(self) -> None:
-        """Continue a server's handshake with what was received.
-
-        Raises:
-            OSError, RemoteProtocolError: the handshake cannot succeed.
+        """Continue a server's handshake with the received bytes. Raises OSError or RemoteProtocolError if it cannot
+        succeed.
         """
         self._feed()
         self._proceed()
@@ -337,7 +328,7 @@ class TlsTransport:
 
         A closed connection leaves no reference cycle and no TLS buffers to the garbage collector.
         """
-        self._hold(-self._held)
+        self._hold(-self._memory_in_use)
         del self._object, self._incoming, self._outgoing
         self._ready, self._unsent = _ignore, b""
 
@@ -359,9 +350,9 @@ class TlsTransport:
         if mask & WRITE and self._unsent and not self._ahead:
             self._push()  # only TLS's own messages were waiting
             self._watch()
-        wanted = mask & (self._mask | ERROR | HANGUP)
-        if wanted:
-            self._ready(wanted)
+        events = mask & (self._mask | ERROR | HANGUP)
+        if events:
+            self._ready(events)
         self._read_on()
 
     def _read_on(self) -> None:
@@ -402,7 +393,7 @@ class TlsTransport:
             self._proceed()
 
     def _queue(self) -> None:
-        """Run the next handshake step in a later loop iteration, because it takes up to a millisecond.
+        """Run the next handshake step, which takes up to a millisecond, in a later loop iteration.
 
         Meanwhile only a reset ends the handshake.
         """
@@ -468,7 +459,7 @@ class TlsTransport:
         return not self._unsent
 
     def _hold(self, change: int) -> None:
-        self._held += change
+        self._memory_in_use += change
         self._memory.used += change
 
     def _push_farewell(self) -> None:

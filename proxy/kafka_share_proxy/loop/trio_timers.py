@@ -15,11 +15,9 @@ class TrioTimers:
         self._nursery = nursery
 
     def now(self) -> float:
-        """Return monotonic seconds."""
         return trio.current_time()
 
     def wall_ms(self) -> int:
-        """Return milliseconds since 1970."""
         return time.time_ns() // 1_000_000
 
     def call_at(self, deadline: float, callback: Callable[[], None]) -> TrioTimer:

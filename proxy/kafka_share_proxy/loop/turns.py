@@ -1,11 +1,10 @@
 """Durations of the loop's iterations ("turns"), and the calls that made the long ones long.
 
-A turn is the work between two waits for sockets: the callbacks of ready sockets, the calls that wait for the end of
-the turn, Trio's among them, and the alarms due before the next wait. No other client is served meanwhile. The time
-until the interpreter lock is acquired after a wait counts too: a thread that holds the lock delays clients as well.
+A turn is the work between two waits for sockets: the callbacks of ready sockets, the calls at the end of the turn,
+Trio's among them, and the alarms due before the next wait. No other client is served meanwhile. The time until the
+interpreter lock is acquired after a wait counts too: a thread that holds the lock delays clients as well.
 
-The loop reads one clock more per wait for this. It reports only calls and turns longer than `NOTED_S`, so `Turns`
-itself costs nothing while turns are short.
+The loop reads one clock more per wait for this. `Turns` itself costs nothing while turns are short.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from kafka_share_proxy.loop.promise import on_behalf_of
 from kafka_share_proxy.wire.definitions import registry
 
 NOTED_S = 0.005
-"""Seconds beyond which calls and turns are reported to `Turns`. _pump.c has the same number."""
+"""Seconds beyond which calls and turns are reported to `Turns`. Also in _pump.c."""
 LONG_S = 0.02
 """Maximum seconds that a turn should take, for any client requests."""
 LOGGED_S = 0.1
@@ -38,8 +37,6 @@ def unnoted(_event: str, /, **_context: Any) -> None:
 
 
 class _Call(NamedTuple):
-    """Longest call of a turn."""
-
     seconds: float = 0.0
     words: str = ""
     about: Mapping[str, object] = {}
@@ -64,8 +61,8 @@ class Turns:
     def took(self, whose: object, seconds: float) -> None:
         """Record a call of this turn that took longer than NOTED_S. `whose` is the callback or a word for it.
 
-        Called right after it, while its owner is still known. A call noted inside another one (a step of a Trio task,
-        a garbage collection) explains more than the call around it.
+        Called right after it, while its owner is still known. A call noted inside another one (a step of a Trio task, a
+        garbage collection) explains more than the call around it.
         """
         if seconds > 2 * self._slowest.seconds:
             words, about = _described(whose)
@@ -102,12 +99,11 @@ class Turns:
         return longest
 
     def begin(self) -> None:
-        """Start to count turns, and to record garbage collections separately. Called when clients are admitted."""
+        """Start to count turns, and to record garbage collections separately, when clients are admitted."""
         self._counts = True
         gc.callbacks.append(self._collecting)
 
     def end(self) -> None:
-        """Stop counting turns. Does nothing without `begin`."""
         if self._counts:
             self._counts = False
             gc.callbacks.remove(self._collecting)

@@ -10,7 +10,7 @@ from kafka_share_proxy.loop.promise import Promise
 
 
 async def first_until(timers: Timers, deadline: float, *promises: Promise[Any]) -> None:
-    """Wait until any of the promises is settled or the deadline has passed. The promises stay in progress."""
+    """Wait until any of the promises is settled or the deadline has passed."""
     for promise in promises:
         if promise.done:
             return
@@ -49,7 +49,7 @@ class SlicedWork:
         self._waiting: deque[Promise[None]] = deque()
 
     def next(self, timers: Timers) -> Promise[None]:
-        """Return a promise that is settled in a later loop iteration, when this slice may run."""
+        """Return a promise that is settled when this slice may run, in a later loop iteration."""
         mine: Promise[None] = Promise()
         self._waiting.append(mine)
         if len(self._waiting) == 1:

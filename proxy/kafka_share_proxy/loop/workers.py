@@ -1,11 +1,10 @@
 """Threads for computations that would block the loop (interfaces.Workers).
 
 The computations mostly release the interpreter lock (decompression, the filter kernel), so the loop continues in
-parallel. Results return through the loop: a promise is settled there and never in a thread.
+parallel. A promise is settled in the loop and never in a thread.
 
-There are two lanes: large work (a batch that decompresses to tens of MiB) has a separate thread, so that other work
-does not wait for it. In each lane owners share the time (start-time fair queueing): owners that have used less go
-first.
+Large work (a batch that decompresses to tens of MiB) has a lane with a separate thread, so that other work does not
+wait for it. In each lane owners share the time (start-time fair queueing): owners that have used less go first.
 """
 
 from __future__ import annotations
@@ -36,7 +35,8 @@ OWNERS_MAX = 1000
 EXPECTED_S = 0.001
 """Seconds charged for a computation until its duration is known."""
 SWITCH_S = 0.0005
-"""Seconds that a thread keeps the interpreter lock when the loop wants it (Python's own: 5 ms, at each of its calls).
+"""Seconds that a thread keeps the interpreter lock when the loop wants it (Python's own: 5 ms, at each of its
+calls).
 """
 
 
@@ -55,7 +55,6 @@ class WorkerThreads:
 
     @property
     def waiting(self) -> int:
-        """Number of computations that no thread has begun."""
         return sum(lane.waiting for lane in self._lanes)
 
     def end(self) -> None:
@@ -70,7 +69,7 @@ class WorkerThreads:
 
 class _Job(NamedTuple):
     starts: float
-    """Time on the lane's own scale that its owner had used when it was queued. The smallest goes first."""
+    """Time of the lane's own scale that its owner had used when it was queued. The smallest goes first."""
     number: int
     owner: Hashable
     work: Callable[[], None]

@@ -19,7 +19,7 @@ VERSION = 1
 PREFIX = f"ic/{VERSION};"
 """Prefix of a text that this module reads and writes. Other metadata is the user's own text."""
 RANGES_MAX = 10_000
-"""Default of the maximum number of ranges and catch-up ranges in one text."""
+"""Default maximum number of ranges and catch-up ranges in one text."""
 PIECE_MAX = 60
 """Number of characters of the invalid piece that an error shows."""
 
@@ -55,7 +55,7 @@ class CommitText:
     catch_up: tuple[OffsetSpan, ...] = ()
     """Ranges that a second flow of the same consumer is reading (`pr`), as given."""
     user_text: str | None = None
-    """The user's own metadata (`u`). None if there is none."""
+    """The user's own metadata (`u`)."""
 
     def __str__(self) -> str:
         catch_up = f";pr={','.join(f'{start}-{end}' for start, end in self.catch_up)}" if self.catch_up else ""
@@ -67,28 +67,24 @@ def commit_text_version(metadata: str | None) -> int | None:
     """Return the version of the grammar of a commit's metadata. None if it is not a text of ranges."""
     if metadata is None or not metadata.startswith("ic/"):
         return None
-    found = _ANY_VERSION.match(metadata)
-    return int(found[1]) if found else None
+    match = _ANY_VERSION.match(metadata)
+    return int(match[1]) if match else None
 
 
 def parse_commit_text(metadata: str, ranges_max: int = RANGES_MAX) -> CommitText:
-    """Read a text that begins with `ic/`.
-
-    Args:
-        metadata: metadata of the commit. NULs at its end are ignored: confluent-kafka-python sends one.
-        ranges_max: maximum number of ranges and catch-up ranges.
+    """Read a text that begins with `ic/`. NULs at its end are ignored: confluent-kafka-python sends one.
 
     Raises:
         MalformedCommitText: the text violates the grammar.
         UnknownCommitTextVersion: the text begins with `ic/` and another number.
-        TooManyRanges: the text has more than `ranges_max`.
+        TooManyRanges: the text has more than `ranges_max` ranges and catch-up ranges.
     """
     _check_version(metadata)
     head, user_text = _without_user_text(_without_nul(metadata)[len(PREFIX) :])
-    done, *others = head.split(";", 2)
-    catch_up = _catch_up_of(others)
-    _check_count(done, catch_up, ranges_max)
-    return CommitText(_done_ranges(done), _catch_up_ranges(catch_up), user_text)
+    ranges_text, *fields = head.split(";", 2)
+    catch_up = _catch_up_of(fields)
+    _check_count(ranges_text, catch_up, ranges_max)
+    return CommitText(_done_ranges(ranges_text), _catch_up_ranges(catch_up), user_text)
 
 
 def one_range(metadata: str) -> OffsetRanges | None:
@@ -96,10 +92,10 @@ def one_range(metadata: str) -> OffsetRanges | None:
 
     None means that `parse_commit_text` has to parse it.
     """
-    found = _ONE_RANGE.fullmatch(metadata)
-    if found is None:
+    match = _ONE_RANGE.fullmatch(metadata)
+    if match is None:
         return None
-    first, end = int(found[1]), int(found[2]) + 1
+    first, end = int(match[1]), int(match[2]) + 1
     return OffsetRanges.of_one(first, end) if first < end else None
 
 
@@ -116,10 +112,8 @@ def write_commit_text(
 def fit_commit_text(text: CommitText, characters_max: int) -> tuple[str, tuple[OffsetSpan, ...]]:
     """Write a text within a size limit: the widest ranges that fit, and all of `pr` and `u`.
 
-    Returns: the text, and the ranges that are left out, ascending.
-
-    Raises:
-        ValueError: even the text without ranges is too long.
+    Returns the text, and the ranges that are left out, ascending. Raises ValueError if even the text without ranges is
+    too long.
     """
     whole = str(text)
     if len(whole) <= characters_max:
@@ -128,21 +122,20 @@ def fit_commit_text(text: CommitText, characters_max: int) -> tuple[str, tuple[O
     if room < 0:
         raise ValueError(f"user_text and catch_up alone are {-room} characters more than the {characters_max}")
     room += 1  # the first range has no comma before it
-    kept: list[OffsetSpan] = []
+    fitting: list[OffsetSpan] = []
     by_width = sorted(text.ranges, key=lambda span: span.start - span.end)
     for span in by_width:
         room -= len(str(span)) + 1
         if room < 0:
             break
-        kept.append(span)
-    return write_commit_text(kept, text.catch_up, text.user_text), tuple(sorted(by_width[len(kept) :]))
+        fitting.append(span)
+    return write_commit_text(fitting, text.catch_up, text.user_text), tuple(sorted(by_width[len(fitting) :]))
 
 
 def split_commit_text(text: CommitText, bytes_max: int) -> list[str]:
     """Divide a text into several, with the ranges in ascending order and all of `pr` and `u` in each.
 
-    Raises:
-        ValueError: even a text without ranges is too long.
+    Raises ValueError if even a text without ranges is too long.
     """
     fixed = len(write_commit_text((), text.catch_up, text.user_text).encode())
     pieces: list[list[OffsetSpan]] = [[]]
@@ -173,21 +166,21 @@ def _check_version(metadata: str) -> None:
 
 def _without_user_text(text: str) -> tuple[str, str | None]:
     """Return the text before `;u=`, and the text after it, or None. The ranges end at the first semicolon."""
-    head, mark, user_text = text.partition(";u=")
-    return head, user_text if mark else None
+    head, separator, user_text = text.partition(";u=")
+    return head, user_text if separator else None
 
 
-def _catch_up_of(others: list[str]) -> str:
+def _catch_up_of(fields: list[str]) -> str:
     """Return the text after `pr=`, or "" if there is none."""
-    if not others:
+    if not fields:
         return ""
-    if not others[0].startswith("pr="):
-        raise MalformedCommitText(f"{_shown(others[0])} is neither 'pr=' nor 'u=': put text of your own behind ';u='")
-    if len(others) > 1:
-        raise MalformedCommitText(f"{_shown(others[1])} stands behind 'pr=', where only 'u=' may")
-    if others[0] == "pr=":
+    if not fields[0].startswith("pr="):
+        raise MalformedCommitText(f"{_shown(fields[0])} is neither 'pr=' nor 'u=': put text of your own behind ';u='")
+    if len(fields) > 1:
+        raise MalformedCommitText(f"{_shown(fields[1])} stands behind 'pr=', where only 'u=' may")
+    if fields[0] == "pr=":
         raise MalformedCommitText("'pr=' names no ranges: leave it out")
-    return others[0].removeprefix("pr=")
+    return fields[0].removeprefix("pr=")
 
 
 def _check_count(done: str, catch_up: str, ranges_max: int) -> None:
@@ -239,7 +232,7 @@ def _malformed(text: str) -> MalformedCommitText:
 
 
 def _wrong_piece(text: str, wrong: Callable[[int, int], bool], why: str) -> MalformedCommitText:
-    """Return the error for the first range of which `wrong` is true. The caller knows that there is one."""
+    """Return the error for the first range of which `wrong` is true."""
     for piece in text.split(","):
         first, _, last = piece.partition("-")
         if wrong(int(first), int(last)):

@@ -26,7 +26,7 @@ from kafka_share_proxy.offsets.commit_text import (
 from kafka_share_proxy.offsets.ranges import OffsetRanges, OffsetSpan
 
 OUTSTANDING_MAX = 100_000
-"""Default of the maximum number of records that are delivered and not done (about 20 MiB)."""
+"""Default maximum number of records that are delivered and not done (about 20 MiB)."""
 BROKER_METADATA_MAX = 4096
 """Maximum size of metadata that a broker accepts by default (offset.metadata.max.bytes), in characters."""
 
@@ -63,7 +63,7 @@ class OffsetLedger:
             raise ValueError(f"mark {mark} is negative: give None where nothing is committed")
         self._done = OffsetRanges(ranges)
         self._outstanding: dict[int, int] = {}
-        """Offset of each record that is delivered and not done -> first offset that belongs to it."""
+        """First offset that belongs to a record, by the offset of each record that is delivered and not done."""
         self._outstanding_max = outstanding_max
         self._mark = mark if mark is None else self._done.absorb(mark)[0]
         self._main = LedgerFlow(self, self._mark)
@@ -140,10 +140,7 @@ class OffsetLedger:
         return tuple(self._done.gaps(max(position, self._mark or 0), to))
 
     def flow(self, left: OffsetSpan) -> LedgerFlow:
-        """Return the flow of a range that `jump` has left.
-
-        Raises ValueError if the main flow has not passed the range.
-        """
+        """Return the flow of a range that `jump` has left. Raises ValueError if the main flow has not passed it."""
         if self._main.position is None or left.end > self._main.position:
             raise ValueError(f"{left} is not behind the position {self._main.position}: jump first")
         return LedgerFlow(self, left.start, left.end)
@@ -169,10 +166,9 @@ class OffsetLedger:
             self._mark = self._done.absorb(offset)[0]
 
     def _after(self, position: int) -> int:
-        """Return the first offset from a position on that is not done."""
         position = max(position, self._mark or 0)
-        found = self._done.range_at(position)
-        return found.end if found else position
+        done_range = self._done.range_at(position)
+        return done_range.end if done_range else position
 
     def _finish(self, start: int, end: int) -> None:
         """Add a range that is done. If it touches the offset to commit, it moves that instead of becoming a range."""
@@ -200,7 +196,6 @@ class OffsetLedger:
 
     @property
     def outstanding(self) -> int:
-        """Number of records that are delivered and not done."""
         return len(self._outstanding)
 
     @property
@@ -219,11 +214,9 @@ class OffsetLedger:
     def text(self, characters_max: int | None = None) -> str:
         """Return the metadata to commit along with `mark`.
 
-        Args:
-            characters_max: `BROKER_METADATA_MAX` if brokers store the text directly. The widest ranges that fit are
-                written. Records of the others are delivered again after a restart. None for all ranges.
-
-        Raises ValueError if even a text without ranges is too long.
+        `characters_max` is `BROKER_METADATA_MAX` if brokers store the text directly: the widest ranges that fit are
+        written, and records of the others are delivered again after a restart. None for all ranges. Raises ValueError
+        if even a text without ranges is too long.
         """
         text = CommitText(self._done, self.catch_up, self.user_text)
         return str(text) if characters_max is None else fit_commit_text(text, characters_max)[0]
@@ -233,7 +226,7 @@ class LedgerFlow:
     """Records of one ledger that are delivered in ascending order, up to an end. Returned by `OffsetLedger.flow`."""
 
     def __init__(self, ledger: OffsetLedger, position: int | None, end: int | None = None) -> None:
-        """Prepare a flow. Only the ledger calls this. `end` is None for the main flow."""
+        """Only the ledger calls this. `end` is None for the main flow."""
         self._ledger = ledger
         self.position = position
         """Next offset to be delivered. All earlier ones are delivered, done, or can never be delivered."""
@@ -250,10 +243,10 @@ class LedgerFlow:
             )
         if self.end is not None and offset >= self.end:
             raise ValueError(f"offset {offset} is behind the end of this flow, {self.end}: the main flow has it")
-        wanted = self._ledger._owned(offset, begin)
+        is_new = self._ledger._owned(offset, begin)
         self.position = offset + 1
         self._ledger._begin_at(offset)
-        return wanted
+        return is_new
 
     def position_moved(self, to: int) -> None:
         """Set the position as `OffsetLedger.position_moved` does, limited to the end of the flow."""
@@ -269,14 +262,11 @@ class LedgerFlow:
 
     @property
     def next_to_fetch(self) -> int | None:
-        """Offset of the next useful fetch: the position, or the end of the done range there.
-
-        None at the end of the flow.
-        """
+        """Offset of the next useful fetch, as in `OffsetLedger.next_to_fetch`. None at the end of the flow."""
         if self.position is None or self.finished:
             return None
-        found = self._ledger._after(self.position)
-        return found if self.end is None or found < self.end else None
+        next_offset = self._ledger._after(self.position)
+        return next_offset if self.end is None or next_offset < self.end else None
 
     @property
     def finished(self) -> bool:

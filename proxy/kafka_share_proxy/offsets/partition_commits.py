@@ -1,8 +1,8 @@
 """Effect of a commit on one partition of a group: committed offset, stored ranges, and obsolete ranges.
 
-In the code, `mark` is Kafka's committed offset, the next one to read: everything below it is done. The ranges above it
-are done as well (offsets/README.md rule 2). These functions change nothing: the caller commits the offset, stores the
-change, and then applies it (`OffsetRanges.apply`).
+Here `mark` is Kafka's committed offset: everything below it is done, and so are the ranges above it (offsets/README.md
+rule 2). These functions change nothing: the caller commits the offset, stores the change, and then applies it
+(`OffsetRanges.apply`).
 """
 
 from __future__ import annotations
@@ -27,13 +27,9 @@ def after_individual_commit(
 ) -> CommitOutcome:
     """Return the result of a commit in which a member reports done ranges.
 
-    Args:
-        mark: the committed offset, None for nothing. It never decreases here (offsets/README.md rule 5).
-        ranges: the stored ranges, which are not modified.
-        offset: the offset that the member commits as the next to read, or None.
-        done: half-open ranges, in any order.
-
-    Raises ValueError for a negative offset or an invalid range.
+    `mark` is None if nothing is committed. It never decreases here (offsets/README.md rule 5). `offset` is the offset
+    that the member commits as the next to read, or None. `done` are half-open ranges, in any order. Raises ValueError
+    for a negative offset or an invalid range.
     """
     merged = ranges.merging(done)
     _check(offset)
@@ -49,8 +45,8 @@ def after_individual_commit(
         return CommitOutcome(moved, merged)  # all ranges are above the committed offset, as in most commits
     below = ranges.absorbing(moved)[1]
     above = [put for put in merged.put if put.start > moved]
-    gone = [span for span in merged.removed if span.start > moved]
-    return CommitOutcome(moved, RangeChange(tuple(above), (*below, *gone)))
+    obsolete = [span for span in merged.removed if span.start > moved]
+    return CommitOutcome(moved, RangeChange(tuple(above), (*below, *obsolete)))
 
 
 def after_plain_commit(mark: int | None, ranges: OffsetRanges, offset: int) -> CommitOutcome:

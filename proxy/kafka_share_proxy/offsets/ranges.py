@@ -2,7 +2,7 @@
 
 Ranges are half open in memory, `[start, end)`, and written `first-last` for people and other programs
 (offsets/README.md rule 1). No two ranges of a set overlap or touch, so both their starts and their ends ascend. They
-are stored in two arrays of int64, 16 bytes for each range. In this module, `mark` is the committed offset.
+are stored in two arrays of int64. Here `mark` is the committed offset.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ class OffsetSpan(NamedTuple):
 
     @property
     def last(self) -> int:
-        """Last offset in the range."""
         return self.end - 1
 
     def __str__(self) -> str:
@@ -38,9 +37,9 @@ class RangeChange(NamedTuple):
     """Change of stored ranges, for a topic with a record for each range: puts and tombstones."""
 
     put: tuple[OffsetSpan, ...] = ()
-    """Ranges that the set contains afterwards and did not contain before, ascending."""
+    """Ranges that only the new set contains, ascending."""
     removed: tuple[OffsetSpan, ...] = ()
-    """Ranges that the set contained before and does not contain afterwards, ascending."""
+    """Ranges that only the old set contained, ascending."""
 
     def __bool__(self) -> bool:
         return bool(self.put or self.removed)
@@ -58,20 +57,20 @@ def checked(start: int, end: int) -> None:
 
 
 def ascending(ranges: Iterable[tuple[int, int]]) -> list[OffsetSpan]:
-    """Return the same offsets, each once, as few ranges in order. Raises ValueError for an invalid range."""
-    found: list[OffsetSpan] = []
+    """Return the same offsets as few ranges in order. Raises ValueError for an invalid range."""
+    merged: list[OffsetSpan] = []
     start = end = -1
     for begin, stop in sorted(ranges):
         checked(begin, stop)
         if begin > end:
             if start >= 0:
-                found.append(OffsetSpan(start, end))
+                merged.append(OffsetSpan(start, end))
             start, end = begin, stop
         elif stop > end:
             end = stop
     if start >= 0:
-        found.append(OffsetSpan(start, end))
-    return found
+        merged.append(OffsetSpan(start, end))
+    return merged
 
 
 class OffsetRanges:
@@ -81,15 +80,14 @@ class OffsetRanges:
 
     def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
         """Build the set from half-open ranges in any order. Raises ValueError for an invalid range."""
-        found = ascending(ranges)
-        self._starts = array("q", [start for start, _ in found])
-        self._ends = array("q", [end for _, end in found])
+        spans = ascending(ranges)
+        self._starts = array("q", [start for start, _ in spans])
+        self._ends = array("q", [end for _, end in spans])
 
     @classmethod
     def from_bounds(cls, starts: Sequence[int], ends: Sequence[int]) -> OffsetRanges:
-        """Return the set of starts and their ends, in any order; fast if they ascend.
-
-        Raises ValueError for an invalid range.
+        """Return the set of starts and their ends, in any order; fast if they ascend. Raises ValueError for an invalid
+        range.
         """
         in_order = starts and starts[0] >= 0 and ends[-1] <= OFFSET_MAX + 1
         if not (in_order and all(map(lt, starts, ends)) and all(map(lt, ends, starts[1:]))):
@@ -144,7 +142,6 @@ class OffsetRanges:
         return self._ends[-1] if self._ends else 0
 
     def copy(self) -> OffsetRanges:
-        """Return another set with the same ranges."""
         return _of_arrays(self._starts[:], self._ends[:])
 
     def range_at(self, offset: int) -> OffsetSpan | None:
@@ -179,11 +176,10 @@ class OffsetRanges:
     # Merging
 
     def merge(self, start: int, end: int) -> RangeChange:
-        """Merge one range.
+        """Merge one range. Ranges that touch become one (offsets/README.md rule 3).
 
-        The change is one put and the ranges that it replaces, or nothing if the set contained it.
-
-        Ranges that touch become one (offsets/README.md rule 3). Raises ValueError for an invalid range.
+        The change is one put and the ranges that it replaces, or nothing if the set contained it. Raises ValueError for
+        an invalid range.
         """
         checked(start, end)
         starts, ends = self._starts, self._ends
@@ -270,38 +266,35 @@ class OffsetRanges:
         return both
 
     def apply(self, change: RangeChange) -> None:
-        """Apply a change that was computed for this set.
-
-        Raises ValueError if it does not match, or no longer matches.
-        """
+        """Apply a change that was computed for this set. Raises ValueError if it does not match any longer."""
         if len(change.put) + len(change.removed) >= REBUILD_FROM:
             self._rebuild(change)
             return
         if len(change.put) == len(change.removed) == 1 and _holds(change.put[0], change.removed[0]):
-            at = self._place_of(change.removed[0])  # one range became longer, as most do
+            at = self._index_of(change.removed[0])  # one range became longer, as most do
             self._starts[at], self._ends[at] = change.put[0]
             return
-        for at in reversed([self._place_of(gone) for gone in change.removed]):
+        for at in reversed([self._index_of(removed_span) for removed_span in change.removed]):
             del self._starts[at], self._ends[at]
         for put in change.put:
             at = bisect_left(self._starts, put.start)
             self._starts.insert(at, put.start)
             self._ends.insert(at, put.end)
 
-    def _place_of(self, gone: OffsetSpan) -> int:
-        at = bisect_left(self._starts, gone.start)
-        if at == len(self._starts) or self._starts[at] != gone.start or self._ends[at] != gone.end:
-            raise _does_not_fit(gone)
+    def _index_of(self, removed_span: OffsetSpan) -> int:
+        at = bisect_left(self._starts, removed_span.start)
+        if at == len(self._starts) or self._starts[at] != removed_span.start or self._ends[at] != removed_span.end:
+            raise _does_not_fit(removed_span)
         return at
 
     def _rebuild(self, change: RangeChange) -> None:
         """Apply a large change. Starts and ends can be sorted separately, because ranges do not overlap."""
         starts, ends = set(self._starts), set(self._ends)
-        for gone in change.removed:
-            if gone.start not in starts or gone.end not in ends:
-                raise _does_not_fit(gone)
-        starts.difference_update([gone.start for gone in change.removed])
-        ends.difference_update([gone.end for gone in change.removed])
+        for removed_span in change.removed:
+            if removed_span.start not in starts or removed_span.end not in ends:
+                raise _does_not_fit(removed_span)
+        starts.difference_update([removed_span.start for removed_span in change.removed])
+        ends.difference_update([removed_span.end for removed_span in change.removed])
         self._starts = array("q", sorted(starts.union([put.start for put in change.put])))
         self._ends = array("q", sorted(ends.union([put.end for put in change.put])))
 
@@ -310,7 +303,7 @@ class OffsetRanges:
     def absorbing(self, mark: int) -> tuple[int, tuple[OffsetSpan, ...]]:
         """Return the committed offset after it moves over the range that touches it, and the ranges below it then.
 
-        The committed offset is the next one to read. A range that begins there, or contains it, moves it to its end.
+        A range that begins at the committed offset, the next one to read, or contains it, moves it to its end.
         """
         at = bisect_right(self._starts, mark)
         if at and self._ends[at - 1] >= mark:
@@ -319,21 +312,20 @@ class OffsetRanges:
 
     def absorb(self, mark: int) -> tuple[int, tuple[OffsetSpan, ...]]:
         """Return the same as `absorbing`, and remove these ranges."""
-        mark, gone = self.absorbing(mark)
-        self._drop_first(len(gone))
-        return mark, gone
+        mark, removed = self.absorbing(mark)
+        self._drop_first(len(removed))
+        return mark, removed
 
     def drop_below(self, mark: int) -> tuple[OffsetSpan, ...]:
         """Remove the ranges that end at the committed offset or before. One that extends beyond it stays whole."""
-        gone = self._between(0, bisect_right(self._ends, mark))
-        self._drop_first(len(gone))
-        return gone
+        removed = self._between(0, bisect_right(self._ends, mark))
+        self._drop_first(len(removed))
+        return removed
 
     def clear(self) -> tuple[OffsetSpan, ...]:
-        """Remove all ranges."""
-        gone = tuple(self)
-        self._drop_first(len(gone))
-        return gone
+        removed = tuple(self)
+        self._drop_first(len(removed))
+        return removed
 
     def _drop_first(self, count: int) -> None:
         del self._starts[:count], self._ends[:count]
@@ -343,8 +335,8 @@ def _holds(whole: OffsetSpan, part: OffsetSpan) -> bool:
     return whole.start <= part.start and part.end <= whole.end
 
 
-def _does_not_fit(gone: OffsetSpan) -> ValueError:
-    return ValueError(f"{gone} is not one of the ranges: the change was worked out for other ones")
+def _does_not_fit(span: OffsetSpan) -> ValueError:
+    return ValueError(f"{span} is not one of the ranges: the change was worked out for other ones")
 
 
 def _of_arrays(starts: array[int], ends: array[int]) -> OffsetRanges:
@@ -357,9 +349,9 @@ def _of_arrays(starts: array[int], ends: array[int]) -> OffsetRanges:
 def loaded(stored: Iterable[tuple[int, int]]) -> tuple[OffsetRanges, RangeChange]:
     """Return the set of stored ranges, in any order, and the change to write if it differs from them.
 
-    The change is empty unless stored ranges overlap or touch. Those become one, as in a merge.
+    Stored ranges that overlap or touch become one, as in a merge.
     """
-    found = [OffsetSpan(*each) for each in stored]
-    ranges = OffsetRanges(found)
-    wanted, had = set(ranges), set(found)
-    return ranges, RangeChange(tuple(sorted(wanted - had)), tuple(sorted(had - wanted)))
+    stored_spans = [OffsetSpan(*each) for each in stored]
+    ranges = OffsetRanges(stored_spans)
+    canonical, had = set(ranges), set(stored_spans)
+    return ranges, RangeChange(tuple(sorted(canonical - had)), tuple(sorted(had - canonical)))

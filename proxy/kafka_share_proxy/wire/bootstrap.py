@@ -10,11 +10,11 @@ DEFAULT_PORT = 9092
 
 
 class BadServer(ValueError):
-    """Not a host and a port. The text of the exception is the quoted input."""
+    """Not a host and a port. The text is the quoted input."""
 
 
 def servers(parts: Iterable[str]) -> tuple[Address, ...]:
-    """Parse comma-separated lists of servers, without duplicates, in their order. May be empty. Raises BadServer."""
+    """Parse comma-separated lists of servers, without duplicates, in their order. Raises BadServer."""
     written = (each.strip() for part in parts for each in part.split(",") if each.strip())
     return tuple(dict.fromkeys(map(_server, written)))
 

@@ -153,15 +153,14 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def of(cls, number: int) -> ErrorCode:
-        """Return the code with this number. Accepts any number, because a newer broker may use codes that are
-        not listed here.
+        """Return the code with this number, which a newer broker may use although it is not listed here.
 
-        An unlisted code keeps its number and is named, for example, UNKNOWN_CODE_137. A new object is created
-        each time, so that responses cannot make the class grow: compare with ==.
+        An unlisted code keeps its number and is named, for example, UNKNOWN_CODE_137. A new object is created each
+        time, so that responses cannot make the class grow: compare with ==.
         """
-        known = _CODES.get(number)
-        if known is not None:
-            return known
+        listed = _CODES.get(number)
+        if listed is not None:
+            return listed
         code = int.__new__(cls, number)
         code._name_, code._value_ = f"UNKNOWN_CODE_{int(number)}", int(number)
         return code
@@ -191,7 +190,7 @@ class RemoteProtocolError(ProxyError):
 
 
 class RequestRefused(RemoteProtocolError):
-    """A request that must not be forwarded and has no possible response. The connection is closed and the reason is
+    """A request that must not be forwarded and has no possible response. The connection is closed and the reason
     logged.
     """
 
@@ -205,6 +204,4 @@ class UpstreamLost(ProxyError):
 
 
 class UnusableResponse(ProxyError):
-    """A broker's response would reveal an upstream address to the client. The connection is closed and this text is
-    logged.
-    """
+    """A broker's response would reveal an upstream address. The connection is closed and this text is logged."""

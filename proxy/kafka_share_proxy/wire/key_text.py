@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 SHOWN_BYTES = 64
-"""Number of bytes of a key that are shown."""
 
 
 def key_text(key: bytes, most: int = SHOWN_BYTES) -> str:
     """Return a key as text: printable UTF-8 unchanged, anything else as 0x and hexadecimal digits.
 
-    Args:
-        key: its bytes.
-        most: maximum number of bytes shown; a longer key ends in "...".
+    A key of more than `most` bytes ends in "...".
     """
     shown, rest = key[:most], "..." if len(key) > most else ""
     try:

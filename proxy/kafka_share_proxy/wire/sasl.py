@@ -1,8 +1,6 @@
-"""Client side of SASL authentication, without I/O.
+"""Client side of SASL authentication, without I/O: PLAIN (RFC 4616), SCRAM (RFC 5802, scramp), OAUTHBEARER (RFC 7628).
 
-PLAIN (RFC 4616), SCRAM (RFC 5802, by the scramp library) and OAUTHBEARER (RFC 7628, KIP-255).
-
-Sources: KIP-43 and KIP-152 (SaslHandshake, SaslAuthenticate), KIP-368 (session lifetime).
+Sources: KIP-43 and KIP-152 (SaslHandshake, SaslAuthenticate), KIP-255 (OAUTHBEARER), KIP-368 (session lifetime).
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from kafka_share_proxy.wire.definitions.messages import RequestMessage
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, error_name
 
 HANDSHAKE_VERSION = 1
-"""Version 1: tokens are sent in SaslAuthenticate. In version 0 they were sent as raw bytes (KIP-152)."""
+"""Tokens are sent in SaslAuthenticate, in version 0 as raw bytes (KIP-152)."""
 
 Query = tuple[ApiKey, int | None, RequestMessage[Any]]
 """The next request to send. Its version is None for the highest one that both sides support."""
@@ -87,9 +85,7 @@ def wants_login(response: messages.SaslHandshakeResponse) -> bool:
 def oauth_token(token: str, extensions: str = "") -> bytes:
     """Return the first message of OAUTHBEARER (RFC 7628, KIP-255, KIP-342).
 
-    Args:
-        token: a bearer token.
-        extensions: `key=value` pairs with SEPARATOR between them.
+    `extensions` are `key=value` pairs with SEPARATOR between them.
     """
     pairs = f"{SEPARATOR}{extensions}" if extensions else ""
     return f"n,,{SEPARATOR}auth=Bearer {token}{pairs}{SEPARATOR}{SEPARATOR}".encode()
@@ -99,8 +95,7 @@ def login(mechanism: str, username: str, password: str) -> Generator[bytes, byte
     """Yield the client's tokens, each for one SaslAuthenticate. The caller sends the server's tokens into the
     generator.
 
-    Raises:
-        LoginFailed: the server does not know the password, or its messages are invalid.
+    Raises LoginFailed if the server does not know the password, or its messages are invalid.
     """
     if mechanism == "OAUTHBEARER":
         refusal = yield oauth_token(password, username)

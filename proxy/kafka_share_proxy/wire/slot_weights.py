@@ -16,11 +16,9 @@ TAG = 27502
 
 Tag = tuple[int, bytes]
 REQUESTED: Tag = (TAG, b"")
-"""The field as a request contains it."""
 
 
 def is_requested(unknown_tags: Tags) -> bool:
-    """Return True if a Metadata request has the field."""
     return any(tag == TAG for tag, _ in unknown_tags)
 
 

@@ -14,7 +14,7 @@ def topic_id_text(topic_id: bytes) -> str:
 
 
 def parse_topic_id(text: str) -> bytes:
-    """Return the 16 bytes of a topic id. Raises ValueError if the text is not a topic id."""
+    """Return the 16 bytes of a topic id. Raises ValueError."""
     try:
         topic_id = base64.urlsafe_b64decode(text + "==")
     except (binascii.Error, ValueError):

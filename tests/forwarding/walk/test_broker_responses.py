@@ -102,7 +102,7 @@ def test_an_answer_nobody_asked_for_is_the_brokers_fault() -> None:
 
 
 def test_an_answer_out_of_order_is_the_brokers_fault() -> None:
-    with pytest.raises(RemoteProtocolError, match="answered request 2 where 1 was next"):
+    with pytest.raises(RemoteProtocolError, match="responded to request 2, but 1 was next"):
         Walk((1, PLAIN), (2, PLAIN)).receive(response(2) + response(1))
 
 

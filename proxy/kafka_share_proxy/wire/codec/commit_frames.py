@@ -1,9 +1,9 @@
 """Fast path for common OffsetCommit frames: read the committed offsets and their positions in one pass over the bytes.
 
 A proxy with individual commits reads thousands of them a second, changes two fields of each, and forwards the rest
-unchanged. The C extension `wire.codec._commit_frames` does the pass where it could be built, else the Python fallback
-in this module; `KERNEL` names the one in use. Uncommon requests (tagged fields, null or empty arrays, many partitions,
-invalid bytes) are left to the generated codec.
+unchanged. The C extension `wire.codec._commit_frames` does the pass, or the Python fallback here; `KERNEL` names the
+one in use. Uncommon requests (tagged fields, null or empty arrays, many partitions, invalid bytes) are left to the
+generated codec.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ except ImportError:  # no compiler was available at installation
     _commit_frames = None  # type: ignore[assignment]
 
 BUILT_VERSION = 2
-"""`VERSION` of the extension that matches this file. An extension built from an older source is not used."""
+"""`VERSION` of the extension that matches this file. An older one is not used."""
 VERSIONS = range(2, 11)
-"""Supported versions of OffsetCommit."""
 PARTITIONS_MAX = 64
 """Maximum number of partitions. The codec reads larger requests, in slices."""
 FLEXIBLE_SINCE = 8
@@ -38,7 +37,7 @@ T = TypeVar("T")
 
 
 class CommittedEntry(NamedTuple):
-    """One partition of a request, and the positions of its fields in the frame."""
+    """One partition of a request, and the positions of its fields."""
 
     topic: str | bytes
     """Topic name; topic id from v10 on."""
@@ -59,7 +58,7 @@ class CommitParts(NamedTuple):
     group_id: str
     member_id: str
     entries: list[CommittedEntry]
-    """Entries in the order of the request, grouped by topic. The extension returns plain tuples."""
+    """In the order of the request, grouped by topic. The extension returns plain tuples."""
 
 
 class _NotFast(Exception):
@@ -76,14 +75,12 @@ class _Reader:
         self.is_flexible = version >= FLEXIBLE_SINCE
 
     def take(self, count: int) -> bytes:
-        """Return the next `count` bytes."""
         if not 0 <= count <= len(self.frame) - self.at:
             raise _NotFast
         self.at += count
         return self.frame[self.at - count : self.at]
 
     def number(self, layout: Struct) -> int:
-        """Return the next integer."""
         return int(layout.unpack(self.take(layout.size))[0])
 
     def compact(self) -> int:
@@ -97,7 +94,6 @@ class _Reader:
         raise _NotFast
 
     def text(self, *, is_compact: bool) -> str | None:
-        """Return the next string."""
         length = self.compact() if is_compact else self.number(_INT16)
         if length == -1:
             return None
@@ -107,29 +103,26 @@ class _Reader:
             raise _NotFast from None
 
     def present_text(self) -> str:
-        """Return the next string, which must not be null."""
-        found = self.text(is_compact=self.is_flexible)
-        if found is None:
+        text = self.text(is_compact=self.is_flexible)
+        if text is None:
             raise _NotFast
-        return found
+        return text
 
     def array(self) -> int:
-        """Return the number of elements."""
         count = self.compact() if self.is_flexible else self.number(_INT32)
         if not 0 < count <= PARTITIONS_MAX:
             raise _NotFast
         return count
 
     def no_tags(self) -> None:
-        """Require an empty tag section."""
         if self.is_flexible and self.take(1) != b"\0":
             raise _NotFast
 
-    def end(self, found: T) -> T:
-        """Return `found` if the frame ends here."""
+    def end(self, result: T) -> T:
+        """Return `result` if the frame ends here."""
         if self.at != len(self.frame):
             raise _NotFast
-        return found
+        return result
 
 
 _NONE = -1
@@ -186,21 +179,21 @@ def _is_accepted(reader: _Reader, partitions: int) -> bool:
     reader.no_tags()
     if reader.version >= _THROTTLE_SINCE:
         reader.take(_INT32.size)
-    found = 0
+    accepted_count = 0
     for _ in range(reader.array()):
         if reader.version >= _IDS_SINCE:
             reader.take(_UUID)
         else:
             reader.take(reader.compact() if reader.is_flexible else reader.number(_INT16))
         for _ in range(reader.array()):
-            found += 1
+            accepted_count += 1
             reader.take(_INT32.size)
             if reader.number(_INT16):
                 return False
             reader.no_tags()
         reader.no_tags()
     reader.no_tags()
-    return reader.end(found == partitions)
+    return reader.end(accepted_count == partitions)
 
 
 def _python_rewritten(
@@ -227,15 +220,16 @@ def _short_text(version: int, text: str) -> bytes:
 KERNEL = "c" if _commit_frames is not None and _commit_frames.VERSION == BUILT_VERSION else "python"
 
 read: Callable[[Buffer, int], CommitParts | None] = _commit_frames.read if KERNEL == "c" else _python_read  # type: ignore[assignment]
-"""(request frame with its size, version) -> its fields, or None for an uncommon request."""
+"""Function from (request frame with its size, version) to its fields. None for an uncommon request."""
 accepted: Callable[[Buffer, int, int], bool] = _commit_frames.accepted if KERNEL == "c" else _python_accepted
-"""(response frame with its size, version, partitions) -> True if it has that many partitions, all without an error.
-False also for an uncommon response.
+"""Function of (response frame with its size, version, partitions) that returns True if it has that many partitions, all
+without an error. False also for an uncommon response.
 """
 rewritten: Callable[[Buffer, int, list[CommittedEntry], list[tuple[int, int, str | None]]], bytes] = (
     _commit_frames.rewritten if KERNEL == "c" else _python_rewritten
 )
-"""(request frame with its size, version, its entries, an offset, a leader epoch and metadata for each) -> the request
-with these values. Metadata None means unchanged. New metadata is ASCII text of at most 60 characters. Below v6 there is
-no leader epoch, and none is written.
+"""Function from (request frame with its size, version, its entries, an offset, a leader epoch and metadata for each) to
+the request with these values.
+
+Metadata None means unchanged. New metadata is ASCII text of at most 60 characters. Below v6 no leader epoch is written.
 """

@@ -1,10 +1,10 @@
 """Codecs of messages, generated from their definition and version at first use and then cached.
 
-The generated functions do not trust received bytes. Exceptions on invalid bytes (IndexError, struct.error, Unicode)
-become RemoteProtocolError here. Exceptions on invalid message objects of this process become LocalProtocolError.
+Exceptions of the generated functions on invalid bytes (IndexError, struct.error, Unicode) become RemoteProtocolError
+here, those on invalid message objects of this process LocalProtocolError.
 
-Large messages are read and written in slices, by generators that pause after a number of elements, so that the caller
-can run other work in between.
+Generators read and write large messages in slices: they pause after a number of elements, so that the caller can run
+other work in between.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _join_small(parts: list[Any], start: int) -> None:
 
 
 class Codec(Generic[M]):
-    """Decoder and encoder of one message in one version. Each direction is compiled at its first use."""
+    """Decoder and encoder of one message in one version. Each is compiled at its first use."""
 
     __slots__ = (
         "_decode",
@@ -61,12 +61,9 @@ class Codec(Generic[M]):
         self._encode_in_slices: Callable[..., Any] | None = None
 
     def decode(self, buffer: Buffer, offset: int = 0) -> M:
-        """Decode the message between `offset` and the end of `buffer`.
+        """Decode the message between `offset` and the end of `buffer`. Raises RemoteProtocolError.
 
         bytes and records become memoryviews: of `buffer` itself if the message carries records, else of a copy.
-
-        Raises:
-            RemoteProtocolError: the bytes are not such a message, or more than one.
         """
         message, position = self.decode_prefix(buffer, offset)
         if position != len(buffer):
@@ -85,10 +82,8 @@ class Codec(Generic[M]):
         return message, position
 
     def decode_in_slices(self, buffer: Buffer, offset: int, elements_max: int) -> Generator[None, None, M]:
-        """Decode as `decode` does, as a generator that pauses. Accepts at most `elements_max` array elements.
-
-        Raises:
-            TooManyElements: there are more. RemoteProtocolError: as `decode`.
+        """Decode as `decode` does, as a generator that pauses. Raises TooManyElements beyond `elements_max` array
+        elements.
         """
         data, view = self._readable(buffer)
         try:
@@ -105,18 +100,16 @@ class Codec(Generic[M]):
     def encode(self, message: M) -> bytes:
         """Encode the message, without header.
 
-        Raises:
-            LocalProtocolError: a value has the wrong type or size, or this version has no such field.
+        Raises LocalProtocolError if a value has the wrong type or size, or this version has no such field.
         """
         parts: list[Any] = []
         self.encode_into(message, parts)
         return b"".join(parts)
 
     def encode_into(self, message: M, parts: list[Any]) -> None:
-        """Append the encoded message as parts. Records are not copied. After an error, `parts` is undefined.
+        """Append the encoded message as parts, without copying records. After an error, `parts` is undefined.
 
-        Raises:
-            LocalProtocolError: a value has the wrong type or size, or this version has no such field.
+        Raises as `encode`.
         """
         if type(message) is not self.message_class:
             raise LocalProtocolError(f"{self}: cannot encode a {type(message).__name__}")

@@ -1,11 +1,11 @@
 """Generator of the decoder of one message in one version, as straight-line Python.
 
-How it works: `p` is the position, `end` the end of the buffer. Fixed-size values are not read one by one. They
-accumulate in a *run* together with the length or tag count that follows, and one Struct reads the run. Values are
-assigned directly to the attributes. A one-byte varint is read directly, longer ones take the slow path. Reading past
-the end raises IndexError or struct.error, which the Codec converts to RemoteProtocolError.
+How it works: `p` is the position, `end` the end of the buffer. Fixed-size values accumulate in a *run* together with
+the length or tag count that follows, and one Struct reads the run. Values are assigned directly to the attributes. A
+one-byte varint is read directly, longer ones take the slow path. Reading past the end raises IndexError or
+struct.error.
 
-In slices, the same code is a generator. It pauses after every `PAUSE_EVERY` array elements. It counts the elements of
+In slices, the same code is a generator that pauses after every `PAUSE_EVERY` array elements. It counts the elements of
 each array before it reads them, so that it stops at a limit before allocating anything for the elements beyond it.
 """
 
@@ -35,9 +35,8 @@ def has_views(spec: MessageSpec) -> bool:
 def generate(spec: MessageSpec, version: int, classes: dict[str, type[Any]], *, in_slices: bool = False) -> Source:
     """Generate the source of `decode(buf, view, p, end) -> (message, position)`.
 
-    buf is bytes, or, if `has_views`, a memoryview of bytes; view is a memoryview of the same. With `in_slices` it
-    is `decode(buf, view, p, end, left)`, a generator that returns the same; `left` is the maximum number of
-    elements.
+    buf is bytes, or, if `has_views`, a memoryview; view is a memoryview of the same. With `in_slices` it is a generator
+    `decode(buf, view, p, end, left)` that returns the same; `left` is the maximum number of array elements.
     """
     return _Decoder(spec, version, classes, in_slices).message()
 
@@ -69,7 +68,7 @@ class _Decoder:
         return self.source
 
     def flush(self) -> None:
-        """Write the code that reads the run of fixed-size fields."""
+        """Write the code that reads the run."""
         run, self.run = self.run, []
         if not run:
             return
@@ -113,8 +112,7 @@ class _Decoder:
             self.variable(field, target, where, nullable=field.is_nullable(self.version))
 
     def length(self, field: FieldSpec, count: bool = False) -> tuple[str, int]:
-        """Read a length, or the count of an array, with the run. Return its name and the number to subtract
-        from it.
+        """Read a length, or the count of an array, with the run. Return its name and the number to subtract from it.
 
         A length of one byte is not checked: it allocates next to nothing, and reading past the end raises.
         """

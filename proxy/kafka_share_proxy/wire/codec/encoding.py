@@ -49,13 +49,12 @@ class _Encoder:
         return self.source
 
     def packed(self, run: list[tuple[str, str]]) -> str:
-        """Return the expression that packs a run."""
         codes = "".join(code for code, _ in run)
         values = ", ".join(value for code, value in run if code != "x")
         return f"{self.source.struct(codes, 'pack')}({values})"
 
     def flush(self) -> None:
-        """Write the code that appends the run of fixed-size fields."""
+        """Write the code that appends the run."""
         run, self.run = self.run, []
         if run:
             self.line(f"{self.append}({self.packed(run)})")
@@ -168,8 +167,8 @@ class _Encoder:
             self.elements(field, items)
 
     def numbers(self, field: FieldSpec, value: str, nullable: bool) -> None:
-        """Write the code for an array of numbers. One Struct packs run, count and numbers, unless the count has
-        several bytes.
+        """Write the code for an array of numbers. One Struct packs run, count and numbers, unless the count has several
+        bytes.
         """
         items, n = self.fresh("l"), self.fresh("n")
         run, self.run = self.run, []

@@ -1,8 +1,7 @@
 """First bytes of a frame: a size of 4 bytes, which does not count itself, and the start of the header.
 
-Sizes are checked here, once. A size below the smallest header or above the limit closes the connection. The error names
-what the bytes probably are, because most such peers do not speak Kafka (a TLS hello read as a size is about 370
-million).
+A size below the smallest header or above the limit closes the connection. The error names what the bytes probably are,
+because most such peers do not speak Kafka (a TLS hello read as a size is about 370 million).
 """
 
 from __future__ import annotations
@@ -12,10 +11,9 @@ import struct
 from kafka_share_proxy.wire.errors import RemoteProtocolError
 
 REQUEST_HEAD = struct.Struct(">i4si")
-"""Size, API key and version as four bytes, correlation id: the part of a request header common to all versions."""
+"""Size, API key and version as four bytes, correlation id: the header fields that all versions have."""
 
 RESPONSE_HEAD = struct.Struct(">ii")
-"""Size, correlation id."""
 
 SIZE = struct.Struct(">i")
 
@@ -44,13 +42,7 @@ _HTTP_WORDS = (
 
 
 def wrong_size(size: int, largest: int, smallest: int) -> RemoteProtocolError:
-    """Return the error for a size outside smallest..largest, with a hint at the likely protocol.
-
-    Args:
-        size: the signed number read.
-        largest: the limit, in bytes.
-        smallest: the shortest possible frame, in bytes.
-    """
+    """Return the error for a size outside smallest..largest, with a hint at the likely protocol."""
     looks_like = hint(SIZE.pack(size))
     if looks_like:
         return RemoteProtocolError(f"no Kafka frame but {looks_like}")

@@ -26,7 +26,7 @@ PIECE_MIN = 16 << 10
 class Pieces:
     """Bytes in several parts of memory: the records of a partition, or a whole frame.
 
-    `len` returns their size, `bytes` joins them. Valid until the buffers that they refer to change.
+    `bytes` joins them. Valid until the buffers that they refer to change.
     """
 
     __slots__ = ("_size", "parts")
@@ -47,21 +47,13 @@ ResponseFrame = bytes | Pieces
 
 
 def request(key: int, version: int, correlation_id: int, client_id: str | None, message: Message) -> bytes:
-    """Encode a request, preceded by its size.
-
-    Raises:
-        UnknownVersion: there is no such request. LocalProtocolError: the message cannot be encoded.
-    """
+    """Encode a request, preceded by its size. Raises UnknownVersion or LocalProtocolError."""
     header = headers.encode_request_header(RequestHeader(key, version, correlation_id, client_id))
     return _frame(header, registry.request(key, version), message)
 
 
 def response(key: int, version: int, correlation_id: int, message: Message) -> bytes:
-    """Encode a response, preceded by its size.
-
-    Raises:
-        UnknownVersion: there is no such response. LocalProtocolError: the message cannot be encoded.
-    """
+    """Encode a response, preceded by its size. Raises UnknownVersion or LocalProtocolError."""
     header = headers.encode_response_header(key, version, correlation_id)
     return _frame(header, registry.response(key, version), message)
 
@@ -83,7 +75,7 @@ def response_frame(key: int, version: int, correlation_id: int, message: Message
 def response_frame_in_slices(
     key: int, version: int, correlation_id: int, message: Message
 ) -> Generator[None, None, ResponseFrame]:
-    """Encode as `response` does, as a generator that pauses between slices."""
+    """Encode as `response_frame` does, as a generator that pauses between slices."""
     parts: list[Any] = [b"", headers.encode_response_header(key, version, correlation_id)]
     yield from registry.response(key, version).encode_in_slices(message, parts)
     parts[0] = _SIZE.pack(sum(map(len, parts)))
@@ -108,20 +100,15 @@ def _pieces(parts: list[Any]) -> ResponseFrame:
 
 
 def decode_request(frame: Any) -> tuple[RequestHeader, Any]:
-    """Decode a request frame without size.
-
-    Raises:
-        RemoteProtocolError: the bytes are not such a request. UnknownVersion: there is no such request.
-    """
+    """Decode a request frame without size. Raises RemoteProtocolError or UnknownVersion."""
     header, offset = headers.decode_request_header(frame)
     return header, registry.request(header.key, header.version).decode(frame, offset)
 
 
 def decode_request_in_slices(frame: Any, elements_max: int) -> Generator[None, None, tuple[RequestHeader, Any]]:
-    """Decode as `decode_request` does, as a generator that pauses. Accepts at most `elements_max` array elements.
+    """Decode as `decode_request` does, as a generator that pauses.
 
-    Raises:
-        TooManyElements: there are more. RemoteProtocolError, UnknownVersion: as `decode_request`.
+    Raises TooManyElements beyond `elements_max` array elements.
     """
     header, offset = headers.decode_request_header(frame)
     message = yield from registry.request(header.key, header.version).decode_in_slices(frame, offset, elements_max)
@@ -131,8 +118,7 @@ def decode_request_in_slices(frame: Any, elements_max: int) -> Generator[None, N
 def decode_response(key: int, version: int, frame: Any) -> tuple[int, Any]:
     """Decode a response frame without size. Return (correlation id, message).
 
-    Raises:
-        RemoteProtocolError: the bytes are not such a response. UnknownVersion: there is no such response.
+    Raises RemoteProtocolError or UnknownVersion.
     """
     offset = headers.response_body_offset(key, version, frame)
     return headers.correlation_id(frame), registry.response(key, version).decode(frame, offset)
@@ -156,8 +142,7 @@ class FrameReader:
     def receive_data(self, data: bytes | bytearray | memoryview) -> Iterator[bytes]:
         """Accept received bytes and yield the frames that they complete, without size.
 
-        Raises:
-            RemoteProtocolError: a size is negative or above the limit. The reader cannot be used afterwards.
+        Raises RemoteProtocolError if a size is negative or above the limit. The reader cannot be used afterwards.
         """
         self._buffer += data
         while len(self._buffer) >= 4:
@@ -176,7 +161,6 @@ class FrameReader:
 
     @property
     def is_empty(self) -> bool:
-        """True if no incomplete frame is buffered."""
         return not self._buffer
 
 

@@ -2,8 +2,8 @@
 
 A request header has version 2 if the request is flexible, else 1. The client id is an old-style string in both, so that
 any broker can read the header of an ApiVersions request that it does not know. ControlledShutdown v0 had no client id
-(header version 0). A response header has version 1 (a tag section) if the response is flexible. The exception is
-ApiVersions: a client must be able to read that response before it knows the broker's versions (KIP-511).
+(header version 0). A response header has version 1 (a tag section) if the response is flexible, except ApiVersions: a
+client must be able to read that response before it knows the broker's versions (KIP-511).
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ CONTROLLED_SHUTDOWN_KEY = 7
 _KEY_VERSION_ID = Struct(">hhi")
 _PEEK = _KEY_VERSION_ID.unpack_from
 PEEK_BYTES = _KEY_VERSION_ID.size
-"""Number of bytes of a request frame that `peek` needs."""
 _START = Struct(">hhih")
 CLIENT_ID_AT = _START.size
 """Position of the client id's bytes in a request frame, after its length."""
@@ -44,11 +43,7 @@ class RequestHeader(NamedTuple):
 
 @cache
 def request_header_version(key: int, version: int) -> int:
-    """Return the version of the header of a request.
-
-    Raises:
-        UnknownVersion: there is no such request.
-    """
+    """Return the version of the header of a request. Raises UnknownVersion."""
     if key == CONTROLLED_SHUTDOWN_KEY and version == 0:
         return 0
     return 2 if version in registry.versioned_request_spec(key, version).flexible else 1
@@ -56,11 +51,7 @@ def request_header_version(key: int, version: int) -> int:
 
 @cache
 def response_header_version(key: int, version: int) -> int:
-    """Return the version of the header of a response.
-
-    Raises:
-        UnknownVersion: there is no such response.
-    """
+    """Return the version of the header of a response. Raises UnknownVersion."""
     if key == ApiKey.API_VERSIONS:
         return 0
     return 1 if version in registry.versioned_response_spec(key, version).flexible else 0
@@ -69,8 +60,7 @@ def response_header_version(key: int, version: int) -> int:
 def peek(frame: Any) -> tuple[int, int, int]:
     """Return key, version and correlation id of a request frame without size.
 
-    Raises:
-        RemoteProtocolError: the frame is too short.
+    Raises RemoteProtocolError if the frame is too short.
     """
     try:
         key, version, correlation_id = _PEEK(frame, 0)
@@ -83,10 +73,7 @@ def decode_request_header(frame: Any) -> tuple[RequestHeader, int]:
     """Decode the header of a request frame without size. Return it and the position of the body.
 
     A client id that is not UTF-8 is decoded with replacement characters, as brokers do: it only names the client.
-
-    Raises:
-        RemoteProtocolError: the bytes are not a request header.
-        UnknownVersion: the header version is unknown because the request is.
+    Raises RemoteProtocolError or UnknownVersion.
     """
     key, version, correlation_id = peek(frame)
     header_version = request_header_version(key, version)
@@ -105,11 +92,7 @@ def decode_request_header(frame: Any) -> tuple[RequestHeader, int]:
 
 
 def encode_request_header(header: RequestHeader) -> bytes:
-    """Encode a request header.
-
-    Raises:
-        UnknownVersion: there is no such request. LocalProtocolError: the client id is too long.
-    """
+    """Encode a request header. Raises UnknownVersion, or LocalProtocolError if the client id is too long."""
     header_version = request_header_version(header.key, header.version)
     encoded = b"" if header.client_id is None else header.client_id.encode()
     if header_version == 0:
@@ -126,24 +109,18 @@ def encode_request_header(header: RequestHeader) -> bytes:
 
 
 def correlation_id(frame: Any) -> int:
-    """Return the correlation id of a response frame without size.
-
-    Raises:
-        RemoteProtocolError: the frame is too short.
-    """
+    """Return the correlation id of a response frame without size. Raises RemoteProtocolError if it is too short."""
     try:
-        found: int = _CORRELATION_ID(frame, 0)[0]
+        number: int = _CORRELATION_ID(frame, 0)[0]
     except struct.error:
         raise RemoteProtocolError(f"a response of {len(frame)} bytes has no header") from None
-    return found
+    return number
 
 
 def response_body_offset(key: int, version: int, frame: Any) -> int:
-    """Return the position of the body in a response frame without size, after the correlation id and the tag
-    section.
+    """Return the position of the body in a response frame without size, after correlation id and tag section.
 
-    Raises:
-        RemoteProtocolError: the bytes are not a response header. UnknownVersion: there is no such response.
+    Raises RemoteProtocolError or UnknownVersion.
     """
     if response_header_version(key, version) == 0:
         if len(frame) < 4:

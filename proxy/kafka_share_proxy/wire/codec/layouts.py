@@ -1,7 +1,7 @@
 """Reference layouts, declared with construct: frames, headers, record batches, records, control records.
 
-They specify what the fast code does: tests compare both, and the command `decode` prints captures with them. construct
-is 14 to 40 times slower than generated code, so no code that forwards or serves requests may import this module.
+Tests compare the fast code with them, and the command `decode` prints captures with them. construct is 14 to 40 times
+slower than generated code, so no code that forwards or serves requests may import this module.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ from construct import (
 )
 
 FRAME = Prefixed(Int32sb, GreedyBytes)
-"""A size, and that many bytes."""
 
 TAG_SECTION = PrefixedArray(VarInt, Struct("tag" / VarInt, "data" / Prefixed(VarInt, GreedyBytes)))
 """Tagged fields (KIP-482): a count, then tag, size and bytes of each."""
@@ -131,7 +130,6 @@ CONTROL_RECORD_TYPES = {
     "kraft_version": 5,
     "kraft_voters": 6,
 }
-"""Types of ControlRecordType in Kafka's clients."""
 
 CONTROL_RECORD_KEY = Struct(
     "version" / Int16sb,
@@ -139,7 +137,6 @@ CONTROL_RECORD_KEY = Struct(
 )
 
 END_TXN_MARKER = Struct("version" / Int16sb, "coordinator_epoch" / Int32sb)
-"""Value of an abort or commit marker."""
 
 LEGACY_MESSAGE = Struct(
     "offset" / Int64sb,

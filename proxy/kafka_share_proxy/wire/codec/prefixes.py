@@ -8,8 +8,8 @@ and version, one straight-line function is generated from the definition. It has
 - RemoteProtocolError, with the name of the message: no continuation can make these bytes a valid message.
 
 Work is bounded by the bytes received: each loop iteration reads at least one of them. Bytes after the last requested
-value are not examined, so a value does not imply that the rest is valid. Text is decoded as the definitions require. A
-client id that is not UTF-8 is skipped, as brokers do.
+value are not examined, so a value does not imply that the rest is valid. A client id that is not UTF-8 is skipped, as
+brokers do.
 """
 
 from __future__ import annotations
@@ -70,11 +70,9 @@ class ArrayAt:
 
 @dataclass(frozen=True, slots=True)
 class EachOf:
-    """The values of one field, or tuples of several fields, of all elements of an array; without fields, the
-    elements.
+    """The values of one field, or tuples of several, of all elements of an array; without fields, the elements.
 
-    The result is a list, or None for null. Bytes after the last of these values are not needed, unless `untagged`
-    is set.
+    The result is a list, or None for null.
     """
 
     array: str
@@ -85,10 +83,9 @@ class EachOf:
 
 @dataclass(frozen=True, slots=True)
 class AnyBegins:
-    """True if a string field of any array element begins with `prefix`. Faster than decoding all of them with
-    `EachOf`.
+    """True if a string field of any array element begins with `prefix`. Faster than `EachOf`.
 
-    Reading stops at the first match. Bytes after the last of these strings are not needed.
+    Reading stops at the first match.
     """
 
     array: str
@@ -103,48 +100,40 @@ class PrefixReader(Protocol):
     """A generated reader of the first fields of a request."""
 
     def __call__(self, buf: Buffer, end: int = SIZE_UNKNOWN, most: int = ELEMENTS_MAX, p: int = 0) -> Any:
-        """Return the requested values, or `Unread`.
+        """Return the requested values, or `Unread`. Raises RemoteProtocolError.
 
         Args:
             buf: the bytes received so far, and nothing else.
             end: end of the message, as a position in `buf`. Once all of it is received, MORE_BYTES becomes an error.
             most: maximum number of array elements to iterate over; TOO_MANY above.
             p: position of the first byte to read: a request's header (its API key), a body, or an element.
-
-        Raises:
-            RemoteProtocolError: the bytes are not such a message.
         """
 
 
 @cache
-def of_request(key: int, version: int, *wanted: Wish) -> PrefixReader:
-    """Return a reader of a request frame without its size, header included. With no wishes it reads only the
-    header: None.
+def of_request(key: int, version: int, *wishes: Wish) -> PrefixReader:
+    """Return a reader of a request frame without its size, header included. Without wishes it returns None.
 
-    Raises:
-        UnknownVersion: there is no such request. LocalProtocolError: it has no such field in this version.
+    Raises UnknownVersion, or LocalProtocolError if the request has no such field in this version.
     """
     spec = registry.versioned_request_spec(key, version)
-    return _Writer(spec, version, wanted).reader(headers.request_header_version(key, version))
+    return _Writer(spec, version, wishes).reader(headers.request_header_version(key, version))
 
 
 @cache
-def of_body(message: str, version: int, *wanted: Wish) -> PrefixReader:
+def of_body(message: str, version: int, *wishes: Wish) -> PrefixReader:
     """Return a reader of the body of any message, by its schema name.
 
-    Raises:
-        SchemaError: there is no such message. LocalProtocolError: it has no such field in this version.
+    Raises SchemaError, or LocalProtocolError if the message has no such field in this version.
     """
-    return _Writer(specs.load(message), version, wanted).reader(None)
+    return _Writer(specs.load(message), version, wishes).reader(None)
 
 
 @cache
 def of_element(message: str, version: int, array: str, field: str) -> PrefixReader:
-    """Return a reader of one element of an array of structures. It returns (value of the field, end of the
-    element).
+    """Return a reader of one element of an array of structures. It returns (value of the field, end of the element).
 
-    Raises:
-        SchemaError: there is no such message. LocalProtocolError: it has no such field in this version.
+    Raises as `of_body`.
     """
     return _Writer(specs.load(message), version, ()).element_reader(array, field)
 
@@ -153,8 +142,7 @@ def of_element(message: str, version: int, array: str, field: str) -> PrefixRead
 def group_ids(key: int, version: int) -> PrefixReader:
     """Return a reader of the group ids in a request: one id, or a list of them where the version has a list.
 
-    Raises:
-        UnknownVersion: there is no such request. LocalProtocolError: it names no group in this version.
+    Raises UnknownVersion, or LocalProtocolError if the request names no group in this version.
     """
     return of_request(key, version, _where(key, version, "group id", lambda field: field.entity == "groupId"))
 
@@ -164,22 +152,22 @@ def topic_named(key: int, version: int, prefix: str) -> PrefixReader:
     """Return a reader that is True if a request lists a topic whose name begins with `prefix`. Raises as
     `group_ids`.
     """
-    found = _listed(key, version, "topic name", _is_topic_name)
-    return of_request(key, version, AnyBegins(found.array, found.fields[0], prefix))
+    listed = _listed(key, version, "topic name", _is_topic_name)
+    return of_request(key, version, AnyBegins(listed.array, listed.fields[0], prefix))
 
 
 @cache
 def topic_names(key: int, version: int) -> PrefixReader:
-    """Return a reader of the names of the topics that a request lists. Raises as `group_ids`."""
-    found = _listed(key, version, "topic name", _is_topic_name)
-    return of_request(key, version, EachOf(found.array, found.fields))
+    """Return a reader of the topic names in a request. Raises as `group_ids`."""
+    listed = _listed(key, version, "topic name", _is_topic_name)
+    return of_request(key, version, EachOf(listed.array, listed.fields))
 
 
 @cache
 def topic_ids(key: int, version: int, *, untagged: bool = False) -> PrefixReader:
-    """Return a reader of the ids of the topics that a request lists. Raises as `group_ids`."""
-    found = _listed(key, version, "topic id", _is_topic_id)
-    return of_request(key, version, EachOf(found.array, found.fields, untagged))
+    """Return a reader of the topic ids in a request. Raises as `group_ids`."""
+    listed = _listed(key, version, "topic id", _is_topic_id)
+    return of_request(key, version, EachOf(listed.array, listed.fields, untagged))
 
 
 @cache
@@ -196,22 +184,19 @@ def topics_nullable(key: int, version: int) -> bool:
 
 @cache
 def after_client_id(key: int, version: int, field: str) -> bytes:
-    """Return the bytes between the client id and a field of a request without tags, with null strings and zero
-    numbers.
+    """Return the bytes between the client id and a field of a request without tags, with null strings and zero numbers.
 
-    Raises:
-        UnknownVersion: there is no such request.
-        LocalProtocolError: it has no such field in this version, or a field of another type precedes it.
+    Raises UnknownVersion, or LocalProtocolError if there is no such field, or a field of another type precedes it.
     """
-    found = b"\0" if headers.request_header_version(key, version) == 2 else b""
+    prefix = b"\0" if headers.request_header_version(key, version) == 2 else b""
     source = Source(registry.versioned_request_spec(key, version), version)
     for each in source.plain_fields(source.spec.root):
         if each.name == field:
-            return found
+            return prefix
         if each.type in FIXED_SIZES and not each.is_array:
-            found += bytes(FIXED_SIZES[each.type])
+            prefix += bytes(FIXED_SIZES[each.type])
         elif each.type == "string" and each.is_nullable(version) and not each.is_array:
-            found += b"\0" if source.is_flexible(each) else b"\xff\xff"
+            prefix += b"\0" if source.is_flexible(each) else b"\xff\xff"
         else:
             break
     raise LocalProtocolError(f"{source.spec.name} v{version}: {field} does not stand behind what can be absent")
@@ -230,10 +215,10 @@ def _is_topic(field: FieldSpec) -> bool:
 
 
 def _listed(key: int, version: int, what: str, is_it: Callable[[FieldSpec], bool]) -> EachOf:
-    found = _where(key, version, what, is_it)
-    if not isinstance(found, EachOf) or not found.fields:
+    where = _where(key, version, what, is_it)
+    if not isinstance(where, EachOf) or not where.fields:
         raise LocalProtocolError(f"{registry.API_KEYS[key]}Request v{version} has no list of structures with a {what}")
-    return found
+    return where
 
 
 def _where(key: int, version: int, what: str, is_it: Callable[[FieldSpec], bool]) -> FieldOf | EachOf:
@@ -252,10 +237,10 @@ def _where(key: int, version: int, what: str, is_it: Callable[[FieldSpec], bool]
 class _Writer(Skipper):
     """Writes `read(buf, end, most, p)`."""
 
-    def __init__(self, spec: MessageSpec, version: int, wanted: Sequence[Wish]) -> None:
+    def __init__(self, spec: MessageSpec, version: int, wishes: Sequence[Wish]) -> None:
         super().__init__(spec, version)
-        self._wanted = wanted
-        self._untagged = any(isinstance(wish, EachOf) and wish.untagged for wish in wanted)
+        self._requested = wishes
+        self._untagged = any(isinstance(wish, EachOf) and wish.untagged for wish in wishes)
         names = self.source.names
         names.update({kind.name: kind for kind in Unread})
         names.update(SIZE_UNKNOWN=SIZE_UNKNOWN, ELEMENTS_MAX=ELEMENTS_MAX)
@@ -271,7 +256,7 @@ class _Writer(Skipper):
             if header_version is not None:
                 self.header(header_version)
             values = self.wishes()
-            self.line(f"return {', '.join(values[wish] for wish in self._wanted)}")
+            self.line(f"return {', '.join(values[wish] for wish in self._requested)}")
         return self.source.function("read")
 
     def element_reader(self, array: str, name: str) -> PrefixReader:
@@ -301,7 +286,6 @@ class _Writer(Skipper):
                 self.line("raise malformed(error) from error")
 
     def header(self, version: int) -> None:
-        """Write the code that skips a request header."""
         spec, own = specs.load("RequestHeader"), (self.spec, self.version)
         self.source.spec, self.source.version, self.version = spec, version, version
         self.struct(spec.root)
@@ -310,43 +294,43 @@ class _Writer(Skipper):
     def wishes(self) -> dict[Wish, str]:
         """Write the code that reads up to the last requested value. Return the names of the values."""
         values: dict[Wish, str] = {}
-        if not self._wanted:
+        if not self._requested:
             self.unless_come()
             return values
         for field in self.source.plain_fields(self.spec.root):
-            values |= self.wished(field, [wish for wish in self._wanted if _name(wish) == field.name])
-            if len(values) == len(self._wanted):
+            values |= self.wished(field, [wish for wish in self._requested if _name(wish) == field.name])
+            if len(values) == len(self._requested):
                 return values
-        raise LocalProtocolError(f"{self} has no {', '.join(_name(w) for w in self._wanted if w not in values)}")
+        raise LocalProtocolError(f"{self} has no {', '.join(_name(w) for w in self._requested if w not in values)}")
 
     def wished(self, field: FieldSpec, wishes: list[Wish]) -> dict[Wish, str]:
         """Write the code that reads the requested values of one field, or skips it."""
-        found: dict[Wish, str] = {wish: self.place(field) for wish in wishes if isinstance(wish, PlaceOf)}
-        left = [wish for wish in wishes if not isinstance(wish, PlaceOf)]
-        if not left:
+        names: dict[Wish, str] = {wish: self.place(field) for wish in wishes if isinstance(wish, PlaceOf)}
+        remaining = [wish for wish in wishes if not isinstance(wish, PlaceOf)]
+        if not remaining:
             self.value(field)
-            return found
-        if len(left) > 1:
+            return names
+        if len(remaining) > 1:
             raise LocalProtocolError(f"{self}: {field.name} is wanted twice")
-        found[left[0]] = self.wish(field, left[0])
-        return found
+        names[remaining[0]] = self.wish(field, remaining[0])
+        return names
 
     def wish(self, field: FieldSpec, wish: FieldOf | ArrayAt | EachOf | AnyBegins) -> str:
         if isinstance(wish, FieldOf):
             return self.scalar(field, nullable=field.is_nullable(self.version))
-        if wish is not self._wanted[-1]:
+        if wish is not self._requested[-1]:
             raise LocalProtocolError(f"{self}: nothing can be wanted behind {field.name}")
         if isinstance(wish, ArrayAt):
             return self.array_at(field)
         return self.each_of(field, wish) if isinstance(wish, EachOf) else self.any_begins(field, wish)
 
     def place(self, field: FieldSpec) -> str:
-        place = self.fresh("v")
-        self.line(f"{place} = {self.here()}")
+        position_name = self.fresh("v")
+        self.line(f"{position_name} = {self.here()}")
         size = 0 if field.is_array else FIXED_SIZES.get(field.type, 0)
-        with self.block(f"if {place} + {size} > come:"):
+        with self.block(f"if {position_name} + {size} > come:"):
             self.line("raise IndexError")
-        return place
+        return position_name
 
     def scalar(self, field: FieldSpec, *, nullable: bool) -> str:
         """Write the code that reads a number, an id or a string. Return the name of the value."""
@@ -381,54 +365,54 @@ class _Writer(Skipper):
 
     def each_of(self, field: FieldSpec, wish: EachOf) -> str:
         """Write the code that reads the values of each element. Return the name of the list."""
-        found, left = self.fresh("v"), self.fresh("l")
+        values_name, countdown = self.fresh("v"), self.fresh("l")
         n = self.count(field)
         self.counted(n)
-        self.line(f"{found} = None if {n} < 0 else []")
-        with self.block(f"for {left} in range({n}, 0, -1):"):
+        self.line(f"{values_name} = None if {n} < 0 else []")
+        with self.block(f"for {countdown} in range({n}, 0, -1):"):
             values, rest = self.values_of(field, wish)
-            self.line(f"{found}.append({values[0] if len(values) == 1 else '(' + ', '.join(values) + ')'})")
+            self.line(f"{values_name}.append({values[0] if len(values) == 1 else '(' + ', '.join(values) + ')'})")
             if not wish.untagged:
-                with self.block(f"if {left} == 1:"):
+                with self.block(f"if {countdown} == 1:"):
                     self.line("break")
             if field.struct is not None:
                 self.rest_of(field.struct, rest)
             self.flush()
-        return found
+        return values_name
 
     def any_begins(self, field: FieldSpec, wish: AnyBegins) -> str:
         """Write the code that searches the strings for the prefix. Return the name of the boolean."""
         if field.struct is None:
             raise LocalProtocolError(f"{self}: {field.name} has no structures")
-        found, left = self.fresh("v"), self.fresh("l")
+        result_name, countdown = self.fresh("v"), self.fresh("l")
         self.source.names["prefix"], size = wish.prefix.encode(), len(wish.prefix.encode())
         n = self.count(field)
         self.counted(n)
-        self.line(f"{found} = False")
-        with self.block(f"for {left} in range({n}, 0, -1):"):
+        self.line(f"{result_name} = False")
+        with self.block(f"for {countdown} in range({n}, 0, -1):"):
             rest = self.beginning(field.struct, wish)
             with self.block(f"if buf[start:start + {size}] == prefix and start + {size} <= p:"):
-                self.line(f"{found} = True")
+                self.line(f"{result_name} = True")
                 self.line("break")
-            with self.block(f"if {left} == 1:"):
+            with self.block(f"if {countdown} == 1:"):
                 self.unless_come()
                 self.line("break")
             self.rest_of(field.struct, rest)
             self.flush()
-        return found
+        return result_name
 
     def beginning(self, struct_: StructSpec, wish: AnyBegins) -> list[FieldSpec]:
-        """Write the code that skips up to the end of the string, which begins at `start`. Return the fields
-        after it.
+        """Write the code that skips up to the end of the string, which begins at `start`. Return the fields after
+        it.
         """
         fields = self.source.plain_fields(struct_)
-        for place, field in enumerate(fields):
+        for index, field in enumerate(fields):
             if field.name == wish.field and field.type == "string" and not field.is_array:
                 n = self.length(field, short=True)
                 self.line("start = p")
                 with self.block(f"if {n} > 0:"):
                     self.line(f"p += {n}")
-                return fields[place + 1 :]
+                return fields[index + 1 :]
             self.value(field)
         raise LocalProtocolError(f"{self}: {struct_.name} has no string {wish.field}")
 
@@ -440,21 +424,20 @@ class _Writer(Skipper):
         return self.element(field.struct, wish.fields)
 
     def element(self, struct_: StructSpec, names: Sequence[str]) -> tuple[list[str], list[FieldSpec]]:
-        """Write the code that reads up to the last of these fields. Return the names of the values, and the
-        fields after it.
+        """Write the code that reads up to the last of these fields. Return the names of the values, and the fields
+        after it.
         """
         fields, values = self.source.plain_fields(struct_), dict[str, str]()
-        for place, field in enumerate(fields):
+        for index, field in enumerate(fields):
             if field.name not in names:
                 self.value(field)
                 continue
             values[field.name] = self.scalar(field, nullable=field.is_nullable(self.version))
             if len(values) == len(names):
-                return [values[name] for name in names], fields[place + 1 :]
+                return [values[name] for name in names], fields[index + 1 :]
         raise LocalProtocolError(f"{self}: {struct_.name} has no {', '.join(set(names) - set(values))}")
 
     def rest_of(self, struct_: StructSpec, fields: list[FieldSpec]) -> None:
-        """Write the code that skips the rest of a structure."""
         for field in fields:
             self.value(field)
         if self.source.is_flexible():

@@ -12,8 +12,7 @@ from typing import Any
 from kafka_share_proxy.wire.errors import LocalProtocolError, RemoteProtocolError, TooManyElements
 
 ELEMENTS_MAX = 1_000_000
-"""Maximum number of elements in one array. A larger cluster does not return all its partitions in one response either.
-"""
+"""Maximum number of elements in one array. A larger cluster does not return all its partitions in one response."""
 TAGS_MAX = 1_000
 """Maximum number of tagged fields in one structure. Kafka defines fewer than ten."""
 STRING_MAX = 0x7FFF
@@ -23,7 +22,6 @@ _CACHED_STRUCTS = 256
 """Maximum length of integer arrays whose Struct is cached (replica lists, partition lists)."""
 
 Buffer = bytes | bytearray | memoryview
-"""Bytes in memory."""
 
 Tags = tuple[tuple[int, bytes], ...]
 """Unknown tagged fields of one structure: (tag, bytes), unchanged."""
@@ -32,8 +30,7 @@ Tags = tuple[tuple[int, bytes], ...]
 def read_uvarint(buffer: Any, position: int) -> tuple[int, int]:
     """Read an unsigned varint of at most 32 bits. Return (value, position after it).
 
-    Raises:
-        RemoteProtocolError: longer than five bytes or larger than 32 bits. IndexError: the buffer ends within.
+    Raises RemoteProtocolError if it is longer than five bytes or 32 bits, IndexError if the buffer ends within.
     """
     value = 0
     for shift in (0, 7, 14, 21, 28):
@@ -48,7 +45,6 @@ def read_uvarint(buffer: Any, position: int) -> tuple[int, int]:
 
 
 def uvarint(value: int) -> bytes:
-    """Write an unsigned varint."""
     if value < 0x80:
         return bytes((value,))
     parts = bytearray()
@@ -62,8 +58,7 @@ def uvarint(value: int) -> bytes:
 def string_uvarint(length_plus_one: int) -> bytes:
     """Encode the length of a compact string; the slow path of the encoder.
 
-    Raises:
-        LocalProtocolError: longer than a Kafka string may be.
+    Raises LocalProtocolError if it is longer than a Kafka string may be.
     """
     if length_plus_one > STRING_MAX + 1:
         raise too_long(length_plus_one - 1)
@@ -100,10 +95,8 @@ def skip_tags(buffer: Any, position: int, end: int) -> int:
 
 
 def check_count(what: str, count: int, most: int, size: int, left: int) -> None:
-    """Raise if a length or count exceeds `most`, or does not fit in the remaining bytes at `size` bytes each.
-
-    Raises:
-        RemoteProtocolError: the count is not possible.
+    """Raise RemoteProtocolError if a count exceeds `most`, or does not fit in the remaining bytes at `size` bytes
+    each.
     """
     if count > most or count * size > left:
         raise refusal(what, count, left)
@@ -129,12 +122,10 @@ def _tag_of(tagged: tuple[int, bytes]) -> int:
 
 
 def refusal(what: str, length: int, left: int) -> RemoteProtocolError:
-    """Return the error for an impossible length or count."""
     return RemoteProtocolError(f"{what}: length {length} cannot be, {left} bytes are left")
 
 
 def too_many() -> TooManyElements:
-    """Return the error for a message with more elements than its reader accepts."""
     return TooManyElements("more elements than are taken")
 
 

@@ -1,8 +1,8 @@
 """Code generator for skipping fields without decoding them.
 
 The locator of addresses (`endpoints`) and the reader of prefixes (`prefixes`) are built on it. In generated code, `buf`
-is the input, `p` the position, and `end` the position that no field may exceed. Fixed sizes are not added to `p` one by
-one: they accumulate in `skip` until something is read. Reading past the buffer raises IndexError or struct.error.
+is the input, `p` the position, and `end` the position that no field may exceed. Fixed sizes accumulate in `skip` until
+something is read. Reading past the buffer raises IndexError or struct.error.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ class Skipper:
         """Bytes that are skipped but not yet added to `p`."""
 
     def flush(self) -> None:
-        """Write the code that adds `skip` to `p`."""
         if self.skip:
             self.line(f"p += {self.skip}")
             self.skip = 0
@@ -41,7 +40,6 @@ class Skipper:
         return f"p + {self.skip}" if self.skip else "p"
 
     def struct(self, struct_: StructSpec) -> None:
-        """Write the code that skips a structure."""
         self.fields(struct_)
         if self.source.is_flexible():
             self.tags(struct_)
@@ -52,7 +50,6 @@ class Skipper:
             self.value(field)
 
     def value(self, field: FieldSpec) -> None:
-        """Write the code that skips a field."""
         if field.is_array:
             self.array(field)
         elif field.struct is not None:
@@ -63,8 +60,8 @@ class Skipper:
             self.variable(field)
 
     def length(self, field: FieldSpec, short: bool) -> str:
-        """Write the code that reads a length, -1 for null, and moves `p` after it. `short`: the old-style
-        length of a string.
+        """Write the code that reads a length, -1 for null, and moves `p` after it. `short`: the old-style length of a
+        string.
         """
         n = self.fresh("n")
         if self.source.is_flexible(field):
@@ -86,7 +83,6 @@ class Skipper:
         return n
 
     def variable(self, field: FieldSpec) -> None:
-        """Write the code that skips a string, bytes or records."""
         n = self.length(field, short=field.type == "string")
         with self.block(f"if {n} > 0:"):
             self.line(f"p += {n}")
@@ -107,7 +103,6 @@ class Skipper:
             self.line(f"raise P.refusal({struct_.name!r}, {flag}, end - p)")
 
     def array(self, field: FieldSpec) -> None:
-        """Write the code that skips an array."""
         n = self.count(field)
         fixed = self.fixed_size(field)
         if fixed is None:
@@ -162,7 +157,6 @@ class Skipper:
         return sum(FIXED_SIZES[inner.type] for inner in fields) + self.source.is_flexible()
 
     def tags(self, struct_: StructSpec) -> None:
-        """Write the code that skips the tag section of a structure."""
         t = self.fresh("t")
         self.line(f"{t} = buf[{self.here()}]")
         self.line(f"p += {self.skip + 1}")

@@ -1,6 +1,6 @@
 """Source text of a generated function: lines, unique names, and the objects to which the text refers.
 
-The decoder, the encoder and the address locator use it. Adjacent fixed-size values are fused into one `Struct`.
+Adjacent fixed-size values are fused into one `Struct`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NUMBERS = {"int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I"
 
 
 PAUSE_EVERY = 128
-"""Number of array elements between two pauses of a function that works in slices; a power of two."""
+"""Array elements between two pauses of a function that works in slices; a power of two."""
 
 
 class Source:
@@ -48,7 +48,6 @@ class Source:
         self._min_sizes: dict[str, int] = {}
 
     def line(self, text: str) -> None:
-        """Add one line at the current depth."""
         self._lines.append("    " * self._depth + text)
 
     @contextmanager
@@ -75,7 +74,6 @@ class Source:
             self.line("yield")
 
     def fresh(self, prefix: str) -> str:
-        """Return an unused local name."""
         self._counter += 1
         return f"{prefix}{self._counter}"
 
@@ -86,15 +84,14 @@ class Source:
         return name
 
     def numbers(self, kind: str, front: str = "") -> str:
-        """Return the name of the Structs for arrays of one number type, by count, with the codes `front` before
-        the numbers.
+        """Return the name of the Structs for arrays of one number type, by count, with the codes `front` before the
+        numbers.
         """
         name = f"N_{front.replace('?', 't')}_{kind}"
         self.names.setdefault(name, primitives.ArrayStructs(NUMBERS[kind], front))
         return name
 
     def text(self) -> str:
-        """Return the source written so far."""
         return "\n".join(self._lines) + "\n"
 
     def function(self, name: str) -> Callable[..., Any]:
@@ -105,22 +102,22 @@ class Source:
         return made
 
     def is_flexible(self, field: FieldSpec | None = None) -> bool:
-        """Return True if the lengths are compact: of this field, or of the message, whose structures then have
-        tag sections.
+        """Return True if the lengths are compact: of this field, or of the message, whose structures then have tag
+        sections.
         """
         flexible = self.spec.flexible if field is None or field.flexible is None else field.flexible
         return self.version in flexible
 
     def plain_fields(self, struct: StructSpec) -> list[FieldSpec]:
-        """Return the fields outside the tag section in this version, in their order."""
+        """Return the fields outside the tag section, in their order."""
         return [f for f in struct.fields if self.version in f.versions and not f.is_tagged(self.version)]
 
     def tagged_fields(self, struct: StructSpec) -> list[FieldSpec]:
-        """Return the fields in the tag section of this version, by tag."""
+        """Return the fields in the tag section, by tag."""
         if not self.is_flexible():
             return []
-        found = [f for f in struct.fields if f.is_tagged(self.version)]
-        return sorted(found, key=lambda field: field.tag)
+        tagged = [f for f in struct.fields if f.is_tagged(self.version)]
+        return sorted(tagged, key=lambda field: field.tag)
 
     def absent_fields(self, struct: StructSpec) -> list[FieldSpec]:
         """Return the fields that this version does not have."""
@@ -128,9 +125,7 @@ class Source:
         return [f for f in struct.fields if f.name not in here]
 
     def min_size(self, struct: StructSpec) -> int:
-        """Return the minimum size of such a structure in this version, in bytes; at least 1, so that counts
-        stay bounded.
-        """
+        """Return the minimum size of such a structure, in bytes; at least 1, so that counts stay bounded."""
         if struct.name not in self._min_sizes:
             size = sum(self._min_field(field) for field in self.plain_fields(struct))
             self._min_sizes[struct.name] = max(1, size + self.is_flexible())

@@ -1,8 +1,8 @@
 """Captured frames as a readable tree: header, every field by its Kafka name, record batches, records.
 
 The construct layouts parse frames, headers and batches; the definitions parse bodies. A capture is the byte stream of
-one connection: frames preceded by their size, of requests, responses, or both in the order received. A response
-contains neither its API key nor its version. The caller provides them, or the request in the same capture with the same
+one connection: frames preceded by their size, of requests, responses, or both in the order received. For responses,
+which contain neither API key nor version, the caller provides them, or the capture contains the request with the same
 correlation id.
 """
 
@@ -49,13 +49,11 @@ class Node:
     """Reason why a frame could not be read; empty if it could."""
 
     def add(self, label: str) -> Node:
-        """Append a new line below this one."""
         child = Node(label)
         self.children.append(child)
         return child
 
     def lines(self, depth: int = 0) -> Iterator[str]:
-        """Yield the tree as indented text."""
         yield "  " * depth + self.label
         for child in self.children:
             yield from child.lines(depth + 1)
@@ -74,8 +72,7 @@ class Node:
 def raw_bytes(captured: bytes) -> bytes:
     """Return the bytes of a capture, decoded from hex if it is plain hex or a dump with offsets and text (`xxd`).
 
-    Raises:
-        RemoteProtocolError: hex with an odd number of digits.
+    Raises RemoteProtocolError for hex with an odd number of digits.
     """
     text = _DUMP_TEXT.sub(b"", _DUMP_OFFSET.sub(b"", captured)) if _DUMP_OFFSET.match(captured) else captured
     if not text.strip() or not _HEX.fullmatch(text):
@@ -87,21 +84,16 @@ def raw_bytes(captured: bytes) -> bytes:
 
 
 def capture(data: bytes, response_to: tuple[int, int] | None = None, requests: bytes = b"") -> Iterator[Node]:
-    """Yield one node for each frame of a capture.
+    """Yield one node for each frame of a capture. Raises UnknownVersion.
 
-    Args:
-        data: frames with their sizes.
-        response_to: (key, version) of the requests, if `data` contains their responses.
-        requests: another capture, of the requests to which `data` contains the responses.
-
-    Raises:
-        UnknownVersion: `response_to` is not known.
+    `response_to` is (key, version) of the requests, if `data` contains their responses. `requests` is another capture,
+    of the requests to which `data` contains the responses.
     """
-    asked: dict[int, tuple[int, int]] = {}
+    request_apis: dict[int, tuple[int, int]] = {}
     for frame in _cut(requests):
         if isinstance(frame, bytes) and len(frame) >= headers.PEEK_BYTES:
             key, version, correlation_id = headers.peek(frame)
-            asked[correlation_id] = key, version
+            request_apis[correlation_id] = key, version
     if response_to is not None:
         headers.response_header_version(*response_to)
     for index, frame in enumerate(_cut(data)):
@@ -110,7 +102,7 @@ def capture(data: bytes, response_to: tuple[int, int] | None = None, requests: b
         elif response_to is not None:
             yield _shown(f"frame {index}", frame, response_to)
         else:
-            yield _guessed(f"frame {index}", frame, asked)
+            yield _guessed(f"frame {index}", frame, request_apis)
 
 
 def _cut(data: bytes) -> Iterator[bytes | Node]:
@@ -133,21 +125,21 @@ def _unread(label: str) -> Node:
     return Node(label, unread=label)
 
 
-def _guessed(title: str, frame: bytes, asked: dict[int, tuple[int, int]]) -> Node:
+def _guessed(title: str, frame: bytes, request_apis: dict[int, tuple[int, int]]) -> Node:
     """Parse the frame as the response to an earlier request if possible, else as a request."""
-    responded = asked.get(int.from_bytes(frame[:4], "big", signed=True))
+    responded = request_apis.get(int.from_bytes(frame[:4], "big", signed=True))
     if responded is not None:
         try:
             node = _response(title, frame, *responded)
         except ProxyError:
             pass
         else:
-            del asked[int.from_bytes(frame[:4], "big", signed=True)]
+            del request_apis[int.from_bytes(frame[:4], "big", signed=True)]
             return node
     node = _shown(title, frame, None)
     if len(frame) >= headers.PEEK_BYTES:
         key, version, correlation_id = headers.peek(frame)
-        asked[correlation_id] = key, version
+        request_apis[correlation_id] = key, version
     return node
 
 
@@ -186,7 +178,7 @@ def _header(node: Node, parsed: Any, title: str) -> None:
     header = node.add(title)
     for name, value in layouts.plain(parsed).items():
         if name == "tags":
-            _unknown(header, [(tag["tag"], tag["data"]) for tag in value])
+            _add_unknown_tags(header, [(tag["tag"], tag["data"]) for tag in value])
         elif name == "client_id":
             text = value["data"]
             header.add(f"client_id: {'null' if text is None else repr(text.decode('utf-8', 'replace'))}")
@@ -198,10 +190,10 @@ def _struct(node: Node, struct: StructSpec, version: int, message: Any) -> None:
     for spec in struct.fields:
         if version in spec.versions:
             _field(node, spec, version, getattr(message, spec.attribute))
-    _unknown(node, message.unknown_tags)
+    _add_unknown_tags(node, message.unknown_tags)
 
 
-def _unknown(node: Node, tags: Sequence[tuple[int, bytes]]) -> None:
+def _add_unknown_tags(node: Node, tags: Sequence[tuple[int, bytes]]) -> None:
     for tag, data in tags:
         node.add(f"unknown tag {tag}: {_preview(data)}")
 
@@ -270,14 +262,14 @@ def _batch(node: Node, data: bytes, header: records.BatchHeader) -> None:
         below.add(f"{name}: {parsed[name]}")
     listed = below.add(f"records: {header.records_count}")
     try:
-        found = records.decode_records(data)
+        decoded = records.decode_records(data)
     except (RemoteProtocolError, compression.CodecMissing) as error:
         listed.add(str(error))
         return
-    for record in found[:SHOWN_RECORDS]:
+    for record in decoded[:SHOWN_RECORDS]:
         _record(listed, record, header)
-    if len(found) > SHOWN_RECORDS:
-        listed.add(f"and {len(found) - SHOWN_RECORDS} more")
+    if len(decoded) > SHOWN_RECORDS:
+        listed.add(f"and {len(decoded) - SHOWN_RECORDS} more")
 
 
 def _record(node: Node, record: records.Record, header: records.BatchHeader) -> None:

@@ -10,7 +10,6 @@ _BITS_MAX = 64
 
 
 def varlong(value: int) -> bytes:
-    """Encode a signed number of at most 64 bits."""
     zigzag = (value << 1) ^ (value >> 63)
     if zigzag < 0x80:
         return bytes((zigzag,))
@@ -25,8 +24,7 @@ def varlong(value: int) -> bytes:
 def read_varlong(buffer: Any, position: int) -> tuple[int, int]:
     """Read a signed number of at most 64 bits. Return (value, position after it).
 
-    Raises:
-        RemoteProtocolError: it has more bits. IndexError: the buffer ends within it.
+    Raises RemoteProtocolError if it has more bits, IndexError if the buffer ends within it.
     """
     zigzag = 0
     for shift in range(0, _BITS_MAX + 6, 7):

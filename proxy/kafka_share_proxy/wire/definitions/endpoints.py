@@ -1,9 +1,9 @@
 """Positions of addresses in responses, derived from the definitions so that no response with addresses is missed.
 
-A structure with adjacent fields `Host` and `Port` carries an address. The locator of a response walks its body, skips
-other fields without building objects, and stops after the last field that can carry an address (Metadata: after
-Brokers). Host and port are always adjacent, so their bytes can be replaced in one step. If they are in a tagged field,
-the sizes of the surrounding fields change too, which `splice` handles.
+A structure with adjacent fields `Host` and `Port` carries an address. The locator of a response skips other fields
+without building objects, and stops after the last field that can carry an address (Metadata: after Brokers). Host and
+port are always adjacent, so their bytes can be replaced in one step. If they are in a tagged field, the sizes of the
+surrounding fields change too, which `splice` handles.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Endpoint(NamedTuple):
     """Id of the broker at this address; UNKNOWN_NODE if the definition has no such field."""
     start: int
     end: int
-    """Bytes [start:end) of the buffer hold host and port."""
+    """Host and port are at [start:end) of the buffer."""
     host: str | None
     port: int
     sizes: tuple[TagSize, ...] = ()
@@ -49,7 +49,7 @@ class Endpoint(NamedTuple):
 
 
 Locator = Callable[[Any, int], list[Endpoint]]
-"""(buffer, offset of the body) -> the endpoints in the order of the bytes. Raises RemoteProtocolError."""
+"""Function from (buffer, offset of the body) to the endpoints in order. Raises RemoteProtocolError."""
 
 
 @cache
@@ -60,11 +60,7 @@ def carriers() -> frozenset[int]:
 
 @cache
 def locator(key: int, version: int) -> Locator | None:
-    """Return the locator of a response, or None if that version carries no address.
-
-    Raises:
-        UnknownVersion: there is no such response.
-    """
+    """Return the locator of a response, or None if that version carries no address. Raises UnknownVersion."""
     spec = registry.versioned_response_spec(key, version)
     walker = _Walker(spec, version)
     if not walker.carries(spec.root):
@@ -73,12 +69,12 @@ def locator(key: int, version: int) -> Locator | None:
 
     def guarded(buffer: Any, offset: int) -> list[Endpoint]:
         try:
-            found: list[Endpoint] = locate(buffer, offset, len(buffer))
+            endpoints_located: list[Endpoint] = locate(buffer, offset, len(buffer))
         except (IndexError, struct.error) as error:
             raise RemoteProtocolError(f"{spec.name} v{version}: the message ends too early") from error
         except UnicodeDecodeError as error:
             raise RemoteProtocolError(f"{spec.name} v{version}: a host is not UTF-8") from error
-        return found
+        return endpoints_located
 
     return guarded
 
@@ -97,7 +93,7 @@ def in_tagged_field(key: int, version: int) -> bool:
 
 @cache
 def _layout(key: int, version: int) -> tuple[bool, str]:
-    """Return True or False for a compact or old-style host, and the struct code of the port."""
+    """Return if the host is a compact string, and the struct code of the port."""
     spec = registry.response_spec(key)
     carrying = _carrying(spec)
     if not carrying:
@@ -111,8 +107,7 @@ def _layout(key: int, version: int) -> tuple[bool, str]:
 def encode(key: int, version: int, host: str, port: int) -> bytes:
     """Encode a host and a port in the format of this response.
 
-    Raises:
-        LocalProtocolError: the response carries no address, or this one cannot be encoded.
+    Raises LocalProtocolError if the response carries no address, or this one cannot be encoded.
     """
     compact, code = _layout(key, version)
     encoded = host.encode()
@@ -126,9 +121,8 @@ def encode(key: int, version: int, host: str, port: int) -> bytes:
 
 
 def splice(buffer: Any, replacements: Iterable[tuple[Endpoint, bytes]]) -> bytes:
-    """Return the buffer with new bytes for the given endpoints and corrected sizes of surrounding tagged fields.
-
-    `replacements` must be in the order of the bytes, as returned by the locator.
+    """Return the buffer with new bytes for the given endpoints, in their order, and corrected sizes of tagged
+    fields.
     """
     edits: list[tuple[int, int, bytes]] = []
     grown: dict[TagSize, int] = {}
@@ -158,14 +152,14 @@ def _edited(buffer: Any, edits: list[tuple[int, int, bytes]]) -> bytes:
 
 def _carrying(spec: MessageSpec) -> list[StructSpec]:
     """Return the structures of a message that have a host and a port."""
-    found = []
+    structs = []
     for struct_ in (spec.root, *spec.structs.values()):
         names = [field.name.lower() for field in struct_.fields]
         if "host" in names and "port" in names:
             if names.index("port") != names.index("host") + 1:
                 raise SchemaError(f"{spec.name}.{struct_.name}: host and port do not stand side by side")
-            found.append(struct_)
-    return found
+            structs.append(struct_)
+    return structs
 
 
 class _Walker(Skipper):
@@ -207,8 +201,8 @@ class _Walker(Skipper):
 
     def up_to_last_carrier(self, struct_: StructSpec) -> list[FieldSpec]:
         fields = self.source.plain_fields(struct_)
-        places = [i for i, field in enumerate(fields) if self.is_carrier(field) or field.name.lower() == "port"]
-        return fields[: places[-1] + 1]
+        indices = [i for i, field in enumerate(fields) if self.is_carrier(field) or field.name.lower() == "port"]
+        return fields[: indices[-1] + 1]
 
     def fields(self, struct_: StructSpec) -> None:
         self.walked(struct_, self.source.plain_fields(struct_))

@@ -2,9 +2,8 @@
 ARTIFACT [TARGET]`.
 
 ARTIFACT is a kafka-clients jar, or a folder with `common/message/*.json`. Only facts about the layout are kept (names,
-types, versions, tags, defaults); descriptions and comments are removed. `specs.parse` must accept every definition
-before anything is written, so an upgrade with an unknown construct fails here. Run `python -m
-kafka_share_proxy.wire.definitions.stubs` afterwards.
+types, versions, tags, defaults). `specs.parse` must accept every definition before anything is written, so an upgrade
+with an unknown construct fails here. Run `python -m kafka_share_proxy.wire.definitions.stubs` afterwards.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _PROSE = frozenset({"about", "zeroCopy"})
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command. Return 2 for invalid arguments."""
+    """Return 2 for invalid arguments."""
     if not 1 <= len(arguments) <= 2:
         sys.stderr.write("usage: python -m kafka_share_proxy.wire.definitions.extract ARTIFACT [TARGET]\n")
         return 2
@@ -44,16 +43,16 @@ def definitions(artifact: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         yield raw["name"], raw
 
 
-def write(found: Mapping[str, dict[str, Any]], target: Path) -> int:
+def write(raws: Mapping[str, dict[str, Any]], target: Path) -> int:
     """Replace the definitions in `target`, except those in its sub-folders. Return the number written."""
-    for raw in found.values():
+    for raw in raws.values():
         specs.parse(raw)
     target.mkdir(parents=True, exist_ok=True)
     for old in target.glob("*.json"):
         old.unlink()
-    for name, raw in found.items():
+    for name, raw in raws.items():
         (target / f"{name}.json").write_text(layout(raw), "utf-8")
-    return len(found)
+    return len(raws)
 
 
 def layout(raw: Mapping[str, Any]) -> str:

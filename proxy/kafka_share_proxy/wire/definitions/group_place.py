@@ -1,4 +1,4 @@
-"""Position of the group id in requests, from the definitions, for the C walk, which cannot parse more than that."""
+"""Position of the group id in requests, from the definitions, for the C walk."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ class GroupPlace(NamedTuple):
 def group_place(key: int, version: int) -> GroupPlace:
     """Return the position of the group id in requests of this version.
 
-    Raises:
-        UnknownVersion: there is no such request.
-        LocalProtocolError: it has no group id, or other fields than strings precede it.
+    Raises UnknownVersion, or LocalProtocolError if there is no group id, or other fields than strings precede it.
     """
     spec = registry.versioned_request_spec(key, version)
     source = Source(spec, version)

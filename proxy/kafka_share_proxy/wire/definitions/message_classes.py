@@ -2,8 +2,6 @@
 
 Attributes are the fields in snake_case with the schema's defaults. Nested structures are attributes of the message
 class under their schema name. `unknown_tags` holds the unknown tagged fields, so that they survive a round trip.
-
-`kafka_share_proxy.wire.definitions.messages` exposes the classes by name, for code and for mypy.
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ from kafka_share_proxy.wire.codec.primitives import Tags
 from kafka_share_proxy.wire.definitions.specs import FieldSpec, MessageSpec, StructSpec, load
 
 R = TypeVar("R")
-"""Class of the response to a request."""
 
 
 @dataclass_transform(kw_only_default=True)
@@ -63,21 +60,16 @@ def copied(message: M, **changed: object) -> M:
 
 
 _CLASSES: dict[str, type[Any]] = {}
-"""Cache with one class per message and process, even if two threads build the same one (setdefault is atomic)."""
+"""One class per message and process, even if two threads build the same one (setdefault is atomic)."""
 
 
 def message_class(name: str) -> type[Any]:
-    """Return the class of one message, built at first use.
-
-    Raises:
-        SchemaError: there is no such definition.
-    """
+    """Return the class of one message, built at first use. Raises SchemaError."""
     made = _CLASSES.get(name)
     return made if made is not None else _CLASSES.setdefault(name, build(load(name)))
 
 
 def build(spec: MessageSpec) -> type[Any]:
-    """Build the class of a message and of its structures."""
     made: dict[str, type[Any]] = {}
     for struct in (*spec.structs.values(), spec.root):
         base = RequestMessage if struct is spec.root and spec.type == "request" else Message

@@ -1,8 +1,7 @@
 """Message classes by name: `messages.ShareFetchRequest`, `messages.FetchResponse.PartitionData`.
 
-A class is built at its first use (`message_classes`) and then stored in this module. Refer to them as attributes of
-this module, as above: importing them one by one would build all of them at startup. Their fields are declared for mypy
-in `messages.pyi`, which `python -m kafka_share_proxy.wire.definitions.stubs` generates from the definitions.
+Refer to them as attributes of this module, as above: importing them one by one would build all of them at startup.
+`python -m kafka_share_proxy.wire.definitions.stubs` generates `messages.pyi`, which declares their fields for mypy.
 """
 
 from __future__ import annotations
@@ -16,11 +15,7 @@ __all__ = ["Message", "RequestMessage"]
 
 
 def __getattr__(name: str) -> Any:
-    """Build the class of a message at its first use.
-
-    Raises:
-        AttributeError: there is no such definition.
-    """
+    """Build the class of a message at its first use. Raises AttributeError if there is no such definition."""
     try:
         made = message_class(name)
     except SchemaError as error:

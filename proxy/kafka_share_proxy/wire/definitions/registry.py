@@ -20,38 +20,30 @@ class UnknownVersion(ProxyError, KeyError):
 
 
 def _index() -> dict[int, tuple[str, VersionRange, tuple[str, ...]]]:
-    found = {}
+    apis = {}
     for name in specs.names():
         if name.endswith("Request"):
             raw = specs.document(name)
             valid = VersionRange.parse(raw["validVersions"])
             if valid:
-                found[raw["apiKey"]] = (name.removesuffix("Request"), valid, tuple(raw["listeners"]))
-    return dict(sorted(found.items()))
+                apis[raw["apiKey"]] = (name.removesuffix("Request"), valid, tuple(raw["listeners"]))
+    return dict(sorted(apis.items()))
 
 
 _INDEX = _index()
 
 API_KEYS: Mapping[int, str] = {key: name for key, (name, _, _) in _INDEX.items()}
-"""API key -> name without "Request", for every API that still has a version."""
+"""Name without "Request" by API key, for every API that still has a version."""
 
 
 def versions(key: int) -> tuple[int, int]:
-    """Return the lowest and highest version of an API in the definitions.
-
-    Raises:
-        UnknownVersion: there is no such API.
-    """
+    """Return the lowest and highest version of an API. Raises UnknownVersion."""
     valid = _entry(key)[1]
     return valid.first, valid.last
 
 
 def listeners(key: int) -> tuple[str, ...]:
-    """Return the listeners that serve the API: "broker", "controller" or both.
-
-    Raises:
-        UnknownVersion: there is no such API.
-    """
+    """Return the listeners that serve the API: "broker", "controller" or both. Raises UnknownVersion."""
     return _entry(key)[2]
 
 
@@ -76,10 +68,8 @@ def response_spec(key: int) -> MessageSpec:
 
 
 def message(name: str) -> Any:
-    """Return the class of a message whose schema name is known only at run time. Otherwise use `messages`.
-
-    Raises:
-        SchemaError: there is no such definition.
+    """Return the class of a message whose name is known only at run time. Raises SchemaError. Otherwise use
+    `messages`.
     """
     return message_classes.message_class(name)
 
@@ -88,8 +78,7 @@ def message(name: str) -> Any:
 def codec(name: str, version: int) -> Codec[Any]:
     """Return the codec of any message by its schema name, record schemas included.
 
-    Raises:
-        SchemaError: there is no such definition. UnknownVersion: it has no such version.
+    Raises SchemaError or UnknownVersion.
     """
     return Codec(_with_version(specs.load(name), version), version, message(name))
 
@@ -107,11 +96,7 @@ def response(key: int, version: int) -> Codec[Any]:
 
 
 def codec_of(message: type[M], version: int) -> Codec[M]:
-    """Return the codec of a message by its class.
-
-    Raises:
-        UnknownVersion: it has no such version.
-    """
+    """Return the codec of a message by its class. Raises UnknownVersion."""
     return codec(message.__name__, version)
 
 

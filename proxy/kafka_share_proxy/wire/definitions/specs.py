@@ -31,7 +31,7 @@ FIXED_SIZES: Mapping[str, int] = {
     "float64": 8,
     "uuid": 16,
 }
-"""Types whose size does not depend on the value, in bytes."""
+"""Bytes of the types whose size does not depend on the value."""
 
 VARIABLE_TYPES = frozenset({"string", "bytes", "records"})
 
@@ -119,7 +119,6 @@ class FieldSpec:
     """Kafka's entityType ("brokerId", "groupId"...), or empty."""
 
     def is_nullable(self, version: int) -> bool:
-        """Return True if the field may be null in this version."""
         return version in self.nullable
 
     def is_tagged(self, version: int) -> bool:
@@ -135,7 +134,7 @@ class MessageSpec:
     type: str
     """request, response, header or data."""
     api_key: int
-    """API key; -1 for a message without an API."""
+    """-1 for a message without an API."""
     listeners: tuple[str, ...]
     """Listeners that serve a request: broker, controller. Empty for all other messages."""
     valid: VersionRange
@@ -162,7 +161,7 @@ NO_MESSAGES = {"AuditEvent"}
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of Kafka's own messages, sorted, without those of `internal/`."""
+    """Return the names of Kafka's own messages, sorted."""
     return _names_in(location())
 
 
@@ -172,8 +171,8 @@ def internal_names() -> tuple[str, ...]:
 
 
 def _names_in(folder: Path | Traversable) -> tuple[str, ...]:
-    found = {entry.name.removesuffix(".json") for entry in folder.iterdir() if entry.name.endswith(".json")}
-    return tuple(sorted(found - NO_MESSAGES))
+    message_names = {entry.name.removesuffix(".json") for entry in folder.iterdir() if entry.name.endswith(".json")}
+    return tuple(sorted(message_names - NO_MESSAGES))
 
 
 def strip_comments(text: str) -> str:
@@ -182,11 +181,7 @@ def strip_comments(text: str) -> str:
 
 
 def document(name: str) -> dict[str, Any]:
-    """Return the raw definition of one message.
-
-    Raises:
-        SchemaError: there is no message of that name.
-    """
+    """Return the raw definition of one message. Raises SchemaError if there is none of that name."""
     text = _texts().get(name)
     if text is None:
         raise SchemaError(f"no message definition is called {name!r}")
@@ -196,8 +191,8 @@ def document(name: str) -> dict[str, Any]:
 
 @cache
 def _texts() -> Mapping[str, str]:
-    """Read all definitions, 190 kB, in one go: later, no file descriptor may be free, or the files may be of
-    another release.
+    """Read all definitions, 190 kB, in one go: later, no file descriptor may be free, or the files may be of another
+    release.
     """
     folders = (location().joinpath("internal"), location())
     paths = (path for folder in folders for path in folder.iterdir() if path.name.endswith(".json"))
@@ -206,20 +201,12 @@ def _texts() -> Mapping[str, str]:
 
 @cache
 def load(name: str) -> MessageSpec:
-    """Return the parsed and cached definition of one message.
-
-    Raises:
-        SchemaError: the name is unknown, or the definition cannot be parsed.
-    """
+    """Return the parsed and cached definition of one message. Raises SchemaError."""
     return parse(document(name))
 
 
 def parse(raw: Mapping[str, Any]) -> MessageSpec:
-    """Parse one JSON definition into a MessageSpec.
-
-    Raises:
-        SchemaError: the definition cannot be parsed.
-    """
+    """Parse one JSON definition. Raises SchemaError."""
     name = str(raw.get("name", "?"))
     _only(raw, _MESSAGE_KEYS, name)
     if raw.get("type") not in _MESSAGE_TYPES:
@@ -242,12 +229,11 @@ def parse(raw: Mapping[str, Any]) -> MessageSpec:
 
 
 def snake_case(name: str) -> str:
-    """Convert `ThrottleTimeMs` to `throttle_time_ms`."""
     return _WORD_BORDER.sub("_", name).lower()
 
 
-def _only(raw: Mapping[str, Any], known: frozenset[str], where: str) -> None:
-    unknown = sorted(set(raw) - known)
+def _only(raw: Mapping[str, Any], allowed: frozenset[str], where: str) -> None:
+    unknown = sorted(set(raw) - allowed)
     if unknown:
         raise SchemaError(f"{where}: unknown keys {', '.join(unknown)}")
 
@@ -263,13 +249,13 @@ class _Reader:
 
     def fields(self, raws: Iterator[Any] | Any, where: str) -> tuple[FieldSpec, ...]:
         """Parse a list of fields. Raises SchemaError if two share an attribute name or a tag."""
-        found = tuple(self._field(raw, where) for raw in raws)
-        if len({field.attribute for field in found}) != len(found):
+        parsed = tuple(self._field(raw, where) for raw in raws)
+        if len({field.attribute for field in parsed}) != len(parsed):
             raise SchemaError(f"{where}: two fields have the same name")
-        tags = [field.tag for field in found if field.tag >= 0]
+        tags = [field.tag for field in parsed if field.tag >= 0]
         if len(set(tags)) != len(tags):
             raise SchemaError(f"{where}: two fields have the same tag")
-        return found
+        return parsed
 
     def _field(self, raw: Mapping[str, Any], where: str) -> FieldSpec:
         where = f"{where}.{raw.get('name', '?')}"
@@ -307,9 +293,9 @@ class _Reader:
 
     def _struct(self, name: str, raws: Any, versions: VersionRange, where: str) -> StructSpec:
         if raws is None:
-            known = self._structs.get(name)
-            if known is not None:
-                return known
+            parsed = self._structs.get(name)
+            if parsed is not None:
+                return parsed
             if name not in self._common:
                 raise SchemaError(f"{where}: unknown type {name!r}")
             _only(self._common[name], _STRUCT_KEYS, name)

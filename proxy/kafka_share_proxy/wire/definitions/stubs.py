@@ -1,7 +1,7 @@
 """Regenerate `messages.pyi` from the definitions: `python -m kafka_share_proxy.wire.definitions.stubs`.
 
-mypy reads the fields of each message and their types there. One class covers all versions, so a field may be None if
-any version allows null, or if its default is null. Records are decoded as one buffer, but may be encoded from pieces.
+One class covers all versions, so a field may be None if any version allows null, or if its default is null. Records are
+decoded as one buffer, but may be encoded from pieces.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TYPES = {
     "string": "str",
     "bytes": "Buffer",
 }
-"""Type of a definition -> type that the codecs accept, except for records. Bytes are decoded as memoryview."""
+"""Type that the codecs accept, by type of a definition, except for records. Bytes are decoded as memoryview."""
 
 _HEAD = '''\
 # Written by `python -m kafka_share_proxy.wire.definitions.stubs` from schemas/: change the definitions, not this file.
@@ -46,16 +46,14 @@ class _Records:
 
 
 def main() -> int:
-    """Run the command."""
     TARGET.write_text(text(), "utf-8")
     sys.stderr.write(f"{TARGET} written\n")
     return 0
 
 
 def text() -> str:
-    """Return the text of messages.pyi."""
-    found = map(specs.load, (*specs.names(), *specs.internal_names()))
-    return "".join([_HEAD, *map(_message, sorted(found, key=_place))])
+    message_specs = map(specs.load, (*specs.names(), *specs.internal_names()))
+    return "".join([_HEAD, *map(_message, sorted(message_specs, key=_sort_key))])
 
 
 def type_of(field: FieldSpec, message: str) -> str:
@@ -67,7 +65,7 @@ def type_of(field: FieldSpec, message: str) -> str:
     return f"{whole} | None" if field.nullable or field.default is None else whole
 
 
-def _place(spec: MessageSpec) -> tuple[str, bool]:
+def _sort_key(spec: MessageSpec) -> tuple[str, bool]:
     """Sort by name, but a request after its response: mypy needs the base of a class before its structures."""
     return spec.name.removesuffix("Request").removesuffix("Response"), spec.type == "request"
 
@@ -87,9 +85,7 @@ def _fields(struct: StructSpec, message: str, indent: str) -> Iterator[str]:
 
 
 def _default(field: FieldSpec) -> str:
-    """Return the default in a stub's form. Defaults created for every object (arrays, structures) are shown as
-    `...`.
-    """
+    """Return the default in a stub's form, `...` for those created for every object (arrays, structures)."""
     fresh = field.default is not None and (field.is_array or field.struct is not None)
     if fresh or isinstance(field.default, bytes) or field.type == "records":
         return "..."

@@ -1,9 +1,8 @@
 """Record batches of one Fetch response as a table of their header fields, without an object for each batch.
 
 Producers without linger write batches of some 88 bytes. A response of 4 MiB has 50,000 of them, and walking them one by
-one would block the event loop for a tenth of a second. The C extension `wire.records._batches` builds the table where
-it could be built, else the Python fallback in this module; `KERNEL` names the one in use. A row becomes a `Batch` on
-access.
+one would block the event loop for a tenth of a second. The C extension `wire.records._batches` builds the table, or the
+Python fallback here; `KERNEL` names the one in use.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ except ImportError:  # no compiler was available at installation
     _batches = None  # type: ignore[assignment]
 
 BUILT_VERSION = 1
-"""`VERSION` of the extension that matches this file. An extension built from an older source is not used."""
+"""`VERSION` of the extension that matches this file. An older one is not used."""
 
 ROW = Struct("<qqqqIIiihbx")
 """The fields of `Batch`, in their order. Proxies exchange rows in this format too."""
@@ -72,9 +71,7 @@ class BatchTable(Sequence[Batch]):
     __slots__ = ("_first", "_last", "_rows")
 
     def __init__(self, rows: bytes = b"", first: int = 0, last: int | None = None) -> None:
-        """Refer to the rows from `first` up to, but without, `last`. Raises RemoteProtocolError if the bytes
-        are not rows.
-        """
+        """Refer to the rows from `first` to before `last`. Raises RemoteProtocolError if the bytes are not rows."""
         count, rest = divmod(len(rows), ROW.size)
         if rest:
             raise RemoteProtocolError(f"{len(rows)} bytes are no rows of {ROW.size} bytes")
@@ -128,31 +125,25 @@ class BatchTable(Sequence[Batch]):
     def fates(self, aborted: Iterable[AbortedTransaction] | None) -> bytes:
         """Return KEPT, ABORTED or MARKER for each batch, given the aborted list of the response (KIP-98).
 
-        A marker ends its producer's transaction, whether it is a commit or an abort marker: no commit marker
-        can be between the first record of an aborted transaction and its abort marker. A marker whose record
-        was removed by compaction ends nothing.
+        A marker ends its producer's transaction, whether it is a commit or an abort marker: no commit marker can be
+        between the first record of an aborted transaction and its abort marker. A marker whose record was removed by
+        compaction ends nothing.
         """
         listed = sorted((each.first_offset, each.producer_id) for each in aborted or ())
         return _fates(self.rows, b"".join([_TRANSACTION.pack(*each) for each in listed]))
 
     def aborted_ranges(self, aborted: Sequence[AbortedTransaction] | None) -> list[tuple[int, int]]:
-        """Return the offsets (first, last) of records of aborted transactions, ascending, with adjacent ranges
-        merged.
-        """
+        """Return the offsets (first, last) of records of aborted transactions, ascending and merged."""
         return _ranges(self.rows, self.fates(aborted)) if aborted else []
 
 
 def split_complete(buffer: Any, fetch_offset: int = -1) -> tuple[BatchTable, int]:
-    """Return all complete batches and their size in bytes. These bytes can be forwarded without the truncated rest.
+    """Return all complete batches and their size in bytes, which can be forwarded without the truncated rest.
 
-    Args:
-        buffer: the records of one partition of a Fetch response.
-        fetch_offset: the offset in the Fetch request. Compressed wrappers of magic 0 and 1 contain only their last
-            offset. The offset after the preceding batch is used as their first offset, otherwise the offsets before
-            the last would look like a gap that compaction left. -1: keep their offsets unchanged.
-
-    Raises:
-        RemoteProtocolError: a size, magic or offset range is invalid.
+    Compressed wrappers of magic 0 and 1 contain only their last offset. Their first offset is the one after the
+    preceding batch, at the beginning `fetch_offset`: otherwise the offsets before the last would look like a gap that
+    compaction left. -1: keep their offsets unchanged. Raises RemoteProtocolError if a size, magic or offset range is
+    invalid.
     """
     try:
         rows, size = walk(buffer, fetch_offset)
@@ -165,12 +156,12 @@ def _widened(rows: bytes, fetch_offset: int) -> bytes:
     magics = rows[_MAGIC_AT :: ROW.size]
     if fetch_offset < 0 or (b"\0" not in magics and b"\1" not in magics):
         return rows
-    found, after = [], fetch_offset
+    widened, after = [], fetch_offset
     for batch in BatchTable(rows):
         is_wrapper = batch.magic <= 1 and batch.compression != NONE
-        found.append(batch._replace(base_offset=min(batch.base_offset, after)) if is_wrapper else batch)
+        widened.append(batch._replace(base_offset=min(batch.base_offset, after)) if is_wrapper else batch)
         after = batch.last_offset + 1
-    return b"".join([ROW.pack(*batch) for batch in found])
+    return b"".join([ROW.pack(*batch) for batch in widened])
 
 
 # Python fallback of the extension
@@ -199,33 +190,33 @@ def _python_walk(buffer: Any, fetch_offset: int) -> tuple[bytes, int]:
 def _python_fates(rows: bytes, transactions: bytes) -> bytes:
     pending = list(_TRANSACTION.iter_unpack(transactions))[::-1]
     active: set[int] = set()
-    found = bytearray()
+    fates = bytearray()
     for batch in BatchTable(rows):
         while pending and pending[-1][0] <= batch.last_offset:
             active.add(pending.pop()[1])
         is_active = batch.producer_id >= 0 and batch.producer_id in active
         if batch.is_control:
-            found.append(MARKER)
+            fates.append(MARKER)
             if batch.records_count:
                 active.discard(batch.producer_id)
         else:
-            found.append(ABORTED if batch.is_transactional and is_active else KEPT)
-    return bytes(found)
+            fates.append(ABORTED if batch.is_transactional and is_active else KEPT)
+    return bytes(fates)
 
 
 def _python_ranges(rows: bytes, fates: bytes) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     is_next = False
     for batch, fate in zip(BatchTable(rows), fates, strict=True):
         if fate != ABORTED:
             is_next = False
             continue
-        if is_next and found[-1][1] + 1 == batch.base_offset:
-            found[-1] = (found[-1][0], batch.last_offset)
+        if is_next and ranges[-1][1] + 1 == batch.base_offset:
+            ranges[-1] = (ranges[-1][0], batch.last_offset)
         else:
-            found.append((batch.base_offset, batch.last_offset))
+            ranges.append((batch.base_offset, batch.last_offset))
         is_next = True
-    return found
+    return ranges
 
 
 def _python_count(rows: bytes) -> int:
@@ -233,7 +224,6 @@ def _python_count(rows: bytes) -> int:
 
 
 KERNEL = "c" if _batches is not None and _batches.VERSION == BUILT_VERSION else "python"
-"""The implementation in use: "c" or "python"."""
 walk: Callable[[Any, int], tuple[bytes, int]] = _batches.walk if KERNEL == "c" else _python_walk
 """`split_complete` without an object for the table: its rows, and their size in bytes. Raises ValueError."""
 _fates = _batches.fates if KERNEL == "c" else _python_fates

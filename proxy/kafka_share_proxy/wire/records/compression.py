@@ -1,7 +1,7 @@
 """Compression codecs of records, by codec id. Decompression never uses more memory than allowed.
 
-gzip is in the standard library. The others need `cramjam` (snappy), `lz4` and `zstandard`, which are imported at first
-use; `serve` loads them at startup.
+gzip is in the standard library. `cramjam` (snappy), `lz4` and `zstandard` are imported at first use; `serve` loads them
+at startup.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PIECE_BYTES = 256 << 10
 
 
 class OpenedTooLarge(RemoteProtocolError):
-    """The data decompresses to more than the limit. Decompression stopped at the limit."""
+    """The data decompresses to more than the limit."""
 
 
 class CodecMissing(ProxyError):
@@ -45,8 +45,8 @@ class CodecMissing(ProxyError):
 def decompress(codec: int, data: bytes, limit: int) -> bytes:
     """Decompress records.
 
-    Raises:
-        RemoteProtocolError: unknown codec, or broken data. OpenedTooLarge: more than `limit` bytes. CodecMissing.
+    Raises RemoteProtocolError for an unknown codec or broken data, OpenedTooLarge beyond `limit` bytes, or
+    CodecMissing.
     """
     return bytes(opened(codec, data, limit))
 
@@ -67,8 +67,8 @@ def opened(codec: int, data: Buffer, limit: int) -> bytes | memoryview:
 
 
 class _Opened:
-    """Buffer for decompressed bytes. They are written to one mmap, because joining many pieces would hold the
-    interpreter lock for long.
+    """Decompressed bytes. They are written to one mmap, because joining many pieces would hold the interpreter lock for
+    long.
     """
 
     __slots__ = ("_limit", "_parts", "_room", "size")
@@ -81,7 +81,6 @@ class _Opened:
 
     @property
     def left(self) -> int:
-        """Number of bytes that may still be added."""
         return self._limit - self.size
 
     def add(self, part: bytes | memoryview) -> None:

@@ -1,8 +1,7 @@
 """Records of one partition of a Fetch response, as a consumer sees them.
 
-Source: CompletedFetch of Kafka's clients 4.3 (wire/README.md rules 15, 16, 26 and 27). This module does not wait or
-keep state: only one compressed batch, or one run of uncompressed batches, is open at a time. The aborted list needs one
-byte for each batch and one entry for each producer.
+Source: CompletedFetch of Kafka's clients 4.3 (wire/README.md rules 15, 16, 26 and 27). Only one compressed batch, or
+one run of uncompressed batches, is open at a time.
 """
 
 from __future__ import annotations
@@ -50,18 +49,18 @@ class _Response:
     decompressed_max: int
 
     def run(self, run: BatchTable) -> tuple[FetchedRecords | None, RemoteProtocolError | None]:
-        """Parse adjacent uncompressed batches. The first result is None if all end below the position or the
-        first is invalid.
+        """Parse adjacent uncompressed batches. The first result is None if all end below the position or the first is
+        invalid.
         """
         first, last = run[0], run[-1]
-        found, behind, wrong = record_runs.find_run(self.data, first.position, last.end, check_crcs=self.check_crcs)
+        positions, behind, wrong = record_runs.find_run(self.data, first.position, last.end, check_crcs=self.check_crcs)
         good = len(run) if wrong is None else bisect_left(run, behind, key=attrgetter("position"))
         if good == 0 or run[good - 1].last_offset < self.position:
             return None, wrong
-        return self._fetched(LazyRecords(self.data, found, first.timestamp_type), run[good - 1]), wrong
+        return self._fetched(LazyRecords(self.data, positions, first.timestamp_type), run[good - 1]), wrong
 
     def single(self, batch: Batch, fate: int) -> FetchedRecords | None:
-        """Parse any other batch. Return None if it ends below the position. Raises RemoteProtocolError,
+        """Parse any other batch. Return None if it ends below the position. Raises RemoteProtocolError or
         CodecMissing.
         """
         if fate == KEPT and batch.magic == 2 and batch.last_offset >= self.position:
@@ -103,8 +102,8 @@ def fetched_records(
 ) -> Iterator[FetchedRecords]:
     """Yield the records of one partition of a Fetch response from the position on, in order.
 
-    Small adjacent batches are returned together. A batch is opened when the iteration reaches it, and its error is
-    raised only then: the batches before it are valid. A truncated last batch is omitted.
+    A batch is opened when the iteration reaches it, and its error is raised only then: the batches before it are valid.
+    A truncated last batch is omitted.
 
     Args:
         data: the records field; must not change while records are built from it.
@@ -113,9 +112,7 @@ def fetched_records(
         check_crcs: verify checksums (`check.crcs`); messages of magic 0 and 1 are always verified.
         decompressed_max: maximum bytes of one batch after decompression.
 
-    Raises:
-        RemoteProtocolError: a batch or record is invalid, or the bytes contain no complete batch.
-        compression.CodecMissing: a batch is compressed by a codec that is not installed.
+    Raises RemoteProtocolError if a batch or record is invalid, or the bytes contain no complete batch, or CodecMissing.
     """
     response = _Response(memoryview(data), position, check_crcs, decompressed_max)
     table, wrong = _whole_batches(data)

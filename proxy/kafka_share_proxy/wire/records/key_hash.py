@@ -1,6 +1,6 @@
 """Kafka's hash of record keys. The partitioner and the views must compute the same as every client.
 
-Source: Utils.murmur2 of Kafka's Java client. `proxy/kafka_share_proxy/wire/records/murmur2.h` computes the same.
+Source: Utils.murmur2 of Kafka's Java client. `murmur2.h` computes the same.
 """
 
 from __future__ import annotations

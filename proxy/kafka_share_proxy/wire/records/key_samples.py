@@ -1,7 +1,6 @@
 """Hashes of sampled keys of one batch, without an object for each record. The load by key range is estimated from them.
 
-The C extension `kafka_share_proxy.wire.records._record_positions` computes them where it could be built, else the
-Python fallback in this module.
+The C extension `kafka_share_proxy.wire.records._record_positions` computes them, or the Python fallback here.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ BUCKETS = SPACE >> BUCKET_SHIFT
 UINT32_MAX, UINT64_MAX = (1 << 32) - 1, (1 << 64) - 1
 
 KEY_MAX = 256
-"""Maximum size in bytes of a key that is returned with a sample."""
+"""Maximum bytes of a key that is returned with a sample."""
 
 ROW = Struct("=II")
 """One sample: the hash, and the bytes of key and value, in native byte order."""
@@ -43,22 +42,14 @@ class KeySample(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Number of sampled records."""
         return (len(self.keyed) + len(self.null)) // ROW.size
 
 
 def sample(area: Buffer, count: int, base_offset: int, first: int = 0, every: int = 1) -> KeySample:
     """Sample the keys of the records with index `first`, `first` + `every` and so on.
 
-    Args:
-        area: the decompressed bytes after the header of a batch of magic 2.
-        count: number of records in the header.
-        base_offset: first offset of the batch.
-        first: index of the first sampled record, from 0.
-        every: step between sampled records, 1 or more.
-
-    Raises:
-        RemoteProtocolError: the bytes are not `count` records, as far as they were parsed.
+    `area` are the decompressed bytes after the header of a batch of magic 2, `count` is the number of records in the
+    header. Raises RemoteProtocolError if the bytes are not `count` records, as far as they were parsed.
     """
     try:
         return KeySample(*_sample(area, count, base_offset, first, every))
@@ -67,7 +58,7 @@ def sample(area: Buffer, count: int, base_offset: int, first: int = 0, every: in
 
 
 def tally(samples: bytes, records: array[int], sizes: array[int], weight: int = 1) -> int:
-    """Add samples to the buckets of their hashes.
+    """Add samples to the buckets of their hashes. Return the number of pairs of them that are in the same bucket.
 
     Args:
         samples: rows of a KeySample.
@@ -75,17 +66,12 @@ def tally(samples: bytes, records: array[int], sizes: array[int], weight: int = 
         sizes: uint64 for each bucket; each sample adds `weight` times its bytes.
         weight: number of records that each sample represents, 1 to 2^32 - 1.
 
-    Returns:
-        Number of pairs of these samples that are in the same bucket.
-
-    Raises:
-        ValueError: an array does not have BUCKETS elements, `samples` has no whole rows, or the weight is out of range.
+    Raises ValueError if an array does not have BUCKETS elements, `samples` has no whole rows, or the weight is invalid.
     """
     return _tally(samples, records, sizes, weight)
 
 
 def buckets() -> tuple[array[int], array[int]]:
-    """Return empty arrays for `tally`."""
     return array("I", bytes(4 * BUCKETS)), array("Q", bytes(8 * BUCKETS))
 
 
@@ -111,17 +97,12 @@ class SampleShape(NamedTuple):
 
 
 def effective_size(shape: SampleShape, weights: Iterable[float]) -> int:
-    """Return the size of a simple random sample that estimates the share of a set of keys as precisely as this
-    sample.
+    """Return the size of a simple random sample that estimates the share of a set of keys as precisely as this sample.
 
-    Unequal weights cost (sum w)^2 / sum w^2 (Kish, Survey Sampling, 1965, 11.7). Keys of one look may be similar:
-    if the intraclass correlation of their buckets is r, looks of m keys are worth 1 / (1 + (m - 1) r) as much (Kish
-    8.2). As a mean over all buckets, that is the mean design effect of Rao and Scott (1981). A single look cannot
-    determine r, so ALIKE_UNKNOWN is assumed.
-
-    Args:
-        shape: of the sample, with at least one key.
-        weights: weight of the keys in each bucket; their sum is `shape.records`.
+    Unequal weights cost (sum w)^2 / sum w^2 (Kish, Survey Sampling, 1965, 11.7). Keys of one look may be similar: if
+    the intraclass correlation of their buckets is r, looks of m keys are worth 1 / (1 + (m - 1) r) as much (Kish 8.2).
+    As a mean over all buckets, that is the mean design effect of Rao and Scott (1981). A single look cannot determine
+    r, so ALIKE_UNKNOWN is assumed. `weights` are the weights of the keys in each bucket.
     """
     by_weight = shape.records**2 / shape.squares
     mean_keys = shape.largest / shape.squares
@@ -137,8 +118,8 @@ def _alike(shape: SampleShape, weights: Iterable[float]) -> float:
         return ALIKE_UNKNOWN
     within = shape.pairs / shape.pairs_max
     every = sum(weight * weight for weight in weights) / shape.records**2
-    same_look = (shape.squares * (1 - within) + shape.largest * within) / shape.records**2
-    between = max((every - same_look) / (1 - own), 0.0)
+    within_look = (shape.squares * (1 - within) + shape.largest * within) / shape.records**2
+    between = max((every - within_look) / (1 - own), 0.0)
     return min(max((within - between) / (1 - between), 0.0), 1.0) if between < 1 else 0.0
 
 
@@ -154,13 +135,13 @@ def _python_sample(
         raise ValueError(f"{count} records cannot be in {len(area)} bytes")
     data, position = bytes(area), 0
     keyed, null, first_key = bytearray(), bytearray(), None
-    number, wanted = 0, range(first, count, every)
+    number, indexes = 0, range(first, count, every)
     try:
-        for number in range(wanted[-1] + 1 if wanted else 0):
+        for number in range(indexes[-1] + 1 if indexes else 0):
             length, position = read_varlong(data, position)
             if not 1 <= length <= len(data) - position:
                 raise ValueError("its length is none, or more than is left")
-            if number in wanted:
+            if number in indexes:
                 hashed, key, size = _read(data[position : position + length], base_offset)
                 if key is not None and not keyed and len(key) <= KEY_MAX:
                     first_key = key
@@ -187,13 +168,13 @@ def _python_tally(samples: bytes, records: array[int], sizes: array[int], weight
     fits = not len(samples) % ROW.size and len(records) == len(sizes) == BUCKETS
     if not fits or not 1 <= weight <= UINT32_MAX:
         raise ValueError("no such samples, buckets or weight")
-    seen = Counter[int]()
+    records_by_bucket = Counter[int]()
     for hashed, size in ROW.iter_unpack(samples):
         bucket = hashed >> BUCKET_SHIFT
         records[bucket] = (records[bucket] + weight) & UINT32_MAX
         sizes[bucket] = (sizes[bucket] + size * weight) & UINT64_MAX
-        seen[bucket] += 1
-    return sum(count * (count - 1) // 2 for count in seen.values())
+        records_by_bucket[bucket] += 1
+    return sum(count * (count - 1) // 2 for count in records_by_bucket.values())
 
 
 _sample: Callable[[Buffer, int, int, int, int], tuple[bytes, bytes, bytes | None]]

@@ -1,7 +1,7 @@
 """Conversion of messages of magic 0 and 1 to batches of magic 2, which a filler batch may follow.
 
 Brokers before 4.0 serve such messages from segments that were never rewritten. Source: LegacyRecord and
-AbstractLegacyRecordBatch of Kafka's clients. A compressed wrapper becomes one batch, and so does a single message.
+AbstractLegacyRecordBatch of Kafka's clients.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from kafka_share_proxy.wire.records.records import (
 )
 
 _START = Struct(">qiIbb")
-"""Offset, size, checksum, magic, attributes."""
 _TIMESTAMP = Struct(">q")
 _LENGTH = Struct(">i")
 _CRC_FROM = 16
@@ -30,20 +29,18 @@ _ATTRIBUTES_AT = 22
 """Position of the lower byte of the attributes in a batch of magic 2."""
 
 Message = tuple[int, int, int, int, bytes | None, bytes | None]
-"""Offset, magic, attributes, timestamp, key, value."""
 
 
 def as_batch(message: memoryview, decompressed_max: int) -> bytes:
     """Convert one message, wrapper or not, to one uncompressed batch of magic 2.
 
-    Raises:
-        RemoteProtocolError: the bytes are not such a message, or it is too large when decompressed.
-        compression.CodecMissing: the codec is not installed.
+    Raises RemoteProtocolError if the bytes are not such a message, or it is too large when decompressed, or
+    CodecMissing.
     """
-    found = list(_messages(bytes(message)))
-    if len(found) != 1:
-        raise RemoteProtocolError(f"{len(found)} messages where one was to be")
-    offset, magic, attributes, timestamp, key, value = found[0]
+    messages = list(_messages(bytes(message)))
+    if len(messages) != 1:
+        raise RemoteProtocolError(f"{len(messages)} messages where one was to be")
+    offset, magic, attributes, timestamp, key, value = messages[0]
     is_append_time = magic == 1 and bool(attributes & TIMESTAMP_TYPE_MASK)
     if not attributes & COMPRESSION_MASK:
         opened = [Record(key, value, (), timestamp, offset)]

@@ -11,7 +11,7 @@ from kafka_share_proxy.wire.errors import RemoteProtocolError
 Header = tuple[str, bytes | None]
 
 HEADER_MIN = 2
-"""Size in bytes of the smallest record header: two lengths."""
+"""Bytes of the smallest record header: two lengths."""
 
 
 class RecordHeaders(Sequence[Header]):
@@ -58,22 +58,21 @@ class RecordHeaders(Sequence[Header]):
 
 
 def _decoded(raw: bytes, count: int) -> tuple[Header, ...]:
-    found, position = [], 0
+    decoded_headers, position = [], 0
     for _ in range(count):
         size, position = sized(raw, position)
         name, position = raw[position : position + size], position + size
         size, position = sized(raw, position)
         value = None if size < 0 else raw[position : position + size]
-        found.append((name.decode(errors="replace"), value))
+        decoded_headers.append((name.decode(errors="replace"), value))
         position += max(size, 0)
-    return tuple(found)
+    return tuple(decoded_headers)
 
 
 def after_headers(data: bytes, position: int, count: int) -> int:
     """Return the position after `count` headers that begin at `position`, in unchecked bytes.
 
-    Raises:
-        RemoteProtocolError: the headers do not fit. IndexError: the bytes end within a varint.
+    Raises RemoteProtocolError if the headers do not fit, IndexError if the bytes end within a varint.
     """
     if not 0 <= count * HEADER_MIN <= len(data) - position:
         raise RemoteProtocolError(f"{count} record headers cannot be in {len(data) - position} bytes")
@@ -89,8 +88,7 @@ def after_headers(data: bytes, position: int, count: int) -> int:
 def sized(data: bytes, position: int) -> tuple[int, int]:
     """Read a length (-1 for null). Return it and the position after it; that many bytes are present there.
 
-    Raises:
-        RemoteProtocolError: the length is invalid. IndexError: the bytes end within it.
+    Raises RemoteProtocolError if the length is invalid, IndexError if the bytes end within it.
     """
     size, position = read_varlong(data, position)
     if not -1 <= size <= len(data) - position:

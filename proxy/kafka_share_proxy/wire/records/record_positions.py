@@ -1,9 +1,9 @@
 """Positions of the records in one batch of magic 2, as columns of numbers without an object for each record.
 
 A consumer builds records from them when the application requests them. Columnar readers use the columns without a copy.
-One pass finds the positions: the C extension `wire.records._record_positions` where it could be built, else the Python
-fallback in this module; `KERNEL` names the one in use. The rules are those of DefaultRecord and DefaultRecordBatch of
-Kafka's clients (wire/README.md rules 22 to 25).
+The C extension `wire.records._record_positions` finds them in one pass, or the Python fallback here; `KERNEL` names the
+one in use. The rules are those of DefaultRecord and DefaultRecordBatch of Kafka's clients (wire/README.md rules 22 to
+25).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BUILT_VERSION = 5
 """`VERSION` of the extension that matches this file. An extension built from an older source is not used."""
 
 RECORD_MIN = 7
-"""Size in bytes of the smallest record: seven varints and attributes of one byte each."""
+"""Bytes of the smallest record: seven varints and attributes of one byte each."""
 COLUMNS: tuple[Literal["q", "i"], ...] = ("q", "q", "i", "i", "i", "i", "i", "i")
 """Formats of the columns for `memoryview.cast`, in the order of their bytes.
 
@@ -48,14 +48,14 @@ Built = TypeVar("Built", bound=tuple[Any, ...])
 class RecordPositions:
     """Columns of numbers, one row for each record, by ascending offset. A slice is a RecordPositions too.
 
-    Each column is a memoryview of native numbers over memory that all columns share. Starts are byte positions in
-    the records area in which the records were found.
+    Each column is a memoryview of native numbers over shared memory. Starts are byte positions in the records area in
+    which the records were found.
     """
 
     __slots__ = ("_columns", "first", "last")
 
     def __init__(self, columns: bytes = b"", first: int = 0, last: int | None = None) -> None:
-        """Refer to the rows from `first` up to, but without, `last`."""
+        """Refer to the rows from `first` to before `last`."""
         self._columns = columns
         self.first = first
         self.last = len(columns) // ROW_BYTES if last is None else last
@@ -126,13 +126,10 @@ class RecordPositions:
         """Build a record for each row, of a tuple type whose last fields are those of `records.Record`.
 
         Args:
-            area: the bytes in which the records were found.
+            area: the bytes in which the records were found; ValueError for other bytes.
             record_type: a tuple of `origin`, key, value, headers, timestamp, offset, timestamp type.
             timestamp_type: the timestamp type of all records.
             origin: the first fields of all records: numbers and strings.
-
-        Raises:
-            ValueError: the records were found in other bytes.
         """
         return _build(area, self._columns, self.first, self.last, record_type, timestamp_type, RecordHeaders, origin)
 
@@ -162,11 +159,7 @@ class RecordPositions:
     def key_hashes(self, area: Buffer) -> memoryview:
         """Return the hash of each record as uint32, equal to `key_hash.hash_of_record`.
 
-        Args:
-            area: the bytes in which the records were found.
-
-        Raises:
-            ValueError: the records were found in other bytes.
+        Raises ValueError if the records were found in other bytes.
         """
         return memoryview(_hashes(area, self._columns, self.first, self.last)).cast("I")
 
@@ -186,8 +179,7 @@ def find(
         base_timestamp: the timestamp to which the producer's deltas are added.
         append_time: milliseconds since 1970 if the broker sets the timestamps; None if the producer does.
 
-    Raises:
-        RemoteProtocolError: the bytes are not `count` records. The text names the first invalid record.
+    Raises RemoteProtocolError if the bytes are not `count` records. The text names the first invalid record.
     """
     try:
         columns = _find(area, count, base_offset, last_offset, base_timestamp, append_time)
@@ -220,11 +212,11 @@ def _python_find(
     try:
         while number < count:
             record, start, position = _next(data, position)
-            timestamp, delta, *places = _read(record, start, last_offset - base_offset)
+            timestamp, delta, *columns_read = _read(record, start, last_offset - base_offset)
             if base_offset + delta > before:
                 before = base_offset + delta
                 timestamp = _wrapped(base_timestamp + timestamp) if append_time is None else append_time
-                for column, value in zip(columns, (before, timestamp, *places), strict=True):
+                for column, value in zip(columns, (before, timestamp, *columns_read), strict=True):
                     column.append(value)
             number += 1
         if position != len(data):
@@ -360,7 +352,6 @@ room: Callable[[int], bytearray] = bytearray if EXTENSION is None else EXTENSION
 half as much as receiving them.
 """
 KERNEL = "python" if EXTENSION is None else "c"
-"""The implementation in use: "c" or "python"."""
 _find: Callable[[Buffer, int, int, int, int, int | None], bytes]
 _find = _python_find if EXTENSION is None else EXTENSION.find
 _build = _python_build if EXTENSION is None else EXTENSION.build

@@ -1,8 +1,8 @@
 """Positions of the records in adjacent batches of one buffer, found in one pass.
 
 Producers without linger write a batch for each record. A response of 4 MiB has 50,000 of them, and handling each batch
-separately would cost more than its record. The C extension `wire.records._record_positions` does the pass where it
-could be built, else the Python fallback in this module.
+separately would cost more than its record. The C extension `wire.records._record_positions` does the pass, or the
+Python fallback here.
 """
 
 from __future__ import annotations
@@ -22,16 +22,9 @@ def find_run(
 ) -> tuple[RecordPositions, int, RemoteProtocolError | None]:
     """Find the positions, within `data`, of the records of all batches from `start` up to `end`.
 
-    A record whose offset is not higher than all offsets before it is omitted.
-
-    Args:
-        data: buffer with the batches, of which at most 2 GiB are used.
-        start: position of the first batch.
-        end: end of the last batch. All are uncompressed, of magic 2, and have the same timestamp type.
-        check_crcs: verify the checksums.
-
-    Returns:
-        Positions, end of the last valid batch, and the error in the next batch, or None.
+    A record whose offset is not higher than all offsets before it is omitted. All batches are uncompressed, of magic 2,
+    and have the same timestamp type. At most 2 GiB of `data` are used. Returns the positions, the end of the last valid
+    batch, and the error in the next batch, or None.
     """
     columns, behind, wrong = _find_run(data, start, end, check_crcs)
     return RecordPositions(columns), behind, None if wrong is None else RemoteProtocolError(wrong)
@@ -59,9 +52,9 @@ def _python_find_run(data: Buffer, start: int, end: int, check_crcs: bool) -> tu
     return b"".join([column.tobytes() for column in columns]), start, wrong
 
 
-def _append(columns: list[array[int]], found: RecordPositions, shift: int) -> None:
+def _append(columns: list[array[int]], positions: RecordPositions, shift: int) -> None:
     before = columns[0][-1] if columns[0] else -1
-    for row in zip(*(found.column(number) for number in range(len(COLUMNS))), strict=True):
+    for row in zip(*(positions.column(number) for number in range(len(COLUMNS))), strict=True):
         if row[0] > before:
             for number, value in enumerate(row):
                 columns[number].append(value + shift if number in STARTS else value)

@@ -20,8 +20,8 @@ the calls, small enough to waste little.
 class LazyRecords(Sequence[Record]):
     """Records of one batch by ascending offset, built anew on each access. A slice is a LazyRecords too.
 
-    It reads from the bytes in which the positions were found. These must not change while it is in use. Records
-    that it returned contain copies.
+    The bytes in which the positions were found must not change while it is in use. Records that it returned contain
+    copies.
     """
 
     __slots__ = ("area", "positions", "timestamp_type")
@@ -66,13 +66,11 @@ class LazyRecords(Sequence[Record]):
         return self.positions.build(self.area, Record, self.timestamp_type)
 
     def extra_bytes(self, source: object) -> int:
-        """Return the bytes of memory that these records hold in addition to those of `source`.
+        """Return the bytes of memory that these records hold in addition to those of `source`, the owner of the
+        batches' bytes.
 
         They are the decompressed area of a compressed batch, also for a slice of it, and the columns of all its
         positions.
-
-        Args:
-            source: object that owns the bytes of the batches (`memoryview.obj`).
         """
         area = self.area
         owner = area.obj if isinstance(area, memoryview) else area
@@ -91,14 +89,13 @@ class LazyRecords(Sequence[Record]):
     def outside(self, ranges: Iterable[tuple[int, int]]) -> list[LazyRecords]:
         """Return the records outside all ranges, as runs. A range without records does not split a run.
 
-        Args:
-            ranges: (first, last) offset of each, ascending by first.
+        `ranges` are (first, last) offsets, ascending by first.
         """
-        found, offsets, begin = [], self.positions.offsets, 0
+        runs, offsets, begin = [], self.positions.offsets, 0
         for first, last in ranges:
             end = bisect_left(offsets, first, begin)
             behind = bisect_right(offsets, last, end)
             if behind > end > begin:
-                found.append(self[begin:end])
+                runs.append(self[begin:end])
             begin = behind if behind > end else begin
-        return [*found, self[begin:]] if begin < len(self) else found
+        return [*runs, self[begin:]] if begin < len(self) else runs

@@ -3,11 +3,11 @@
 Layout of a batch of magic 2 (DefaultRecordBatch of Kafka's clients, also declared as `layouts.RECORD_BATCH`): a header
 of 61 bytes, then the records, compressed as one block. The CRC-32C covers everything from the attributes on. Old logs
 may still contain batches of magic 0 and 1: one message each, or one compressed wrapper of several. The forwarding path
-never opens a batch. The share room needs the headers only.
+never opens a batch.
 
 State is appended in uncompressed batches of a few records without headers. The C extension
-`kafka_share_proxy.wire.records._small_batches` builds these where it could be built; `KERNEL` names the implementation
-in use. The Python fallback is the general code in this module.
+`kafka_share_proxy.wire.records._small_batches` builds these, or the general code here; `KERNEL` names the
+implementation in use.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ except ImportError:  # no compiler was available at installation
     _small_batches = None  # type: ignore[assignment]
 
 BUILT_VERSION = 2
-"""`VERSION` of the extension that matches this file. An extension built from an older source is not used."""
+"""`VERSION` of the extension that matches this file. An older one is not used."""
 HEADER = Struct(">qiibIhiqqqhii")
 """Base offset, size, leader epoch, magic, crc, attributes, last offset delta, base timestamp, max timestamp, producer
 id, producer epoch, base sequence, number of records.
@@ -97,7 +97,6 @@ class BatchFacts:
 
     @property
     def is_transactional(self: HeaderFields) -> bool:
-        """True if the batch belongs to a transaction."""
         return bool(self.attributes & TRANSACTIONAL_MASK)
 
     @property
@@ -107,7 +106,6 @@ class BatchFacts:
 
     @property
     def is_log_append_time(self: HeaderFields) -> bool:
-        """True if the broker set the timestamps; False if the producer did."""
         return bool(self.attributes & TIMESTAMP_TYPE_MASK)
 
     @property
@@ -125,13 +123,12 @@ class BatchFacts:
 class BatchHeader(BatchFacts):
     """Header of one batch. For magic 0 and 1, that of one message, with Kafka's "none" for missing fields.
 
-    A compressed wrapper of magic 0 or 1 contains only the offset of its last message. base_offset is set to it too.
+    A compressed wrapper of magic 0 or 1 contains only the offset of its last message, also as base_offset.
     """
 
     base_offset: int
     last_offset: int
     position: int
-    """Byte position of the batch in the parsed buffer."""
     size: int
     """Bytes of the whole batch, including the offset and size fields."""
     magic: int
@@ -159,12 +156,9 @@ class Record(NamedTuple):
 
 
 def iter_batches(buffer: Buffer, position: int = 0) -> Iterator[BatchHeader]:
-    """Iterate over the headers of the batches in a records field. A truncated last batch ends the iteration.
+    """Iterate over the headers of the batches in a records field. Raises RemoteProtocolError.
 
-    Brokers truncate at a number of bytes, so a truncated last batch is normal.
-
-    Raises:
-        RemoteProtocolError: a size, magic or offset range is invalid.
+    A truncated last batch, which is normal because brokers truncate at a number of bytes, ends the iteration.
     """
     end = len(buffer)
     while position + _MAGIC_AT < end:
@@ -275,8 +269,9 @@ def _unreported(*_: object) -> bool:
 
 
 has_only_keys: Callable[[Buffer, bytes], bool] = _small_batches.has_only if KERNEL == "c" else _unreported
-"""(whole batch, key prefix) -> True if the checksum is valid and all keys begin with the prefix, found without
-decompression. False also means unknown: the caller must then open the batch.
+"""Function of (whole batch, key prefix) that returns True if the checksum is valid and all keys begin with the prefix.
+
+It does not decompress. False also means unknown: the caller must then open the batch.
 """
 
 
@@ -321,9 +316,8 @@ def has_valid_checksum(batch: Buffer) -> bool:
 def decode_records(batch: Buffer, decompressed_max: int = DECOMPRESSED_MAX) -> list[Record]:
     """Decode the records of one whole batch of magic 2.
 
-    Raises:
-        RemoteProtocolError: no such batch, a wrong checksum, or one that decompresses to more than `decompressed_max`.
-        compression.CodecMissing: the batch is compressed by a codec that is not installed.
+    Raises RemoteProtocolError for no such batch, a wrong checksum, or more than `decompressed_max` bytes, or
+    CodecMissing.
     """
     header = read_header(batch)
     if not has_valid_checksum(batch):
@@ -345,11 +339,8 @@ def find_records(
 ) -> tuple[Buffer, RecordPositions]:
     """Return the decompressed records area of a batch with verified checksum, and the positions of its records.
 
-    For an uncompressed batch, the area is a view of its bytes.
-
-    Raises:
-        RemoteProtocolError: a record is invalid, or there are more than `decompressed_max` bytes.
-        compression.CodecMissing: the codec is not installed.
+    For an uncompressed batch, the area is a view of its bytes. Raises RemoteProtocolError if a record is invalid, or
+    there are more than `decompressed_max` bytes, or CodecMissing.
     """
     area: Buffer = memoryview(batch)[HEADER.size :]
     if header.compression != compression.NONE:

@@ -33,4 +33,4 @@ class CarriedCommits:
 
     def links_changed(self) -> None:
         """See carried.CarriedRequests. Requests that wait at the gate check it again."""
-        self._services.gate.look()
+        self._services.gate.wake()

@@ -147,7 +147,7 @@ class _Look:
         return held.group(self._group).partitions
 
     async def _read(self, topic: TopicLeaders, number: int) -> Replay:
-        place = replay.ReplayPlace(
+        place = replay.ReplaySource(
             INDIVIDUAL_COMMITS.topic, topic.leaders, topic.addresses, self._settings, topic.topic_id
         )
         end = (await replay.ends([number], place))[number]

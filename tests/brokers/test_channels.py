@@ -224,7 +224,7 @@ def test_channel_is_late_that_does_not_answer_and_is_given_up() -> None:
             await trio.sleep(0.15)
             assert links.is_late(1, "a")
             links.give_up(1, "b", "nobody has this")
-            links.give_up(1, "a", "another broker has its place")
+            links.give_up(1, "a", "another broker has replaced it")
             assert (responses, channel.closed) == ([None], True)
             assert links.get(1, "a") is None
             links.close()

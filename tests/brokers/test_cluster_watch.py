@@ -150,7 +150,7 @@ async def test_versions_are_asked_again_in_every_look(autojump_clock: trio.testi
     async with world({A: broker, B1: broker}) as w:
         for look in range(3):
             broker.ranges = {**broker.ranges, 3: (0, 12 + look)}
-            sight = await w.watch.look()
+            sight = await w.watch.refresh()
             assert sight.versions[1].ranges[3] == (0, 12 + look)
 
 
@@ -192,10 +192,10 @@ async def test_a_broker_that_accepts_and_says_nothing_does_not_hold_up_the_look(
         assert frozen is not None
         frozen.silent = True
         began = trio.current_time()
-        sight = await w.watch.look()
+        sight = await w.watch.refresh()
         assert trio.current_time() - began <= cluster_watch.KNOWN_BROKER_S
         assert sight is not None
-        assert (set(sight.versions), dict(sight.silent)) == ({1, 2}, {2: "b2:9092 did not answer within 3 s"})
+        assert (set(sight.versions), dict(sight.silent)) == ({1, 2}, {2: "b2:9092 did not respond within 3 s"})
 
 
 async def test_without_identity_the_settings_name_the_brokers(autojump_clock: trio.testing.MockClock) -> None:
@@ -235,7 +235,7 @@ async def test_topics_somebody_depends_on_are_asked_for(autojump_clock: trio.tes
     broker = Broker(1)
     async with world({A: broker, B1: broker}) as w:
         w.watch.topics = lambda: [f"t{number}" for number in range(2 * cluster_watch.TOPICS_MAX)]
-        sight = await w.watch.look()
+        sight = await w.watch.refresh()
         asked = [[topic.name for topic in response.topics] for response in sight.metadata]
         assert [name for names in asked for name in names] == [
             f"t{number}" for number in range(cluster_watch.TOPICS_MAX)

@@ -100,7 +100,7 @@ async def test_an_address_that_never_answers_is_given_up_in_time(monkeypatch: py
         await trio.sleep_forever()
 
     monkeypatch.setattr(trio._socket._SocketType, "connect", never)
-    with pytest.raises(OSError, match=r"127\.0\.0\.1:9: no answer within 0\.05 s"):
+    with pytest.raises(OSError, match=r"127\.0\.0\.1:9: no connection within 0\.05 s"):
         await connect(Address("127.0.0.1", 9), 0.05)
 
 
@@ -167,7 +167,7 @@ async def test_all_reasons_are_told_when_none_answers(
     result = await dial(Dialler(nursery, 0.1), [blackhole, refusing])
     assert isinstance(result, OSError)
     assert f"{refusing}: Connection refused" in str(result)
-    assert f"{blackhole}: no answer within 0.1 s" in str(result)
+    assert f"{blackhole}: no connection within 0.1 s" in str(result)
 
 
 async def test_only_one_connection_is_kept_when_several_are_made_at_once(

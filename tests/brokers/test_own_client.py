@@ -158,7 +158,7 @@ async def test_no_server_at_all_tells_every_reason(autojump_clock: trio.testing.
     """The error names each server with its own reason."""
 
     async def test(own: OwnClient, net: Net) -> None:
-        with pytest.raises(UpstreamLost, match=r"a:1: Connection refused; b:2 did not answer within 15 s"):
+        with pytest.raises(UpstreamLost, match=r"a:1: Connection refused; b:2 did not respond within 15 s"):
             await own.metadata()
 
     silent = Broker()

@@ -142,7 +142,7 @@ def test_nothing_is_said_after_the_lease_has_ended(world: CommitWorld, comes_bac
     assert not sent.has_response
     if comes_back:
         gate.lease = lambda: True
-        gate.look()
+        gate.wake()
         assert sent.codes == [0]
     world.timers.advance(HOLD_MAX_S + 0.1)
     assert sent.codes == ([0] if comes_back else NOT_AVAILABLE)

@@ -166,7 +166,7 @@ async def test_without_an_identity_nothing_waits(autojump_clock: MockClock, foll
     async def refuse() -> None:
         raise AuthenticationNeeded("brokers ask for authentication")
 
-    following.tail._leaders._look = lambda _topic: refuse()  # type: ignore[method-assign]
+    following.tail._leaders._refresh = lambda _topic: refuse()  # type: ignore[method-assign]
     following.run()
     await following.until(lambda: following.followed.off)
     assert following.followed.off == "brokers ask for authentication"

@@ -286,7 +286,7 @@ def test_what_waits_for_a_busy_leader_is_refused_where_the_partition_is_given_up
     world.loop.turn()
     assert first.done
     assert not world.channel("Append").asked
-    assert not world.journal._eager
+    assert not world.journal._to_check
 
 
 def test_all_partitions_are_identified_at_once_and_taken_over_by_one_request():

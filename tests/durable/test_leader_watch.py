@@ -36,10 +36,10 @@ async def test_two_who_wait_are_both_told(nursery: trio.Nursery, autojump_clock:
     watched.cluster.make(TEST_STATE.topic, 8)
     with trio.fail_after(5):
         async with trio.open_nursery() as both:
-            both.start_soon(watched.watch.look)
-            both.start_soon(watched.watch.look)
-    assert watched.watch.place.leaders == dict.fromkeys(range(8), NODE)
-    assert watched.watch.place.by_leader([2, 3]) == {NODE: [2, 3]}
+            both.start_soon(watched.watch.refresh)
+            both.start_soon(watched.watch.refresh)
+    assert watched.watch.source.leaders == dict.fromkeys(range(8), NODE)
+    assert watched.watch.source.by_leader([2, 3]) == {NODE: [2, 3]}
     assert watched.seen
 
 
@@ -47,13 +47,13 @@ async def test_topic_that_is_missing_is_told_apart_from_trouble(
     nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
     watched = Watched(nursery)
-    await watched.watch.look()
+    await watched.watch.refresh()
     assert (watched.missing, watched.trouble, watched.seen) == ([1], [], [])
     watched.cluster.away = True
     for _ in range(3):
-        await watched.watch.look()
+        await watched.watch.refresh()
         await trio.sleep(PATIENCE_S)
     assert watched.trouble == ["nobody is there"] * 3
     watched.cluster.away = False
-    await watched.watch.look()
+    await watched.watch.refresh()
     assert watched.notes == ["state-view-failed", "state-view-found"]

@@ -220,7 +220,7 @@ def test_what_was_decided_is_told_once_the_lease_is_renewed(world):
     world.timers.advance(HOLD_MAX_S / 2)
     assert not sent.task.finished
     world.services.gate.lease = lambda: True
-    world.services.gate.look()
+    world.services.gate.wake()
     assert sent.response.error_code == 0
 
 

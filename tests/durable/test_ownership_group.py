@@ -131,7 +131,7 @@ def test_the_only_member_leaves_when_it_stops_while_another_one_joins(play: Call
     async def test(group: Group) -> None:
         first, scope = group.join("one:1")
         await until(first.is_valid)
-        first._lease.heard(ErrorCode.REBALANCE_IN_PROGRESS, boot_time())
+        first._lease.on_heartbeat(ErrorCode.REBALANCE_IN_PROGRESS, boot_time())
         scope.cancel()
         second, _ = group.join("two:2")
         with trio.fail_after(SESSION_S / 2):

@@ -35,18 +35,18 @@ def test_lease_counts_from_when_the_heartbeat_was_sent():
     """Its response may have been delayed, and the machine may have slept in the meantime."""
     made = lease()
     made.joined(100.0)
-    made.heard(OK, 103.0)
+    made.on_heartbeat(OK, 103.0)
     assert made.is_valid(107.4)
     assert not made.is_valid(107.5)
-    made.heard(OK, 110.0)
+    made.on_heartbeat(OK, 110.0)
     assert made.is_valid(114.4), "the same generation goes on: nobody else was let in"
 
 
 def test_answers_out_of_order_do_not_shorten_it():
     made = lease()
     made.joined(100.0)
-    made.heard(OK, 105.0)
-    made.heard(OK, 103.0)
+    made.on_heartbeat(OK, 105.0)
+    made.on_heartbeat(OK, 103.0)
     assert made.ends == 109.5
 
 
@@ -56,9 +56,9 @@ def test_answers_out_of_order_do_not_shorten_it():
 def test_any_other_answer_ends_it(code):
     made = lease()
     made.joined(100.0)
-    made.heard(code, 101.0)
+    made.on_heartbeat(code, 101.0)
     assert not made.is_valid(101.0)
-    made.heard(OK, 100.5)
+    made.on_heartbeat(OK, 100.5)
     made.joined(102.0)
     assert made.is_valid(102.0)
 
@@ -67,8 +67,8 @@ def test_rebalance_is_gone_along_with_or_ends_it():
     """From the first 27 on a member has the rebalance timeout to join again, whatever heartbeats return."""
     made = lease()
     made.joined(100.0)
-    made.heard(REBALANCE, 102.0)
-    made.heard(REBALANCE, 105.0)
+    made.on_heartbeat(REBALANCE, 102.0)
+    made.on_heartbeat(REBALANCE, 105.0)
     assert made.is_valid(106.4)
     assert not made.is_valid(106.5)
     made.joined(106.0)

@@ -10,7 +10,7 @@ from kafka_share_proxy.brokers import own_log
 from kafka_share_proxy.brokers.own_connection import OwnSettings
 from kafka_share_proxy.durable import replay
 from kafka_share_proxy.durable.partition_log import ENDLESS, Replay
-from kafka_share_proxy.durable.replay import ReplayPlace
+from kafka_share_proxy.durable.replay import ReplaySource
 from kafka_share_proxy.sharegroups.state import state_records
 from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE, TOPIC, StateKey
 from kafka_share_proxy.wire.definitions import registry
@@ -24,9 +24,9 @@ from tests.support.small_broker import RANGES, Broker
 HERE = {1: Address("b1", 9092)}
 
 
-def at(leader: Leader, leaders: dict[int, int], addresses: dict[int, Address] | None = None) -> ReplayPlace:
+def at(leader: Leader, leaders: dict[int, int], addresses: dict[int, Address] | None = None) -> ReplaySource:
     """Return where the partitions are read."""
-    return ReplayPlace(TOPIC, leaders, HERE if addresses is None else addresses, leader.settings())
+    return ReplaySource(TOPIC, leaders, HERE if addresses is None else addresses, leader.settings())
 
 
 class Leader(Broker):

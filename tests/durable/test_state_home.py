@@ -438,7 +438,7 @@ async def test_lease_that_ends_closes_all_gates_by_itself(jumping: MockClock, cl
     proxy = await owning(cluster)
     proxy.owner.valid = False
     assert proxy.is_open == (False, False)
-    assert proxy.home.why_not(TEST_STATE.topic) == "the group of proxies has not answered for a while"
+    assert proxy.home.why_not(TEST_STATE.topic) == "the group of proxies has not responded for a while"
     waiting = proxy.test.gate.wait()
     proxy.owner.valid = True
     proxy.owner.on_renewed()
@@ -458,7 +458,7 @@ async def test_proxy_that_lost_its_membership_is_not_ready(
     proxy.owner.assign(())
     await until(lambda: not proxy.home.served)
     for state in (SHARE_STATE, TEST_STATE):
-        assert proxy.home.why_not(state.topic) == "the group of proxies has not answered for a while"
+        assert proxy.home.why_not(state.topic) == "the group of proxies has not responded for a while"
 
 
 async def test_standby_says_who_serves_in_every_state(jumping: MockClock, cluster: StateCluster) -> None:

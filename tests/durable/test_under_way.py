@@ -25,7 +25,7 @@ class Links:
 
 
 def looked(under_way: UnderWay, links: Any, leaders: dict[int, int], coordinators: dict[int, int]) -> bool:
-    return under_way.look(links, leaders, coordinators)
+    return under_way.check(links, leaders, coordinators)
 
 
 def test_leader_in_time_is_waited_for_though_another_one_leads() -> None:

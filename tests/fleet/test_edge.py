@@ -101,7 +101,7 @@ def test_after_a_lost_link_requests_wait_for_a_new_one_and_are_refused_in_the_en
     assert reply.message.error_code == GONE
     reply = member.send_heartbeat(0, ["t"])
     world.link()
-    world.edge.gate.look()
+    world.edge.gate.wake()
     assert reply.message.error_code == ErrorCode.NONE
     assert world.timers.planned <= 2
 
@@ -234,7 +234,7 @@ def test_settings_of_a_broker_beside_a_group_show_the_address_of_this_proxy(worl
     assert group.error_code == 0
 
 
-@pytest.mark.parametrize("hook", ["completed", "told"])
+@pytest.mark.parametrize("hook", ["completed", "to_owner"])
 def test_fault_about_one_client_fails_what_it_asked_and_not_the_link(world, monkeypatch, hook):
     def fails(*_):
         raise ZeroDivisionError

@@ -102,7 +102,7 @@ def test_link_outlives_messages_of_unknown_kinds_which_are_reported_once() -> No
         a, b = End(reactor, left, dials=True), End(reactor, right, dials=False)
         await until(lambda: a.link.user and b.link.user)
         for number in range(3):
-            a.link._say(a.link.protocol._framed(100, number.to_bytes(8, "big")))
+            a.link._queue(a.link.protocol._framed(100, number.to_bytes(8, "big")))
         a.link.send(closed(1))
         await until(lambda: b.user.messages and len(a.user.messages) == 3)
         assert [(message.kind, message.id) for message in a.user.messages] == [(100, 0), (100, 1), (100, 2)]
@@ -176,7 +176,7 @@ def test_silent_side_and_one_that_takes_nothing_are_lost(monkeypatch: pytest.Mon
         b.link._alarm.cancel()
         for number in range(8):
             a.link.send(registry.message("PeerResponse")(id=number, frame=bytes(1 << 20)))
-        assert a.user.reasons == ["the other proxy does not take what it is told"]
+        assert a.user.reasons == ["the other proxy does not read what is sent"]
         b.link.close("over")
         left, right = socket.socketpair()
         c, d = End(reactor, left, dials=True), End(reactor, right, dials=False)

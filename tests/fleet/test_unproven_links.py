@@ -29,9 +29,9 @@ def filled(*hosts: str) -> tuple[Strangers, list[PeerLink]]:
 
 def test_there_is_room_for_so_many() -> None:
     waiting, made = filled("a", "a", "a")
-    assert waiting.in_the_way("a") is None
+    assert waiting.link_to_close("a") is None
     waiting.add(links(1)[0], "a")
-    assert waiting.in_the_way("a") is made[0]
+    assert waiting.link_to_close("a") is made[0]
 
 
 @pytest.mark.parametrize(
@@ -47,14 +47,14 @@ def test_there_is_room_for_so_many() -> None:
 def test_the_oldest_of_the_host_with_the_most_ends(hosts: tuple[str, ...], newcomer: str, ends: int) -> None:
     """Of several hosts with equally many, the newcomer's own, else the first."""
     waiting, made = filled(*hosts)
-    assert waiting.in_the_way(newcomer) is made[ends]
+    assert waiting.link_to_close(newcomer) is made[ends]
 
 
 def test_who_has_proven_itself_counts_no_more() -> None:
     waiting, made = filled("a", "a", "b", "c")
     for _ in range(2):
         waiting.remove(made[0])
-    assert (len(waiting), waiting.in_the_way("a")) == (3, None)
+    assert (len(waiting), waiting.link_to_close("a")) == (3, None)
     waiting.add(links(1)[0], "b")
-    assert waiting.in_the_way("c") is made[2]
+    assert waiting.link_to_close("c") is made[2]
     assert waiting.links()[0] is made[1]

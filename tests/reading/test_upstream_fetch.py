@@ -21,7 +21,7 @@ class Reading(UpstreamFetch):
         super().__init__(connection, services, reads, version)
         self.told = []
         self.done.on_settled(lambda: self.told.append("done"))
-        self.send(self.asked(), wait_s=wait_s, min_bytes=1, max_bytes=1 << 20, read_committed=False)
+        self.send(self.requested(), wait_s=wait_s, min_bytes=1, max_bytes=1 << 20, read_committed=False)
 
     def _refused(self, read, partition):
         self.told.append((read.key.partition, ErrorCode.of(partition.error_code)))

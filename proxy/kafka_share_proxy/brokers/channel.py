@@ -37,12 +37,9 @@ READS_MAX = 16
 """Maximum number of reads in one call, so that a busy channel does not delay the others."""
 
 R = TypeVar("R", bound=Message)
-"""Class of the response."""
 
 
-class _Asked(NamedTuple):
-    """Request in flight."""
-
+class _InFlight(NamedTuple):
     key: int
     version: int
     correlation_id: int
@@ -66,7 +63,7 @@ class Channel(trio.abc.Stream):
         self._begun = False
         self._changed = trio.Event()
         self._unsent = bytearray()
-        self._asked: deque[_Asked] = deque()
+        self._in_flight: deque[_InFlight] = deque()
         self._correlation_ids = count(1)
         self._alarm: ReactorTimer | None = None
         self._trouble = ""
@@ -97,7 +94,6 @@ class Channel(trio.abc.Stream):
             await self._wait()
 
     async def aclose(self) -> None:
-        """Close the connection, without waiting."""
         self.close("closed")
         await trio.lowlevel.checkpoint()
 
@@ -113,20 +109,18 @@ class Channel(trio.abc.Stream):
     # Requests
 
     def begin(self, versions: BrokerVersions, expires: float) -> None:
-        """Finish the setup: from now on the channel accepts requests."""
         self.versions, self.expires = versions, expires
         self._begun = True
         self._transport.want(READ)
 
     @property
     def waiting(self) -> int:
-        """Number of requests without a response."""
-        return len(self._asked)
+        return len(self._in_flight)
 
     @property
     def waiting_since(self) -> float:
         """Time (of the reactor) at which the oldest pending request was sent. inf if none is pending."""
-        return self._asked[0].deadline - RESPONSE_S if self._asked else inf
+        return self._in_flight[0].deadline - RESPONSE_S if self._in_flight else inf
 
     def highest(self, key: int, ours_max: int) -> int:
         """Return the highest common version. Raises RemoteProtocolError if the broker has no such API."""
@@ -144,7 +138,7 @@ class Channel(trio.abc.Stream):
             return
         correlation_id = next(self._correlation_ids) & 0x7FFFFFFF
         deadline = self._reactor.now() + RESPONSE_S
-        self._asked.append(_Asked(key, version, correlation_id, deadline, done))
+        self._in_flight.append(_InFlight(key, version, correlation_id, deadline, done))
         self._unsent += frames.request(key, version, correlation_id, CLIENT_ID, message)
         if self._alarm is None:
             self._alarm = self._reactor.call_at(deadline, self._ring)
@@ -154,7 +148,6 @@ class Channel(trio.abc.Stream):
             self.close(str(error))
 
     def close(self, reason: str) -> None:
-        """Close the channel. A second call has no effect."""
         if self.closed:
             return
         self.closed, self._trouble = True, reason
@@ -162,9 +155,9 @@ class Channel(trio.abc.Stream):
         if self._alarm is not None:
             self._alarm.cancel()
         self._changed.set()
-        asked, self._asked = self._asked, deque()
-        self.on_close(reason, len(asked))
-        for each in asked:
+        in_flight, self._in_flight = self._in_flight, deque()
+        self.on_close(reason, len(in_flight))
+        for each in in_flight:
             each.done(None)
 
     def failed(self, error: Exception) -> None:
@@ -172,12 +165,12 @@ class Channel(trio.abc.Stream):
 
     def _ring(self) -> None:
         self._alarm = None
-        if not self._asked:
+        if not self._in_flight:
             return
-        if self._asked[0].deadline <= self._reactor.now():
-            self.close(f"no answer within {RESPONSE_S:g} s")
+        if self._in_flight[0].deadline <= self._reactor.now():
+            self.close(f"no response within {RESPONSE_S:g} s")
         else:
-            self._alarm = self._reactor.call_at(self._asked[0].deadline, self._ring)
+            self._alarm = self._reactor.call_at(self._in_flight[0].deadline, self._ring)
 
     # The loop
 
@@ -210,14 +203,14 @@ class Channel(trio.abc.Stream):
                 return
 
     def _responded(self, frame: bytes) -> None:
-        if not self._asked:
-            raise RemoteProtocolError("an answer to nothing")
-        asked = self._asked[0]  # removed after decoding, so that close() still notifies it if that fails
-        correlation_id, response = frames.decode_response(asked.key, asked.version, frame)
-        if correlation_id != asked.correlation_id:
-            raise RemoteProtocolError(f"answer {correlation_id}, {asked.correlation_id} was asked")
-        self._asked.popleft()
-        asked.done(response)
+        if not self._in_flight:
+            raise RemoteProtocolError("a response without a request")
+        request = self._in_flight[0]  # removed after decoding, so that close() still notifies it if that fails
+        correlation_id, response = frames.decode_response(request.key, request.version, frame)
+        if correlation_id != request.correlation_id:
+            raise RemoteProtocolError(f"response {correlation_id} instead of {request.correlation_id}")
+        self._in_flight.popleft()
+        request.done(response)
 
     def _flush(self) -> None:
         while self._unsent:

@@ -22,7 +22,7 @@ RETRY_MIN_S, RETRY_MAX_S = 0.05, 0.5
 """Shortest and longest delay in seconds after a failed attempt. A crashed broker remains leader until it is missed."""
 
 
-class ChannelPlace(NamedTuple):
+class ChannelKey(NamedTuple):
     """Key of a channel. Requests that must not wait for each other have different purposes and therefore channels."""
 
     node_id: int
@@ -34,7 +34,6 @@ class _Failures(NamedTuple):
 
     number: int
     again_at: float
-    """Earliest time of the next attempt."""
 
 
 class BrokerChannels:
@@ -52,65 +51,62 @@ class BrokerChannels:
         self._settings = settings
         self._notes = notes
         self._changed = changed
-        self._open: dict[ChannelPlace, Channel] = {}
-        self._opening: dict[ChannelPlace, float] = {}
-        """Channels being opened -> time of the start."""
-        self._failures: dict[ChannelPlace, _Failures] = {}
+        self._open: dict[ChannelKey, Channel] = {}
+        self._opening: dict[ChannelKey, float] = {}
+        self._failures: dict[ChannelKey, _Failures] = {}
         self._troubles: dict[int, LastingTrouble] = {}
         """Trouble by node id: a lost broker is one trouble for all channels to it."""
 
     def get(self, node_id: int, purpose: str) -> Channel | None:
-        """Return an open channel, or None while it is being opened."""
-        place = ChannelPlace(node_id, purpose)
-        channel = self._open.get(place)
+        key = ChannelKey(node_id, purpose)
+        channel = self._open.get(key)
         if channel is not None and (channel.expires == inf or channel.waiting or trio.current_time() < channel.expires):
             return channel
         if channel is not None:
             channel.close("the session ends")
-        if place not in self._opening:
-            self._opening[place] = trio.current_time()
-            self._nursery.start_soon(self._dial, place, name="link")
+        if key not in self._opening:
+            self._opening[key] = trio.current_time()
+            self._nursery.start_soon(self._dial, key, name="link")
         return None
 
     def is_late(self, node_id: int, purpose: str) -> bool:
         """Return True if a response, or the channel itself, is overdue: the broker may be lost."""
-        place = ChannelPlace(node_id, purpose)
-        channel = self._open.get(place)
+        key = ChannelKey(node_id, purpose)
+        channel = self._open.get(key)
         if channel is not None:
             return self._reactor.now() - channel.waiting_since >= SILENT_S
-        return place in self._failures or trio.current_time() - self._opening.get(place, inf) >= SILENT_S
+        return key in self._failures or trio.current_time() - self._opening.get(key, inf) >= SILENT_S
 
     def give_up(self, node_id: int, purpose: str, reason: str) -> None:
-        """Close this channel. Its pending requests are notified that no response will arrive."""
-        channel = self._open.get(ChannelPlace(node_id, purpose))
+        """Close this channel, and notify its pending requests that no response will arrive."""
+        channel = self._open.get(ChannelKey(node_id, purpose))
         if channel is not None:
             channel.close(reason)
 
     def close(self) -> None:
-        """Close all channels. Their pending requests are notified that no response will arrive."""
         for channel in list(self._open.values()):
             channel.close("closed here")
 
-    async def _dial(self, place: ChannelPlace) -> None:
-        failures = self._failures.get(place)
+    async def _dial(self, key: ChannelKey) -> None:
+        failures = self._failures.get(key)
         if failures is not None:
             await trio.sleep_until(failures.again_at)
         try:
-            address = self.addresses.get(place.node_id)
+            address = self.addresses.get(key.node_id)
             if address is None:
-                self._failed(place)
+                self._failed(key)
                 return
             channel = await open_channel(self._reactor, address, self._settings)
         except ProxyError as error:
-            self._trouble(place.node_id).happened(str(error))
-            self._failed(place)
+            self._trouble(key.node_id).happened(str(error))
+            self._failed(key)
         else:
-            self._trouble(place.node_id).ended()
-            self._failures.pop(place, None)
-            self._open[place] = channel
-            channel.on_close = partial(self._closed, place, channel)
+            self._trouble(key.node_id).ended()
+            self._failures.pop(key, None)
+            self._open[key] = channel
+            channel.on_close = partial(self._closed, key, channel)
         finally:
-            del self._opening[place]
+            del self._opening[key]
             self._changed()
 
     def _trouble(self, node_id: int) -> LastingTrouble:
@@ -119,19 +115,19 @@ class BrokerChannels:
             self._troubles[node_id] = LastingTrouble(self._notes, *events, node_id=node_id)
         return self._troubles[node_id]
 
-    def _failed(self, place: ChannelPlace) -> None:
-        now, before = trio.current_time(), self._failures.get(place)
+    def _failed(self, key: ChannelKey) -> None:
+        now, before = trio.current_time(), self._failures.get(key)
         earlier = before.number if before is not None and now < before.again_at + RETRY_MAX_S else 0
         pause_s = min(RETRY_MIN_S * 2 ** min(earlier, 10), RETRY_MAX_S)
-        self._failures[place] = _Failures(earlier + 1, now + pause_s)
-        self.on_unreachable(place.node_id)
+        self._failures[key] = _Failures(earlier + 1, now + pause_s)
+        self.on_unreachable(key.node_id)
 
-    def _closed(self, place: ChannelPlace, channel: Channel, reason: str, in_flight: int) -> None:
-        if self._open.get(place) is not channel:
+    def _closed(self, key: ChannelKey, channel: Channel, reason: str, in_flight: int) -> None:
+        if self._open.get(key) is not channel:
             return
-        del self._open[place]
+        del self._open[key]
         if in_flight:
-            self._notes("state-link-lost", node_id=place.node_id, reason=reason, unanswered_requests=in_flight)
+            self._notes("state-link-lost", node_id=key.node_id, reason=reason, unanswered_requests=in_flight)
         else:  # brokers close idle connections after connections.max.idle.ms; the next request dials again
-            self._notes("state-link-closed-idle", node_id=place.node_id, reason=reason)
+            self._notes("state-link-closed-idle", node_id=key.node_id, reason=reason)
         self._changed()

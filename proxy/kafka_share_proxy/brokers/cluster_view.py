@@ -1,10 +1,9 @@
 """ClusterView: brokers, topics and leaders, merged from Metadata responses.
 
-How it works: each component that has decoded a Metadata response (the proxy's own refresh, a handler on a client's
-connection) passes it to `fold`. The view holds the last response about each topic. A leader epoch never decreases for
-the same topic id, as in Kafka's own client (Metadata.java). Errors about the requester rather than the topic (29)
-change nothing. An entry that proved wrong is marked stale. The age of an entry bounds how far it can be trusted. The
-brokers' addresses are upstream's own, never the proxy's.
+How it works: each component that has decoded a Metadata response passes it to `fold`. The view holds the last response
+about each topic. A leader epoch never decreases for the same topic id, as in Kafka's own client (Metadata.java). Errors
+about the requester rather than the topic (29) change nothing. An entry that proved wrong is marked stale. The brokers'
+addresses are upstream's own, never the proxy's.
 """
 
 from __future__ import annotations
@@ -43,13 +42,11 @@ class Topic:
     topic_id: bytes
     """ZERO_UUID if the response had none (Metadata below v10)."""
     leaders: tuple[Leader, ...]
-    """Leaders by partition."""
     is_internal: bool
     seen: float
 
     @property
     def partitions(self) -> int:
-        """Number of partitions."""
         return len(self.leaders)
 
 
@@ -63,7 +60,6 @@ class ClusterView:
     def __init__(self) -> None:
         self.cluster_id: str | None = None
         self.brokers_seen = -inf
-        """Time of the last response that listed the brokers."""
         self._brokers: dict[int, Broker] = {}
         self._nodes: dict[Address, int] = {}
         self._topics: dict[str, Topic] = {}
@@ -73,8 +69,8 @@ class ClusterView:
     def fold(self, metadata: messages.MetadataResponse, now: float, *, all_topics: bool = False) -> frozenset[str]:
         """Merge a MetadataResponse, as the broker sent it. Return the names of topics that changed or were deleted.
 
-        With `all_topics` the response lists every topic that the principal may see, and all others are forgotten. Pass
-        it only for a principal that may see every topic.
+        `all_topics`: the response lists all topics, and others are forgotten. Pass it only for a principal that may see
+        every topic.
         """
         self._fold_brokers(metadata, now)
         changed = {name for topic in metadata.topics or () if (name := self._fold_topic(topic, now)) is not None}
@@ -91,7 +87,7 @@ class ClusterView:
         return self._brokers
 
     def node_at(self, address: Address | None) -> int:
-        """Return the broker that advertises exactly this address. UNKNOWN_NODE if none does, or for None."""
+        """Return the broker that advertises exactly this address, else UNKNOWN_NODE."""
         return UNKNOWN_NODE if address is None else self._nodes.get(address, UNKNOWN_NODE)
 
     def topic(self, name: str) -> Topic | None:
@@ -108,23 +104,20 @@ class ClusterView:
         return None if name is None else self._topics.get(name)
 
     def topics(self) -> Iterable[Topic]:
-        """Return all known topics, in no particular order."""
         return self._topics.values()
 
     def leader(self, topic_id: bytes, partition: int) -> Leader | None:
-        """Return the leader of a partition. None if topic or partition is not known."""
         topic = self.topic_by_id(topic_id)
         if topic is None or not 0 <= partition < topic.partitions:
             return None
         return topic.leaders[partition]
 
     def set_stale(self, *names: str) -> None:
-        """Mark topics as outdated after error 3, 6, 74, 75 or 100. Without names: all topics."""
+        """Mark topics (without names: all) as outdated after error 3, 6, 74, 75 or 100."""
         self._stale.update(names or self._topics)
         self._stale.intersection_update(self._topics)
 
     def is_stale(self, name: str) -> bool:
-        """Return True if the topic is marked stale or not known."""
         return name in self._stale or name not in self._topics
 
     def age(self, name: str, now: float) -> float:

@@ -1,9 +1,9 @@
-"""Watch of the upstream cluster: looks at start and periodically, and reports changes.
+"""Watch of the upstream cluster: requests its metadata at start and periodically, and reports changes.
 
 How it works: `first` waits until the cluster responds and every broker in its response has reported its versions.
-`follow` looks again every interval and passes the result to `seen`. If upstream requires an identity and the proxy has
+`follow` repeats this every interval and passes the result to `seen`. If upstream requires an identity and the proxy has
 none (or a wrong one), the brokers are those of the settings, and topics are unknown. Clients are served all the same,
-under their own identities, and `trouble` describes what is missing.
+under their own identities.
 """
 
 from __future__ import annotations
@@ -23,35 +23,34 @@ from kafka_share_proxy.wire.errors import ProxyError, RemoteProtocolError, Upstr
 from kafka_share_proxy.wire.values import Address
 
 RETRY_S = 1.0
-"""Initial delay in seconds after a failed look, doubled up to RETRY_MAX_S while it fails."""
+"""Initial delay in seconds after a failure, doubled up to RETRY_MAX_S while it fails."""
 RETRY_MAX_S = 10.0
 UNDECIDED_MAX_S = 30.0
-"""Maximum seconds at start to wait for a listed broker that is silent. Then the others decide."""
+"""Maximum seconds at start to wait for a listed broker that is silent."""
 KNOWN_BROKER_S = 3.0
-"""Seconds after which a broker with known versions counts as silent in a look."""
+"""Seconds after which a broker with known versions counts as silent."""
 TOPICS_MAX = 1_000
-"""Maximum number of topics in one look."""
+"""Maximum number of topics in all requests of one refresh."""
 TOPICS_AT_ONCE = 25
 """Maximum number of topics in one request: parsing a response about a thousand would delay every client."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenCluster:
-    """Result of one look."""
+    """Result of one refresh."""
 
     brokers: Mapping[int, Address]
     """Node id -> upstream address. Empty if no broker may report them and the settings list none."""
     metadata: tuple[messages.MetadataResponse, ...]
     """MetadataResponses, the topics divided among them. Empty if the proxy's identity is not sufficient."""
     versions: Mapping[int, BrokerVersions]
-    """Versions by node id, for the brokers that reported them."""
     silent: Mapping[int, str]
-    """Node id -> reason, for the other brokers."""
+    """Node id -> reason, for brokers that did not report their versions."""
 
 
 @dataclass(slots=True)
 class ClusterWatch:
-    """Periodic look at the cluster through the proxy's own client."""
+    """Periodic refresh through the proxy's own client."""
 
     client: OwnClient
     nodes: Mapping[int, Address]
@@ -60,48 +59,41 @@ class ClusterWatch:
     interval_s: float
     notes: Notes
     topics: Callable[[], Iterable[str]] = tuple
-    """Return the topics that features of the proxy need."""
     reachable: bool = False
-    """True if the last look reached a broker."""
-    trouble: str = "upstream has not been asked yet"
-    """Problem found by the last look. Empty if there is none."""
+    trouble: str = "upstream was not contacted yet"
+    """Problem of the last refresh. Empty if there is none."""
     refused: bool = False
-    """True if brokers refuse the identity in the settings."""
     silent: Mapping[int, str] = field(default_factory=dict)
-    """Node id -> reason, for the brokers that were silent at the last look."""
     _versions: dict[int, BrokerVersions] = field(default_factory=dict)
     _troubles: dict[int, LastingTrouble] = field(default_factory=dict)
-    """Trouble by node id, for brokers that were silent at least once."""
-    _wanted: trio.Event = field(default_factory=trio.Event)
-    """Set when the next look should begin early."""
-    _told: tuple[str, float] = ("", 0.0)
-    """Last logged event and its time. The same event is logged again only as a reminder."""
+    """Node id -> trouble, for brokers that were silent at least once."""
+    _requested: trio.Event = field(default_factory=trio.Event)
+    _last_logged: tuple[str, float] = ("", 0.0)
+    """Last logged event and its time. It is logged again only as a reminder."""
 
     async def first(self) -> SeenCluster:
-        """Return the first sufficient result. Retries while upstream cannot be reached."""
         began = trio.current_time()
         delay = RETRY_S
         undecided = LastingTrouble(self.notes, "share-groups-undecided", "share-groups-decided")
         while True:
-            sight = await self.look()
+            sight = await self.refresh()
             if sight is not None:
                 enough = not sight.silent or trio.current_time() - began >= UNDECIDED_MAX_S
                 if enough and (sight.versions or not sight.brokers):
                     undecided.ended()
                     return sight
-                undecided.happened(f"waiting for {_words(sight.silent)}")
+                undecided.happened(f"waiting for {_reasons(sight.silent)}")
             await trio.sleep(delay)
             delay = min(2 * delay, RETRY_MAX_S)
 
     async def follow(self, seen: Callable[[SeenCluster], None]) -> None:
-        """Look again every interval, sooner after a failure or `check_soon`, until cancelled."""
         delay = self.interval_s
         while True:
-            self._wanted = trio.Event()
+            self._requested = trio.Event()
             await trio.sleep(min(RETRY_S, delay))  # lower bound, however often `check_soon` is called
             with trio.move_on_after(delay - min(RETRY_S, delay)):
-                await self._wanted.wait()
-            sight = await self.look()
+                await self._requested.wait()
+            sight = await self.refresh()
             if sight is None:
                 delay = min(RETRY_S if delay >= self.interval_s else 2 * delay, RETRY_MAX_S, self.interval_s)
             else:
@@ -110,16 +102,16 @@ class ClusterWatch:
                 seen(sight)
 
     def check_soon(self) -> None:
-        """Look soon, because a broker could not be reached and the cluster may have changed."""
-        self._wanted.set()
+        """Refresh soon, because a broker could not be reached and the cluster may have changed."""
+        self._requested.set()
 
-    async def look(self) -> SeenCluster | None:
-        """Look once. None if no server responds (`trouble` has the reason)."""
+    async def refresh(self) -> SeenCluster | None:
+        """Return the result of one refresh. None if no server responds (`trouble` has the reason)."""
         try:
             brokers, metadata = await self._brokers()
         except (UpstreamLost, RemoteProtocolError, AuthenticationFailed) as error:
             self.reachable, self.trouble = False, str(error)
-            self._tell("upstream-not-reachable")
+            self._log_change("upstream-not-reachable")
             return None
         self.silent = silent = await self._request_versions(brokers)
         return SeenCluster(brokers=brokers, metadata=metadata, versions=dict(self._versions), silent=silent)
@@ -131,10 +123,10 @@ class ClusterWatch:
             await self.client.any_versions()
             self.refused = isinstance(error, AuthenticationFailed)
             self.reachable, self.trouble = True, _missing_identity(error, self.nodes)
-            self._tell("upstream-asks-for-authentication")
+            self._log_change("upstream-asks-for-authentication")
             return self.nodes, ()
         self.reachable, self.trouble, self.refused = True, "", False
-        self._tell("upstream-reached")
+        self._log_change("upstream-reached")
         return {broker.node_id: Address(broker.host, broker.port) for broker in metadata[-1].brokers or ()}, metadata
 
     async def _request_metadata(self) -> tuple[messages.MetadataResponse, ...]:
@@ -142,12 +134,12 @@ class ClusterWatch:
         firsts = range(0, max(len(topics), 1), TOPICS_AT_ONCE)
         return tuple([(await self.client.metadata(topics[first : first + TOPICS_AT_ONCE]))[0] for first in firsts])
 
-    def _tell(self, event: str) -> None:
-        said, now = f"{event} {self.trouble}", trio.current_time()
-        before, when = self._told
-        if said == before and (not self.trouble or now - when < REMIND_S):
+    def _log_change(self, event: str) -> None:
+        logged, now = f"{event} {self.trouble}", trio.current_time()
+        before, when = self._last_logged
+        if logged == before and (not self.trouble or now - when < REMIND_S):
             return
-        self._told = (said, now)
+        self._last_logged = (logged, now)
         self.notes(event, **({"reason": self.trouble} if self.trouble else {}))
 
     def _report_silent(self, sight: SeenCluster) -> None:
@@ -166,20 +158,20 @@ class ClusterWatch:
                 trouble.ended()
 
     async def _request_versions(self, brokers: Mapping[int, Address]) -> dict[int, str]:
-        """Request the versions of all brokers, since one may be lost or upgraded in place. Old versions hold until
-        then.
+        """Request the versions of all brokers, since one may be lost or upgraded in place. Return node id -> reason for
+        silent ones.
 
         If no broker is known, the bootstrap servers are queried in their place (ids below 0).
         """
         targets = dict(brokers) or {-1 - index: address for index, address in enumerate(self.bootstrap)}
-        for gone in set(self._versions) - set(targets):
-            del self._versions[gone]
+        for removed in set(self._versions) - set(targets):
+            del self._versions[removed]
         silent: dict[int, str] = {}
 
         async def send_request(node_id: int, address: Address) -> None:
-            # A broker with known versions gets only a short wait: the rest of the look waits for this.
+            # A broker with known versions gets only a short wait: the rest of the refresh waits for this.
             limit_s = KNOWN_BROKER_S if node_id in self._versions else math.inf
-            silent[node_id] = f"{address} did not answer within {limit_s:g} s"
+            silent[node_id] = f"{address} did not respond within {limit_s:g} s"
             with trio.move_on_after(limit_s):
                 try:
                     self._versions[node_id] = await self.client.versions_of(address)
@@ -199,10 +191,10 @@ def _missing_identity(error: ProxyError, nodes: Mapping[int, Address]) -> str:
         return str(error)
     listed = "" if nodes else ", or name the brokers in upstream.nodes"
     return (
-        "upstream wants clients to authenticate, and the proxy has no identity of its own: "
+        "upstream requires authentication, and the proxy has no identity of its own: "
         f"set upstream.sasl.*{listed} ({error})"
     )
 
 
-def _words(silent: Mapping[int, str]) -> str:
+def _reasons(silent: Mapping[int, str]) -> str:
     return ", ".join(f"broker {node_id} ({reason})" for node_id, reason in sorted(silent.items()))

@@ -1,7 +1,7 @@
 """Values that features store for a client connection, each in a typed slot that the feature declares and owns.
 
 A slot is declared once, in the module of its feature: `RIGHTS = ConnectionSlot(Rights)`. `RIGHTS.of(connection)` is the
-value of that connection, created at the first use. Values are dropped with their connection, or by `forget`.
+value of that connection. Values are dropped with their connection, or by `forget`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any, Generic, Protocol, TypeVar
 T = TypeVar("T")
 
 SlotValues = dict["_Slot", Any]
-"""Values of one connection by slot. Only slots read and write it."""
 
 
 class HasSlots(Protocol):
@@ -20,7 +19,7 @@ class HasSlots(Protocol):
 
     @property
     def slot_values(self) -> SlotValues:
-        """Values by slot. Empty at first, dropped with the connection."""
+        """Values by slot. Empty at first."""
 
 
 class _Slot:
@@ -29,7 +28,6 @@ class _Slot:
     __slots__ = ()
 
     def forget(self, connection: HasSlots) -> None:
-        """Drop the value. No effect if there is none."""
         connection.slot_values.pop(self, None)
 
 
@@ -60,5 +58,4 @@ class OptionalSlot(_Slot, Generic[T]):
         return value
 
     def put(self, connection: HasSlots, value: T) -> None:
-        """Store this value, replacing any other."""
         connection.slot_values[self] = value

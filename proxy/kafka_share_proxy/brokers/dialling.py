@@ -31,7 +31,6 @@ Done = Callable[[Dialled | OSError], None]
 """Called once, from a Trio task, with the connection or the error; never after the cancelling call."""
 
 Dial = Callable[[Sequence[Address], Done], Callable[[], None]]
-"""Begin to dial. Returns a function that cancels."""
 
 
 class Dialler:
@@ -91,18 +90,18 @@ async def connect(target: Address, timeout_s: float) -> socket.socket:
     """
     with trio.move_on_after(timeout_s):
         try:
-            found = await trio.socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+            addresses = await trio.socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
         except OSError as error:
             raise OSError(f"{target}: {error.strerror or error}") from error
         attempts = [
             partial(_connect_one, family, kind, protocol, address, timeout_s)
-            for family, kind, protocol, _, address in found
+            for family, kind, protocol, _, address in addresses
         ]
         try:
             return (await first_connected(attempts))[1]
         except OSError as error:
             raise OSError(f"{target}: {error}") from error
-    raise OSError(f"{target}: no answer within {timeout_s:g} s")
+    raise OSError(f"{target}: no connection within {timeout_s:g} s")
 
 
 async def first_connected(attempts: Sequence[Callable[[], Awaitable[socket.socket]]]) -> tuple[int, socket.socket]:
@@ -111,17 +110,17 @@ async def first_connected(attempts: Sequence[Callable[[], Awaitable[socket.socke
     Raises:
         OSError: none did. The text has all reasons.
     """
-    found = await race(attempts, OSError, _close)
-    if found.winner is None:
-        raise OSError("; ".join(dict.fromkeys(_words(error) for error in found.failures.values())))
-    return found.winner
+    outcome = await race(attempts, OSError, _close)
+    if outcome.winner is None:
+        raise OSError("; ".join(dict.fromkeys(_reason_of(error) for error in outcome.failures.values())))
+    return outcome.winner
 
 
 async def _close(sock: socket.socket) -> None:
     sock.close()
 
 
-def _words(error: Exception) -> str:
+def _reason_of(error: Exception) -> str:
     return os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
 
 
@@ -134,6 +133,6 @@ async def _connect_one(family: int, kind: int, protocol: int, address: object, t
             plain = socket.socket(family, kind, protocol, fileno=sock.detach())
             plain.setblocking(False)
             return plain
-        raise OSError(f"no answer within {timeout_s:g} s")
+        raise OSError(f"no connection within {timeout_s:g} s")
     finally:
         sock.close()

@@ -10,7 +10,6 @@ from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.wire.definitions.messages import Message, RequestMessage
 
 R = TypeVar("R", bound=Message)
-"""Class of the response."""
 
 
 class Connection(Protocol):
@@ -22,9 +21,9 @@ class Connection(Protocol):
 
     @property
     def node_id(self) -> int:
-        """Broker of the upstream connection. For the bootstrap listener, the one that was reached, if known.
+        """Broker of the upstream connection. For the bootstrap listener, the one that was reached.
 
-        UNKNOWN_NODE: that broker advertises another address than the one that was dialled, or none was dialled yet.
+        UNKNOWN_NODE: it advertises another address than the one that was dialled, or none was dialled yet.
         """
 
     @property
@@ -32,20 +31,17 @@ class Connection(Protocol):
         """True if the client dialled the bootstrap listener, which represents all brokers."""
 
     @property
-    def client_host(self) -> str:
-        """The client's address without port."""
+    def client_host(self) -> str: ...
 
     @property
-    def slot_values(self) -> SlotValues:
-        """Values that features store for this connection, accessed by `connection_slots` only."""
+    def slot_values(self) -> SlotValues: ...
 
     def send_request(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
         """Send a request of the proxy's own on the client's upstream connection, as its principal.
 
-        `body` is encoded without header. The promise returns the response body without header. Responses arrive in
-        order. Fails with UpstreamLost if the connection ends first, RemoteProtocolError if the response is larger than
-        `limits.collected_bytes`. Cancelling the waiter does not cancel the request: a late response is dropped unless a
-        callback is still registered on the promise.
+        `body` and the response are without header. Responses arrive in order. Fails with UpstreamLost if the connection
+        ends first, RemoteProtocolError if the response is larger than `limits.collected_bytes`. Cancelling the waiter
+        does not cancel the request: a late response is dropped unless a callback is still registered on the promise.
         """
 
     def on_close(self, callback: Callable[[], None]) -> None:

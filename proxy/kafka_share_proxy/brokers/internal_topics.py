@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from kafka_share_proxy.brokers.own_client import OwnClient
 from kafka_share_proxy.brokers.queries import Resource, about_settings
-from kafka_share_proxy.brokers.topic_settings import WANTED, TopicSettings
+from kafka_share_proxy.brokers.topic_settings import REQUESTED_SETTINGS, TopicSettings
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, UpstreamLost, error_name
@@ -28,7 +28,7 @@ COMPACTED = {
 }
 """Settings at creation. Segments are small because only closed segments are compacted, and a start reads everything."""
 REFUSALS = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION})
-"""Error codes for a missing right of the proxy's own identity on the topic."""
+"""Errors for a missing right of the proxy's own identity on the topic."""
 
 
 class TopicRefused(ProxyError):
@@ -44,27 +44,23 @@ class TopicLeaders:
     """Leaders of the partitions, and addresses of the brokers."""
 
     partitions: int
-    """Number of partitions."""
     leaders: dict[int, int]
     """Partition -> node id. Partitions without a leader are left out."""
     addresses: dict[int, Address]
-    """Node id -> upstream address."""
     topic_id: bytes = ZERO_UUID
-    """Id of the topic. It changes when the topic is deleted and created anew. Zero if the brokers do not report it
+    """Id of the topic, which changes when it is deleted and created anew. Zero if the brokers do not report it
     (KIP-516).
     """
     replicas: int = 0
-    """Lowest number of replicas of a partition; 0 if it is not known."""
+    """Lowest number of replicas of a partition. 0 if it is not known."""
     excess_partitions: int = 0
-    """Partitions beyond those that the proxy uses."""
 
     @property
     def is_whole(self) -> bool:
-        """True if every partition has a leader."""
         return len(self.leaders) == self.partitions
 
     def address_of(self, partition: int) -> Address | None:
-        """Return the address of the partition's leader. None if there is none, or it is unknown."""
+        """Return the address of the partition's leader, or None."""
         return self.addresses.get(self.leaders.get(partition, UNKNOWN_NODE))
 
 
@@ -118,16 +114,16 @@ class InternalTopic:
         Raises:
             UpstreamLost, AuthenticationFailed: no server responds, or the one that does has no such topic yet.
         """
-        request = about_settings(Resource.TOPIC, self._name, WANTED)
+        request = about_settings(Resource.TOPIC, self._name, REQUESTED_SETTINGS)
         response, _ = await self._client.send_request(ApiKey.DESCRIBE_CONFIGS, request)
         (result,) = response.results
         if result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise UpstreamLost(f"topic {self._name} is not known yet where its settings were requested")
-        found = {config.name: config.value for config in result.configs or () if config.value is not None}
+        values = {config.name: config.value for config in result.configs or () if config.value is not None}
         return TopicSettings(
             topic=self._name,
             server=str(next(iter(view.addresses.values()), "BROKER:9092")),
-            values=found if result.error_code == ErrorCode.NONE else {},
+            values=values if result.error_code == ErrorCode.NONE else {},
             unknown="" if result.error_code == ErrorCode.NONE else error_name(result.error_code),
             replicas=view.replicas,
             excess_partitions=view.excess_partitions,
@@ -156,12 +152,11 @@ class InternalTopic:
         if result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT):
             return bool(result.error_code == ErrorCode.NONE)
         if result.error_code == ErrorCode.NOT_CONTROLLER:
-            raise UpstreamLost("the server that was asked is not the controller")
+            raise UpstreamLost("the server of this request is not the controller")
         text = result.error_message or error_name(result.error_code)
         raise TopicRefused(f"topic {self._name} cannot be created: {text}")
 
     def refused(self, right: str) -> TopicRefused:
-        """Return the error for a right that the proxy's own identity lacks."""
         return TopicRefused(f"the proxy's own identity may not {right} topic {self._name}")
 
     def check(self, code: int, right: str) -> None:
@@ -175,5 +170,5 @@ class InternalTopic:
         """Return the replicas of `__consumer_offsets`, else 3 or the number of brokers if lower."""
         response, _ = await self._client.metadata([OFFSETS_TOPIC])
         (topic,) = response.topics
-        found = [len(partition.replica_nodes or ()) for partition in topic.partitions or ()]
-        return min(found) if found else min(REPLICAS_MAX, len(response.brokers))
+        counts = [len(partition.replica_nodes or ()) for partition in topic.partitions or ()]
+        return min(counts) if counts else min(REPLICAS_MAX, len(response.brokers))

@@ -1,12 +1,10 @@
-"""Client of the proxy's own for requests that any broker can serve: which brokers exist, and what they support.
+"""Client of the proxy's own for requests that any broker can serve.
 
 How it works: `OwnClient` keeps one connection. When it is lost, all bootstrap servers and the brokers in the last
-Metadata response are dialled concurrently (`racing`), and the first that is ready is kept. A server that fails is not
-tried again for the same request.
-
-A broker that is lost with its machine or its network, without a TCP reset, ends no connection. Therefore a request
-without a response after SILENT_S is sent to other brokers too, one more connection at a time. The first response wins,
-and its connection is kept. Any request may therefore be sent twice.
+Metadata response are dialled concurrently (`racing`), and the first that is ready is kept. A broker that is lost
+without a TCP reset, with its machine or its network, ends no connection. Therefore a request without a response after
+SILENT_S is sent to other brokers too, one more connection at a time. The first response wins, and its connection is
+kept. Any request may therefore be sent twice.
 """
 
 from __future__ import annotations
@@ -37,7 +35,6 @@ from kafka_share_proxy.wire.errors import ProxyError, RemoteProtocolError, Upstr
 from kafka_share_proxy.wire.values import Address
 
 R = TypeVar("R", bound=Message)
-"""Class of the response."""
 
 _TROUBLE: tuple[type[ProxyError], ...] = (UpstreamLost, RemoteProtocolError, AuthenticationFailed)
 
@@ -74,17 +71,17 @@ class OwnClient:
     async def send_request(self, key: int, query: RequestMessage[R]) -> tuple[R, BrokerVersions]:
         """Return the first response, and the versions of its sender. Raises as `metadata`."""
         reasons: list[ProxyError] = []
-        left = list(dict.fromkeys([*self._bootstrap, *self._brokers]))
-        opened = await self._connected(left, reasons)
+        candidates = list(dict.fromkeys([*self._bootstrap, *self._brokers]))
+        opened = await self._connected(candidates, reasons)
         if opened is None:
             raise _summed_up(reasons)
         self._open = None  # kept again after it has responded
-        asking = partial(self._response_of, opened, key, query)
-        elsewhere = partial(self._elsewhere, opened, left, reasons, key, query)
-        found = await race([asking, elsewhere], _TROUBLE, _close, SILENT_S)
-        if found.winner is None:
-            raise _summed_up([*reasons, found.failures[0]])
-        _, (self._open, response) = found.winner
+        first_attempt = partial(self._response_of, opened, key, query)
+        elsewhere = partial(self._elsewhere, opened, candidates, reasons, key, query)
+        outcome = await race([first_attempt, elsewhere], _TROUBLE, _close, SILENT_S)
+        if outcome.winner is None:
+            raise _summed_up([*reasons, outcome.failures[0]])
+        _, (self._open, response) = outcome.winner
         self._open.responded = True
         return response, self._open.versions
 
@@ -94,10 +91,10 @@ class OwnClient:
         Raises UpstreamLost, with the reason of every server, if none does.
         """
         addresses = list(dict.fromkeys([*self._bootstrap, *self._brokers]))
-        found = await race([partial(self.versions_of, address) for address in addresses], _TROUBLE, _nothing_to_close)
-        if found.winner is None:
-            raise _summed_up(list(found.failures.values()))
-        index, versions = found.winner
+        outcome = await race([partial(self.versions_of, address) for address in addresses], _TROUBLE, _nothing_to_close)
+        if outcome.winner is None:
+            raise _summed_up(list(outcome.failures.values()))
+        index, versions = outcome.winner
         return addresses[index], versions
 
     async def versions_of(self, address: Address) -> BrokerVersions:
@@ -106,41 +103,37 @@ class OwnClient:
             return opened.versions
 
     def address_of(self, node_id: int, advertised: Address) -> Address:
-        """Return the address at which to dial a broker."""
         return self._nodes.get(node_id, advertised)
 
     def bare_settings(self) -> OwnSettings:
-        """Return the settings without the identity."""
         return replace(self.settings, identity=None)
 
     async def aclose(self) -> None:
-        """Close the connection that is kept, if any."""
         opened, self._open = self._open, None
         if opened is not None:
             await opened.aclose()
 
-    async def _connected(self, left: list[Address], reasons: list[ProxyError]) -> OwnConnection | None:
+    async def _connected(self, candidates: list[Address], reasons: list[ProxyError]) -> OwnConnection | None:
         """Return the kept connection, or one to the first of these servers that is ready. None if there is none.
 
         Servers that failed, with their reasons added to `reasons`, and the one that is returned are removed from
-        `left`.
+        `candidates`.
         """
         if self._open is not None and trio.current_time() < self._open.expires:
             return self._open
         await self.aclose()
-        attempts = [partial(open_connection, address, self.settings) for address in left]
-        found = await race(attempts, _TROUBLE, OwnConnection.aclose)
-        reasons += found.failures.values()
-        over = set(found.failures)
+        attempts = [partial(open_connection, address, self.settings) for address in candidates]
+        outcome = await race(attempts, _TROUBLE, OwnConnection.aclose)
+        reasons += outcome.failures.values()
+        over = set(outcome.failures)
         taken = None
-        if found.winner is not None:
-            index, taken = found.winner
+        if outcome.winner is not None:
+            index, taken = outcome.winner
             over.add(index)
-        left[:] = [address for index, address in enumerate(left) if index not in over]
+        candidates[:] = [address for index, address in enumerate(candidates) if index not in over]
         return taken
 
     async def _response_of(self, opened: OwnConnection, key: int, query: RequestMessage[R]) -> tuple[OwnConnection, R]:
-        """Send a request over this connection, and close the connection if it fails."""
         try:
             return opened, await opened.send_request(key, query)
         except _TROUBLE as error:
@@ -153,7 +146,7 @@ class OwnClient:
     async def _elsewhere(
         self,
         first: OwnConnection,
-        left: list[Address],
+        candidates: list[Address],
         reasons: list[ProxyError],
         key: int,
         query: RequestMessage[R],
@@ -162,8 +155,8 @@ class OwnClient:
         `reasons`.
         """
         if not first.closed:
-            return await self._one_by_one(first, left, reasons, key, query)
-        while (opened := await self._connected(left, reasons)) is not None:
+            return await self._one_by_one(first, candidates, reasons, key, query)
+        while (opened := await self._connected(candidates, reasons)) is not None:
             try:
                 return await self._response_of(opened, key, query)
             except _TROUBLE as error:
@@ -173,20 +166,20 @@ class OwnClient:
     async def _one_by_one(
         self,
         first: OwnConnection,
-        left: list[Address],
+        candidates: list[Address],
         reasons: list[ProxyError],
         key: int,
         query: RequestMessage[R],
     ) -> tuple[OwnConnection, R]:
         """Try servers in turn. All but the last are given up after SILENT_S. The pending one is dialled again last."""
-        left.sort(key=first.address.__eq__)
-        while left:
-            address = left.pop(0)
+        candidates.sort(key=first.address.__eq__)
+        while candidates:
+            address = candidates.pop(0)
             try:
-                with trio.fail_after(SILENT_S if left else inf):
+                with trio.fail_after(SILENT_S if candidates else inf):
                     return await self._response_of(await open_connection(address, self.settings), key, query)
             except trio.TooSlowError:
-                reasons.append(UpstreamLost(f"{address} did not answer within {SILENT_S:g} s"))
+                reasons.append(UpstreamLost(f"{address} did not respond within {SILENT_S:g} s"))
             except _TROUBLE as error:
                 reasons.append(error)
         raise _summed_up(reasons)
@@ -199,12 +192,10 @@ class OwnClient:
 
 
 async def _close(unwanted: tuple[OwnConnection, Message]) -> None:
-    """Close the connection of a surplus response."""
     await unwanted[0].aclose()
 
 
-async def _nothing_to_close(_versions: BrokerVersions) -> None:
-    """Do nothing, because the connection of a surplus response is closed already."""
+async def _nothing_to_close(_versions: BrokerVersions) -> None: ...
 
 
 def _summed_up(reasons: Sequence[ProxyError]) -> ProxyError:

@@ -36,27 +36,26 @@ class OwnPort:
         self.slot_values: SlotValues = {}
         self._client = client
         self._waiting: deque[tuple[int, int, bytes, Promise[memoryview]]] = deque()
-        self._came = trio.Event()
+        self._queued = trio.Event()
 
     def send_request(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
         """Queue a request. Fails with any error of the request. See interfaces.Connection."""
         promise: Promise[memoryview] = Promise()
         if len(self._waiting) >= QUERIES_MAX:
-            promise.fail(UpstreamLost(f"{QUERIES_MAX} questions of the proxy's own wait already"))
+            promise.fail(UpstreamLost(f"{QUERIES_MAX} requests under the proxy's own identity wait already"))
             return promise
         self._waiting.append((key, version, body, promise))
-        self._came.set()
+        self._queued.set()
         return promise
 
     def on_close(self, callback: Callable[[], None]) -> None:
         """Ignore the callback: this connection never closes."""
 
     async def run(self) -> None:
-        """Send the queued requests until cancelled."""
         try:
             while True:
-                await self._came.wait()
-                self._came = trio.Event()
+                await self._queued.wait()
+                self._queued = trio.Event()
                 while self._waiting:
                     await self._response(*self._waiting.popleft())
         finally:
@@ -65,8 +64,8 @@ class OwnPort:
 
     async def _response(self, key: int, version: int, body: bytes, promise: Promise[memoryview]) -> None:
         try:
-            told, _ = await self._client.send_request(key, registry.request(key, version).decode(body))
-            promise.set(memoryview(registry.response(key, version).encode(told)))
+            received, _ = await self._client.send_request(key, registry.request(key, version).decode(body))
+            promise.set(memoryview(registry.response(key, version).encode(received)))
         except ProxyError as error:
             promise.fail(error)
 

@@ -52,10 +52,9 @@ class Identity:
     password: Callable[[], str] = field(repr=False)
     """Read at every authentication, so that a changed password file takes effect."""
     fetch: Callable[[], Awaitable[str]] | None = field(default=None, repr=False)
-    """Fetches a token to use as the password, at every authentication. Raises UpstreamLost if it fails."""
+    """Fetches a token as the password, at every authentication. Raises UpstreamLost if it fails."""
 
     async def secret(self) -> Callable[[], str]:
-        """Return a function that returns the password or the fetched token."""
         if self.fetch is None:
             return self.password
         fetched = await self.fetch()
@@ -63,7 +62,7 @@ class Identity:
 
 
 STREAM_ENDED = (OSError, trio.BrokenResourceError, trio.ClosedResourceError, ssl.SSLError)
-"""Errors of a stream that has ended. Others dialled it and may close it as well."""
+"""Errors of a stream that has ended. Other components may dial and close it as well."""
 
 Connect = Callable[[str, int], Awaitable[trio.abc.Stream]]
 
@@ -82,7 +81,7 @@ class OwnSettings:
     identity: Identity | None = None
     connect: Connect = trio.open_tcp_stream
     client_id: str = CLIENT_ID
-    """Client id in every request of these connections. Quotas may depend on it."""
+    """Client id in every request. Quotas may depend on it."""
     requires_sasl: bool = False
     """True if a listener without SASL is refused where there is an identity. The proxy's own connections accept it."""
     tls_setting: str = "upstream.tls"
@@ -109,7 +108,6 @@ class OwnConnection:
         self.responded = False
         """True after a response that needs an identity if the broker requires one."""
         self.closed = False
-        """True after `aclose`."""
         self._stream = stream
         self._settings = settings
         self._correlation_ids = count(1)
@@ -131,7 +129,7 @@ class OwnConnection:
         correlation_id_received, response = frames.decode_response(key, chosen, frame)
         if correlation_id_received != correlation_id:
             raise RemoteProtocolError(
-                f"{self.address} answered request {correlation_id_received}, {correlation_id} was asked"
+                f"{self.address} responded to request {correlation_id_received} instead of {correlation_id}"
             )
         return response
 
@@ -141,7 +139,7 @@ class OwnConnection:
         Raises RemoteProtocolError if the broker has sent more than responses.
         """
         if self._received:
-            raise RemoteProtocolError(f"{self.address} sent {len(self._received)} bytes that nobody asked for")
+            raise RemoteProtocolError(f"{self.address} sent {len(self._received)} bytes beyond its responses")
         return self._stream
 
     async def aclose(self) -> None:
@@ -155,7 +153,7 @@ class OwnConnection:
                 await self._stream.send_all(request)
                 return await self._frame()
         except trio.TooSlowError:
-            raise UpstreamLost(f"{self.address} did not answer within {RESPONSE_TIMEOUT_S:g} s") from None
+            raise UpstreamLost(f"{self.address} did not respond within {RESPONSE_TIMEOUT_S:g} s") from None
         except STREAM_ENDED as error:
             raise UpstreamLost(f"{self.address}: {reason_of(error)}") from None
 
@@ -187,7 +185,6 @@ class OwnConnection:
 
 @asynccontextmanager
 async def connection(address: Address, settings: OwnSettings) -> AsyncIterator[OwnConnection]:
-    """Open a connection for a few requests, closed at the end."""
     opened = await open_connection(address, settings)
     try:
         yield opened

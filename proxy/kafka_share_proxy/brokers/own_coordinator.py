@@ -23,10 +23,10 @@ async def coordinator_of(client: OwnClient, group: str) -> Address:
     request = about_coordinators(CoordinatorOf.GROUP, [group])
     for _ in range(TRIES):
         response, _ = await client.send_request(ApiKey.FIND_COORDINATOR, request)
-        (found,) = response.coordinators
-        if found.error_code not in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
+        (entry,) = response.coordinators
+        if entry.error_code not in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
             break
         await trio.sleep(PAUSE_S)
-    if found.error_code != ErrorCode.NONE:
-        raise CoordinatorRefused(f"cannot find the coordinator of group {group}: {error_name(found.error_code)}")
-    return client.address_of(found.node_id, Address(found.host, found.port))
+    if entry.error_code != ErrorCode.NONE:
+        raise CoordinatorRefused(f"cannot find the coordinator of group {group}: {error_name(entry.error_code)}")
+    return client.address_of(entry.node_id, Address(entry.host, entry.port))

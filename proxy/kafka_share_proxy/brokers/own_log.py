@@ -1,7 +1,7 @@
 """Reader of the log of a topic of the proxy's own, from its start, over a connection to its leader.
 
-ListOffsets requests name the topic, because later versions add nothing that is needed here. Fetch requests use the
-topic id if the caller knows it, to detect a topic that was deleted and created anew under the same name (KIP-516).
+ListOffsets names the topic, because later versions add nothing that is needed. Fetch uses the topic id if the caller
+knows it, to detect a topic that was deleted and created anew under the same name (KIP-516).
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ FETCH_BY_ID_VERSION = 13
 EARLIEST, LATEST = -2, -1
 """Timestamps of ListOffsets: start of a log, and the offset after its last record."""
 CONSUMER = -1
-"""Replica id of a consumer."""
 
 
 async def request_offsets(
@@ -26,8 +25,8 @@ async def request_offsets(
 ) -> list[messages.ListOffsetsResponse.ListOffsetsPartitionResponse]:
     """Return the ListOffsetsPartitionResponse of each partition, errors included. Raises UpstreamLost."""
     request = messages.ListOffsetsRequest
-    wanted = [request.ListOffsetsPartition(partition_index=partition, timestamp=timestamp) for partition in partitions]
-    query = request(replica_id=CONSUMER, topics=[request.ListOffsetsTopic(name=topic, partitions=wanted)])
+    entries = [request.ListOffsetsPartition(partition_index=partition, timestamp=timestamp) for partition in partitions]
+    query = request(replica_id=CONSUMER, topics=[request.ListOffsetsTopic(name=topic, partitions=entries)])
     response = await opened.send_request(ApiKey.LIST_OFFSETS, query, version=LIST_OFFSETS_VERSION)
     return list(response.topics[0].partitions)
 
@@ -42,12 +41,9 @@ async def fetch(
     partition_bytes: int,
     topic_id: bytes = ZERO_UUID,
 ) -> list[messages.FetchResponse.PartitionData]:
-    """Return the PartitionData from these offsets on (partition -> offset), errors included.
+    """Return the PartitionData from these offsets on (partition -> offset), errors included. Raises UpstreamLost.
 
     `topic_id`: the topic must have this id. If another topic has the name by now, the error is UNKNOWN_TOPIC_ID.
-
-    Raises:
-        UpstreamLost: no response was received.
     """
     request = messages.FetchRequest
     partitions = [

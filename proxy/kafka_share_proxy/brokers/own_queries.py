@@ -17,7 +17,6 @@ from kafka_share_proxy.wire.errors import ProxyError, UpstreamLost
 from kafka_share_proxy.wire.values import Address
 
 R = TypeVar("R", bound=Message)
-"""Class of the response."""
 
 QUERIES_MAX = 32
 """Maximum number of requests in flight. Further ones fail immediately."""
@@ -31,7 +30,6 @@ class OwnIdentityQueries:
     def __init__(
         self, nursery: trio.Nursery, settings: OwnSettings, address_of: Callable[[int], Address | None]
     ) -> None:
-        """`address_of`: returns a broker's upstream address by its node id."""
         self._nursery = nursery
         self._settings = settings
         self._address_of = address_of
@@ -43,22 +41,22 @@ class OwnIdentityQueries:
         if address is None:
             response.fail(UpstreamLost(f"no address is known for broker {node_id}"))
         elif self.under_way >= QUERIES_MAX:
-            response.fail(UpstreamLost(f"{QUERIES_MAX} questions of the proxy's own are under way"))
+            response.fail(UpstreamLost(f"{QUERIES_MAX} requests under the proxy's own identity are in flight"))
         else:
             self.under_way += 1
-            self._nursery.start_soon(self._query, address, key, request, response, name="own question")
+            self._nursery.start_soon(self._query, address, key, request, response, name="own request")
         return response
 
     async def _query(self, address: Address, key: int, request: RequestMessage[R], response: Promise[R]) -> None:
         try:
             with trio.fail_after(RESPONSE_S):
                 async with connection(address, self._settings) as opened:
-                    found = await opened.send_request(key, request)
+                    received = await opened.send_request(key, request)
         except ProxyError as error:
             response.fail(error)
         except trio.TooSlowError:
-            response.fail(UpstreamLost(f"{address} did not answer within {RESPONSE_S:g} s"))
+            response.fail(UpstreamLost(f"{address} did not respond within {RESPONSE_S:g} s"))
         else:
-            response.set(found)
+            response.set(received)
         finally:
             self.under_way -= 1

@@ -28,7 +28,7 @@ class Resource(IntEnum):
 def about_topics(
     names: Iterable[str] = (), ids: Iterable[bytes] = (), *, operations: bool = False
 ) -> messages.MetadataRequest:
-    """Return a MetadataRequest about these topics, existing or not; without any, about the brokers alone.
+    """Return a MetadataRequest about these topics, existing or not. Without any: about the brokers alone.
 
     `operations`: include the rights of the requesting principal. Ids need v12, which every supported broker has.
     """
@@ -49,7 +49,6 @@ def about_coordinators(kind: CoordinatorOf, names: Sequence[str]) -> messages.Fi
 
 
 def about_settings(kind: Resource, name: str, settings: Sequence[str]) -> messages.DescribeConfigsRequest:
-    """Return a DescribeConfigsRequest about some settings of one topic or broker."""
     message = messages.DescribeConfigsRequest
     resource = message.DescribeConfigsResource(
         resource_type=kind, resource_name=name, configuration_keys=list(settings)

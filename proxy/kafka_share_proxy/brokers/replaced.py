@@ -1,7 +1,7 @@
 """Bounded wait for a broker that may be lost without a TCP reset, with its machine or its network.
 
-The connection to such a broker does not end. A caller that has waited for a while therefore checks repeatedly whether
-another broker is leader or coordinator by now. If so, the wait ends, and the outcome of the request is unknown.
+A caller that has waited for a while checks repeatedly whether another broker is leader or coordinator by now. If so,
+the wait ends, and the outcome of the request is unknown.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ async def unless_replaced(
 
     async def watch() -> None:
         await trio.sleep(silent_s)
-        while not await _asked(is_replaced):  # noqa: ASYNC110 - changed by the brokers
+        while not await _is_replaced(is_replaced):  # noqa: ASYNC110 - changed by the brokers
             await trio.sleep(look_s)
-        raise Replaced("another broker has taken the place of one that does not answer")
+        raise Replaced("another broker has replaced one that does not respond")
 
     try:
         async with trio.open_nursery() as nursery:
@@ -58,7 +58,7 @@ async def unless_replaced(
     return result
 
 
-async def _asked(is_replaced: Callable[[], Awaitable[bool]]) -> bool:
+async def _is_replaced(is_replaced: Callable[[], Awaitable[bool]]) -> bool:
     try:
         return await is_replaced()
     except ProxyError:

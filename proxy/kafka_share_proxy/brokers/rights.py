@@ -1,7 +1,7 @@
 """Rights of a connection's principal, as its own upstream connection reports them.
 
-The proxy does not know principals. It queries the broker on the client's connection and trusts the result, allowed or
-refused, for a bounded time on that connection only. None of these requests changes anything upstream:
+The proxy does not know principals. It queries the broker on the client's connection and caches the result for a bounded
+time for that connection only. None of these requests changes anything upstream:
 
 - READ on a group: Heartbeat v4 of a member that cannot exist. Every broker checks the right before it checks whether it
   is the coordinator.
@@ -12,10 +12,8 @@ refused, for a bounded time on that connection only. None of these requests chan
   is forwarded.
 
 A right is granted only by the codes of `GRANTS`, which Kafka 3.9.1 and 4.3.0 return only after their authorizer has
-allowed the operation. Any other code is the refusal, whether it is 30, the -1 of an authorizer that throws, or a
-retriable one. Only 30 is cached as a refusal.
-
-A broker refuses the first of these requests on a connection that has not authenticated.
+allowed the operation. Any other code refuses: 30, the -1 of an authorizer that throws, or a retriable one. Only 30 is
+cached. A broker refuses the first of these requests on a connection that has not authenticated.
 """
 
 from __future__ import annotations
@@ -35,22 +33,19 @@ from kafka_share_proxy.wire.errors import ErrorCode
 HEARTBEAT_VERSION, FIND_COORDINATOR_VERSION, DESCRIBE_GROUPS_VERSION, OFFSET_DELETE_VERSION = 4, 4, 5, 0
 
 READ_BIT, DESCRIBE_BIT = 1 << 3, 1 << 8
-"""Operation codes as bits of an authorized-operations field (org.apache.kafka.common.acl.AclOperation)."""
+"""Operation codes as bits (org.apache.kafka.common.acl.AclOperation)."""
 
 NO_BITS = -2147483648
 """Value of an authorized-operations field without information."""
 
 PROBE_MEMBER = "kafka-share-proxy-rights-probe"
-"""Member id that no member has."""
 
 VERDICTS_BYTES_MAX = 1 << 20
-"""Maximum memory for the rights cached per connection, in bytes: about 4,000 rights with usual names. Beyond it, the
-older half is evicted and queried again when needed. A group id may have 32 KiB.
+"""Maximum bytes of the rights cached per connection: about 4,000 with usual names. Beyond it, the older half is
+evicted. A group id may have 32 KiB.
 """
 RIGHTS_AT_ONCE = 500
-"""Maximum number of groups in one request for DESCRIBE rights."""
 VERDICT_BYTES = 200
-"""Memory of a cached right in addition to its name, in bytes."""
 
 
 class Right(IntEnum):
@@ -93,12 +88,10 @@ GRANTS: Mapping[int, frozenset[ErrorCode]] = {
 
 @dataclass(slots=True)
 class Rights:
-    """Rights cached for one connection. Groups and topics by name."""
+    """Rights cached for one connection, by name of group or topic."""
 
     verdicts: dict[tuple[Right, str], tuple[bool, float]] = field(default_factory=dict)
-    """(right, name) -> (allowed, time of the request)."""
     bytes: int = 0
-    """Estimated memory of the verdicts."""
 
     def verdict(self, right: Right, name: str, now: float, cache_s: float) -> bool | None:
         """Return True if allowed, False if refused, None if it must be queried."""
@@ -108,7 +101,7 @@ class Rights:
         return remembered[0]
 
     def group_code(self, right: Right, group_id: str, now: float, cache_s: float) -> ErrorCode | None:
-        """Return a verdict about a group as the error code for a client; NONE = allowed, None = unknown."""
+        """Return a cached verdict about a group as the error code for a client. None if it must be queried."""
         allowed = self.verdict(right, group_id, now, cache_s)
         if allowed is None:
             return None
@@ -120,7 +113,6 @@ class Rights:
             self.remember(right, group_id, code == ErrorCode.NONE, now)
 
     def remember(self, right: Right, name: str, allowed: bool, now: float) -> None:
-        """Cache the broker's verdict."""
         if self.verdicts.pop((right, name), None) is None:
             self.bytes += _bytes_of(name)
         self.verdicts[right, name] = (allowed, now)
@@ -128,7 +120,6 @@ class Rights:
             self._forget_half()
 
     def _forget_half(self) -> None:
-        """Evict half of the verdicts, the oldest first."""
         for oldest in list(self.verdicts):
             if self.bytes <= VERDICTS_BYTES_MAX // 2:
                 return
@@ -148,7 +139,6 @@ _ABSENT_TOPICS = ConnectionSlot[AbsentTopics](dict)
 
 
 def rights_of(connection: HasSlots) -> Rights:
-    """Return the rights cached for this connection."""
     return _RIGHTS.of(connection)
 
 
@@ -158,18 +148,18 @@ def absent_topics_of(connection: HasSlots) -> AbsentTopics:
 
 
 def forget(connection: HasSlots) -> None:
-    """Forget all rights and absent topics of a connection, because its principal may change."""
+    """Forget the rights and absent topics of a connection, because its principal may change."""
     _RIGHTS.forget(connection)
     _ABSENT_TOPICS.forget(connection)
 
 
 def refusal(query: int, code: int) -> ErrorCode:
-    """Return NONE if a response with this code grants the right (API key of `GRANTS`), else the code."""
+    """Return NONE if this code grants the right (API key of `GRANTS`), else the code."""
     return ErrorCode.NONE if code in GRANTS[query] else ErrorCode.of(code)
 
 
 def request_read_group(connection: Connection, group_id: str) -> Promise[memoryview]:
-    """Request READ on a group. `on_read_group` decodes the response."""
+    """Request READ on a group, for `on_read_group`."""
     request = messages.HeartbeatRequest(group_id=group_id, generation_id=0, member_id=PROBE_MEMBER)
     return connection.send_request(
         ApiKey.HEARTBEAT, HEARTBEAT_VERSION, registry.request(ApiKey.HEARTBEAT, HEARTBEAT_VERSION).encode(request)
@@ -178,14 +168,14 @@ def request_read_group(connection: Connection, group_id: str) -> Promise[memoryv
 
 def on_read_group(connection: Connection, group_id: str, response: memoryview, now: float) -> ErrorCode:
     """Cache and return the result of `request_read_group`: NONE, or the code that refuses."""
-    told = registry.codec_of(messages.HeartbeatResponse, HEARTBEAT_VERSION).decode(response)
-    code = refusal(ApiKey.HEARTBEAT, told.error_code)
+    decoded = registry.codec_of(messages.HeartbeatResponse, HEARTBEAT_VERSION).decode(response)
+    code = refusal(ApiKey.HEARTBEAT, decoded.error_code)
     rights_of(connection).remember_group(Right.READ_GROUP, group_id, code, now)
     return code
 
 
 def request_describe_groups(connection: Connection, group_ids: Sequence[str]) -> list[Promise[memoryview]]:
-    """Request DESCRIBE on groups, in one batch. `on_describe_groups` decodes each response."""
+    """Request DESCRIBE on groups in batches, for `on_describe_groups`."""
     parts = (group_ids[start : start + RIGHTS_AT_ONCE] for start in range(0, len(group_ids), RIGHTS_AT_ONCE))
     return [_request_describe_groups(connection, part) for part in parts]
 
@@ -202,29 +192,27 @@ def on_describe_groups(connection: Connection, response: memoryview, now: float)
     A caller with many groups must use the result: only as many as fit into `VERDICTS_BYTES_MAX` are cached.
     """
     rights = rights_of(connection)
-    told = registry.codec_of(messages.FindCoordinatorResponse, FIND_COORDINATOR_VERSION).decode(response)
-    found = {}
-    for entry in told.coordinators:
-        found[entry.key] = code = refusal(ApiKey.FIND_COORDINATOR, entry.error_code)
+    decoded = registry.codec_of(messages.FindCoordinatorResponse, FIND_COORDINATOR_VERSION).decode(response)
+    codes = {}
+    for entry in decoded.coordinators:
+        codes[entry.key] = code = refusal(ApiKey.FIND_COORDINATOR, entry.error_code)
         rights.remember_group(Right.DESCRIBE_GROUP, entry.key, code, now)
-    return found
+    return codes
 
 
 def request_delete_group(connection: Connection, group_id: str) -> Promise[memoryview]:
-    """Request DELETE on a group. `on_delete_group` decodes the response."""
     request = messages.OffsetDeleteRequest(group_id=group_id, topics=[])
     body = registry.request(ApiKey.OFFSET_DELETE, OFFSET_DELETE_VERSION).encode(request)
     return connection.send_request(ApiKey.OFFSET_DELETE, OFFSET_DELETE_VERSION, body)
 
 
 def on_delete_group(response: memoryview) -> ErrorCode:
-    """Return the result of `request_delete_group`: NONE, or the code that refuses."""
-    told = registry.codec_of(messages.OffsetDeleteResponse, OFFSET_DELETE_VERSION).decode(response)
-    return refusal(ApiKey.OFFSET_DELETE, told.error_code)
+    decoded = registry.codec_of(messages.OffsetDeleteResponse, OFFSET_DELETE_VERSION).decode(response)
+    return refusal(ApiKey.OFFSET_DELETE, decoded.error_code)
 
 
 def request_group_bits(connection: Connection, group_ids: Sequence[str]) -> Promise[memoryview]:
-    """Request the authorized operations on groups, existing or not. `group_bits` decodes the response."""
+    """Request the authorized operations on groups, existing or not, for `group_bits`."""
     request = messages.DescribeGroupsRequest(groups=list(group_ids), include_authorized_operations=True)
     body = registry.request(ApiKey.DESCRIBE_GROUPS, DESCRIBE_GROUPS_VERSION).encode(request)
     return connection.send_request(ApiKey.DESCRIBE_GROUPS, DESCRIBE_GROUPS_VERSION, body)

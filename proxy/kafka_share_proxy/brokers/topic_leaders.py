@@ -1,9 +1,8 @@
 """Topics, leaders and topic rights, refreshed over the requesting client's own connection.
 
-A client gets "unknown topic" or "not the leader" only from a fresh view (`TopicQueryOptions.view_age_s`). An older view
-is refreshed first, on that client's connection and therefore with its rights. That age also bounds the rate: regardless
-of the number of clients, a topic is looked up once per that time, and an absent topic is remembered per connection for
-the same time.
+A client gets "unknown topic" or "not the leader" only from a fresh view. One older than `TopicQueryOptions.view_age_s`
+is refreshed first, on that client's connection and therefore with its rights. That age also bounds the rate: a topic is
+looked up once per that time, and an absent topic is remembered per connection for the same time.
 """
 
 from __future__ import annotations
@@ -41,10 +40,10 @@ _BITS_WITH = frozenset(
         ErrorCode.INVALID_TOPIC_EXCEPTION,
     }
 )
-"""Error codes that a broker returns, with the rights on the topic, only to principals with DESCRIBE (3.9.1, 4.3.0)."""
+"""Errors that a broker returns, with the rights on the topic, only to principals with DESCRIBE (3.9.1, 4.3.0)."""
 
 ABSENT_MAX = 1000
-"""Maximum number of absent topics cached per connection. Beyond it, all are evicted. Overlong names are not cached."""
+"""Maximum number of absent topics cached per connection. Beyond it, all are evicted."""
 TOPIC_LENGTH_MAX = 249
 """Maximum length of a topic name (org.apache.kafka.common.internals.Topic)."""
 
@@ -54,30 +53,26 @@ class TopicQueryOptions:
     """Lifetimes of cached results, in seconds."""
 
     rights_cache_s: float = 15.0
-    """Lifetime of a right that the broker granted or refused on a connection (brokers/README.md rule 15)."""
+    """Lifetime of a right that the broker granted or refused (brokers/README.md rule 15)."""
     view_age_s: float = 1.0
-    """Maximum age of a topic's metadata for an "unknown" or "not the leader" error. Older metadata is refreshed first.
-    """
+    """Maximum age of a topic's metadata for an "unknown" or "not the leader" error."""
 
 
 class TopicQuery(Protocol):
     """Services that these requests need: a part of `forwarding.served.services.Services`."""
 
     @property
-    def timers(self) -> Timers:
-        """Clock for the age of responses."""
+    def timers(self) -> Timers: ...
 
     @property
-    def topology(self) -> ClusterView:
-        """View that responses are merged into."""
+    def topology(self) -> ClusterView: ...
 
     @property
-    def options(self) -> TopicQueryOptions:
-        """Lifetimes of cached results."""
+    def options(self) -> TopicQueryOptions: ...
 
 
 def request_topics(connection: Connection, names: Iterable[str] = (), ids: Iterable[bytes] = ()) -> Promise[memoryview]:
-    """Request Metadata for these topics, with the principal's rights. `on_topics` decodes the response."""
+    """Request Metadata for these topics, with the principal's rights, for `on_topics`."""
     request = about_topics(names, ids, operations=True)
     return connection.send_request(
         ApiKey.METADATA, METADATA_VERSION, registry.request(ApiKey.METADATA, METADATA_VERSION).encode(request)
@@ -116,15 +111,14 @@ def _remember(connection: Connection, topic: messages.MetadataResponse.MetadataR
 
 
 TOPICS_AT_ONCE = 500
-"""Maximum number of topics in one request."""
 
 
 def request_many_topics(
     connection: Connection, names: Collection[str], ids: Collection[bytes] = ()
 ) -> list[Promise[memoryview]]:
-    """Request any number of topics, in as many requests as needed, sent together. See `request_topics`."""
-    wanted = [*((name, None) for name in names), *((None, topic_id) for topic_id in ids)]
-    parts = [wanted[start : start + TOPICS_AT_ONCE] for start in range(0, len(wanted), TOPICS_AT_ONCE)]
+    """Request any number of topics, in several requests sent together. See `request_topics`."""
+    requested = [*((name, None) for name in names), *((None, topic_id) for topic_id in ids)]
+    parts = [requested[start : start + TOPICS_AT_ONCE] for start in range(0, len(requested), TOPICS_AT_ONCE)]
     return [
         request_topics(
             connection, [name for name, _ in part if name is not None], [i for _, i in part if i is not None]
@@ -136,50 +130,48 @@ def request_many_topics(
 async def on_many_topics(
     connection: Connection, services: TopicQuery, responses: Iterable[Promise[memoryview]], work: Work = AT_ONCE
 ) -> list[messages.MetadataResponse.MetadataResponseTopic]:
-    """Process the responses to `request_many_topics` and return their topics. See `on_topics`."""
-    found = []
+    topics = []
     for response in responses:
-        found += on_topics(connection, services, await response).topics
+        topics += on_topics(connection, services, await response).topics
         await work.pause()
-    return found
+    return topics
 
 
 def names_to_query(connection: Connection, services: TopicQuery, names: Iterable[str], right: Right) -> list[str]:
     """Return the topics whose metadata is old, or for which this connection's right is not known."""
     now, options, view = services.timers.now(), services.options, services.topology
     rights = rights_of(connection)
-    asked = []
+    queried = []
     for name in names:
         known = rights.verdict(right, name, now, options.rights_cache_s) is not None
         old = view.age(name, now) > options.view_age_s
         if (old or not known) and not _just_absent(connection, services, name):
-            asked.append(name)
-    return asked
+            queried.append(name)
+    return queried
 
 
 def topics_to_query(
     connection: Connection,
     services: TopicQuery,
-    places: Iterable[TopicIdPartition],
+    partitions: Iterable[TopicIdPartition],
     settled: Container[TopicIdPartition] = (),
 ) -> tuple[set[str], set[bytes]]:
-    """Return the names and ids to request: those that are due and could change the verdict of `judge` on these
-    partitions.
+    """Return the names and ids to request: those that are due and could change the verdict of `judge`.
 
     `settled`: partitions that will not be read from the broker, so that no Fetch would notice a deleted topic.
     """
     names: set[str] = set()
     ids: set[bytes] = set()
     judged: dict[bytes, _Known] = {}
-    for place in places:
-        known = judged.get(place.topic_id)
+    for partition in partitions:
+        known = judged.get(partition.topic_id)
         if known is None:
-            known = judged[place.topic_id] = _known(connection, services, place.topic_id)
+            known = judged[partition.topic_id] = _known(connection, services, partition.topic_id)
         if known.topic is None:
             if known.is_due:
-                ids.add(place.topic_id)
+                ids.add(partition.topic_id)
             continue
-        doubtful = place in settled or not _leads(known.topic, place.partition, connection.node_id)
+        doubtful = partition in settled or not _leads(known.topic, partition.partition, connection.node_id)
         if known.is_due or (known.is_old and doubtful):
             names.add(known.topic.name)
     return names, ids
@@ -206,16 +198,15 @@ def _known(connection: Connection, services: TopicQuery, topic_id: bytes) -> _Kn
     return _Known(topic, is_due, is_old=view.age(topic.name, now) > options.view_age_s)
 
 
-def judge(connection: Connection, services: TopicQuery, place: TopicIdPartition) -> ErrorCode:
+def judge(connection: Connection, services: TopicQuery, partition: TopicIdPartition) -> ErrorCode:
     """Return NONE if this connection may read the partition here, by the view (sharegroups/README.md rule 22)."""
-    topic, code = judge_topic(connection, services, place.topic_id)
+    topic, code = judge_topic(connection, services, partition.topic_id)
     if topic is None or code != ErrorCode.NONE:
         return code
-    return judge_partition(topic, place.partition, connection.node_id)
+    return judge_partition(topic, partition.partition, connection.node_id)
 
 
 def judge_topic(connection: Connection, services: TopicQuery, topic_id: bytes) -> tuple[Topic | None, ErrorCode]:
-    """Return the topic, and the error code if this connection may not read it."""
     topic = services.topology.topic_by_id(topic_id)
     if topic is None:
         return None, trouble_with(connection, services, topic_id) or ErrorCode.UNKNOWN_TOPIC_ID
@@ -227,7 +218,7 @@ def judge_topic(connection: Connection, services: TopicQuery, topic_id: bytes) -
 
 def trouble_with(connection: Connection, services: TopicQuery, topic: str | bytes) -> ErrorCode:
     """Return the error with which the broker hid a topic (name or id), such as 29 or -1. NONE if it is just unknown."""
-    code = _told_of(connection, services, topic)
+    code = _recent_error(connection, services, topic)
     return ErrorCode.NONE if code is None or code in _BITS_WITH or code == ErrorCode.UNKNOWN_TOPIC_ID else code
 
 
@@ -236,16 +227,16 @@ def describe_refusal(connection: Connection, services: TopicQuery, name: str) ->
     allowed = verdict(connection, services, Right.DESCRIBE_TOPIC, name, RIGHTS_GRACE_S)
     if allowed is not None:
         return ErrorCode.NONE if allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    code = _told_of(connection, services, name)
+    code = _recent_error(connection, services, name)
     if code is None:
         return ErrorCode.UNKNOWN_SERVER_ERROR
     return ErrorCode.NONE if code in _BITS_WITH else code
 
 
-def _told_of(connection: Connection, services: TopicQuery, topic: str | bytes) -> ErrorCode | None:
+def _recent_error(connection: Connection, services: TopicQuery, topic: str | bytes) -> ErrorCode | None:
     """Return the error with which the broker hid the topic. None without a recent response."""
-    asked_at, code = absent_topics_of(connection).get(topic, (-inf, 0))
-    believed = services.timers.now() - asked_at <= services.options.rights_cache_s + RIGHTS_GRACE_S
+    requested_at, code = absent_topics_of(connection).get(topic, (-inf, 0))
+    believed = services.timers.now() - requested_at <= services.options.rights_cache_s + RIGHTS_GRACE_S
     return ErrorCode.of(code) if believed else None
 
 
@@ -263,8 +254,8 @@ def verdict(connection: Connection, services: TopicQuery, right: Right, name: st
 
 def _just_absent(connection: Connection, services: TopicQuery, topic: str | bytes) -> bool:
     """Return True if this connection's broker has recently reported the topic as absent or hidden."""
-    asked_at, _ = absent_topics_of(connection).get(topic, (-inf, 0))
-    return services.timers.now() - asked_at <= services.options.view_age_s
+    requested_at, _ = absent_topics_of(connection).get(topic, (-inf, 0))
+    return services.timers.now() - requested_at <= services.options.view_age_s
 
 
 def _leads(topic: Topic, partition: int, node_id: int) -> bool:

@@ -1,8 +1,7 @@
 """Settings of an internal topic, and what they mean for the records in it (durable/README.md rules 35 to 38). Pure.
 
 An internal topic keeps the last record of each key. Only `cleanup.policy=compact` does that: every other policy deletes
-records that are confirmed, or lets the topic grow without bound. Other settings put confirmed records at risk when a
-broker is lost, or the proxy's service.
+records that are confirmed, or lets the topic grow without bound.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ IN_SYNC = "min.insync.replicas"
 UNCLEAN = "unclean.leader.election.enable"
 DELETE_RETENTION = "delete.retention.ms"
 RETENTION_MS, RETENTION_BYTES = "retention.ms", "retention.bytes"
-WANTED = (POLICY, MESSAGE_BYTES, IN_SYNC, UNCLEAN, DELETE_RETENTION, RETENTION_MS, RETENTION_BYTES)
-"""Settings that are requested from the broker."""
+REQUESTED_SETTINGS = (POLICY, MESSAGE_BYTES, IN_SYNC, UNCLEAN, DELETE_RETENTION, RETENTION_MS, RETENTION_BYTES)
 DELETE_RETENTION_MIN_MS = 600_000
-"""Time that tombstones have to be kept at least: longer than it takes to read the topic from its start, because a
-reader that has passed a record and misses its tombstone keeps what was deleted. Kafka's default is a day."""
+"""Minimum retention of tombstones: longer than it takes to read the topic from its start, because a reader that has
+passed a record and misses its tombstone keeps what was deleted. Kafka's default is a day.
+"""
 SAFE_REPLICAS = 3
 """Minimum number of replicas with which `min.insync.replicas` can be above 1 while one broker is away."""
 
@@ -34,16 +33,15 @@ class TopicSettings:
     server: str
     """Broker address to name in commands."""
     values: Mapping[str, str]
-    """Values by name, for those of WANTED that the broker reported."""
+    """Values of REQUESTED_SETTINGS by name, as far as the broker reported them."""
     unknown: str = ""
-    """Why the settings could not be read; empty if they were."""
+    """Reason why the settings could not be read. Empty if they were."""
     replicas: int = 0
-    """Lowest number of replicas of a partition; 0 if it is not known."""
+    """Lowest number of replicas of a partition. 0 if it is not known."""
     excess_partitions: int = 0
-    """Partitions beyond those that the proxy uses."""
 
     def number(self, name: str) -> int | None:
-        """Return the value of a numeric setting; None if it was not reported."""
+        """Return the value of a numeric setting. None if it was not reported."""
         value = self.values.get(name, "")
         return int(value) if value.removeprefix("-").isdecimal() and value.isascii() else None
 
@@ -86,7 +84,7 @@ class TopicSettings:
         if self.excess_partitions:
             yield (
                 "partitions",
-                f"topic {self.topic} was given {self.excess_partitions} partitions too many: this proxy goes on, and "
+                f"topic {self.topic} has {self.excess_partitions} partitions too many: this proxy continues, and "
                 "refuses the topic after its next start. Partitions cannot be removed",
             )
         in_sync, replicas = self.number(IN_SYNC), self.replicas

@@ -33,4 +33,4 @@ class CarriedCommits:
 
     def links_changed(self) -> None:
         """Check again the requests that wait at the gate."""
-        self._services.gate.look()
+        self._services.gate.wake()

@@ -1,13 +1,10 @@
 """Announced appends, so that an append that could go now waits for them and is sent together with them.
 
-How it works: a caller that is about to append calls `begin` (an individual commit: when it is forwarded to the
-coordinator), and `end` when its append is requested or will not be. The usual time between the two is learned from
-those that ended: a 4.3 coordinator responds in less than 1 ms. An append waits only for one that began before it was
-requested and is expected by now or within `SHARE_MAX_S`. A single caller therefore does not wait, and a stuck one
-delays no other. Appends do not wait if the coordinator gathers commits itself, as 3.9 does, for 10 ms from the first
-one on. It responds to all of them together, and gathers again as soon as one client receives its response and commits
-again. The sooner the first append is stored the sooner that is, and all others are still in time. The journal bounds
-the wait itself.
+How it works: `begin` announces an append (an individual commit: when it is forwarded to the coordinator), `end`
+withdraws it. The usual time between the two is learned: a 4.3 coordinator responds in less than 1 ms. An append waits
+only for one that began before it was requested and is expected within `SHARE_MAX_S`, so that a single caller does not
+wait, and a stuck one delays no other. Appends do not wait if the coordinator gathers commits itself, as 3.9 does for 10
+ms from the first one on: it gathers again as soon as one client commits again, and all others are still in time.
 """
 
 from __future__ import annotations
@@ -15,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 SHARE_MAX_S = 0.001
-"""Maximum seconds that an append waits for others that are coming. The loop's clock wakes it up to a millisecond later.
-"""
+"""Maximum seconds that an append waits for others. The loop's clock wakes it up to a millisecond later."""
 LATE_S = 0.005
-"""Seconds. An append that is late by more than twice the usual time plus this is no longer waited for."""
+"""Seconds beyond twice the usual time after which a late append is no longer waited for."""
 GATHERS_S = 0.005
 """Seconds. A coordinator that usually takes longer gathers commits itself, and appends do not wait."""
 LEARNT = 1 / 8
@@ -39,28 +35,27 @@ class ComingAppends:
     def __len__(self) -> int:
         return len(self._since)
 
-    def begin(self, who: object, now: float) -> None:
-        """Announce an append."""
-        self._since[who] = now
+    def begin(self, caller: object, now: float) -> None:
+        self._since[caller] = now
 
-    def end(self, who: object, now: float) -> None:
-        """Withdraw the announcement: the append was requested, or will not be. A second call has no effect."""
-        began = self._since.pop(who, None)
+    def end(self, caller: object, now: float) -> None:
+        """Withdraw the announcement. A second call has no effect."""
+        began = self._since.pop(caller, None)
         if began is None:
             return
         self._learn(now - began)
         if self.on_end is not None:
             self.on_end()
 
-    def is_one_due(self, asked_at: float, now: float) -> bool:
-        """Return True if an append that was requested at `asked_at` should wait for a coming one."""
+    def is_one_due(self, requested_at: float, now: float) -> bool:
+        """Return True if an append requested at `requested_at` should wait for a coming one."""
         since = self._since
         while since:
-            who, began = next(iter(since.items()))
+            caller, began = next(iter(since.items()))
             if now - began <= 2 * self.usual_s + LATE_S:
                 is_expected = began + self.usual_s <= now + SHARE_MAX_S
-                return is_expected and began <= asked_at and self.usual_s <= GATHERS_S
-            del since[who]
+                return is_expected and began <= requested_at and self.usual_s <= GATHERS_S
+            del since[caller]
             self._learn(now - began)
         return False
 

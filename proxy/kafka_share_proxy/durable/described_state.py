@@ -1,14 +1,11 @@
 """Description of a state: its topic, its records, and the objects that its records are loaded into.
 
-How it works: a *state* is what a feature keeps in one compacted topic: the latest value of each key. A `DescribedState`
-is constant and defines how the state is stored. Journal, replay, takeover and tail depend on it and on nothing else of
-the feature. Two kinds of object hold records in memory: a `HeldState` where this proxy owns the partitions, a
-`Follower` where it only reads them.
-
-Every record has a key that begins with its record type (int16), as in Kafka's own coordinator records. Two types do not
-belong to the feature: a *takeover* begins the period of an owner (`partition_log`), and a *keep-alive* has no content
-and keeps a broker from forgetting the producer. A proxy that finds an unlisted type must not own that partition: a
-newer proxy has written something that this one would lose.
+How it works: a *state* is what a feature keeps in one compacted topic: the latest value of each key. Journal, replay,
+takeover and tail depend on its constant `DescribedState` and on nothing else of the feature. Every key begins with its
+record type (int16), as in Kafka's coordinator records. Two types do not belong to the feature: a *takeover* begins the
+period of an owner (`partition_log`), and a *keep-alive* has no content and keeps a broker from forgetting the producer.
+A proxy that reads an unlisted type must not own that partition: a newer proxy has written something that this one would
+lose.
 """
 
 from __future__ import annotations
@@ -47,7 +44,6 @@ _SERVED_LEVELS: EventLevels = {"off": ERROR, "on": INFO, "standby": INFO}
 """Level of each event that `DescribedState.served_event` names."""
 
 _VERSION = 0
-"""Version of takeover keys and values."""
 _INT16 = 2
 
 
@@ -56,15 +52,14 @@ class DescribedState(Generic[K]):
     """Storage of a state. `K` is the decoded key of a record."""
 
     name: str
-    """Name for people, "share state". Also the prefix of log events, "share-state-loaded"."""
+    """Name for people ("share state") and prefix of log events ("share-state-loaded")."""
     serves: str
-    """Services that need the state, in the plural: "share groups". Also the prefix of log events, "share-groups-off".
-    """
+    """Services that need the state, in the plural ("share groups"), and prefix of log events ("share-groups-off")."""
     setting: str
     """Setting that defines where the state is kept."""
     topic: str
     transactional_prefix: str
-    """Prefix of the producers' transactional ids, before the number of the partition."""
+    """Prefix of the producers' transactional ids, before the partition number."""
     record_types: frozenset[int]
     """Types of the feature's own records."""
     takeover_type: int
@@ -73,16 +68,15 @@ class DescribedState(Generic[K]):
     """Encode a key, including its record type. Values are passed as bytes: only the feature knows when to encode them.
     """
     partition_of: Callable[[K], int]
-    """Return the partition that stores a key."""
     partitions: int = PARTITIONS
-    """Number of partitions of the topic. Part of the format: with another count every key would be looked up elsewhere.
-    At most `ownership_rules.PARTITIONS`: partition n of every state belongs to the owner of number n. Members of a
-    fleet own runs of numbers, so that only few of them own a state with fewer partitions than numbers.
+    """Number of partitions of the topic. Part of the format: another count would change the partition of every key. At
+    most `ownership_rules.PARTITIONS`: partition n of every state belongs to the owner of number n. Members of a fleet
+    own runs of numbers, so that few of them own a state with fewer partitions than numbers.
     """
     record_bytes: int = MESSAGE_BYTES // 2
     """Maximum value size in bytes that the feature would like to write."""
     message_bytes: int = MESSAGE_BYTES
-    """`max.message.bytes` of the topic when it is created, and the assumed limit if the setting cannot be read."""
+    """`max.message.bytes` of the topic at creation, and the assumed limit if the setting cannot be read."""
 
     def __post_init__(self) -> None:
         own = {self.takeover_type, self.keep_alive_type}
@@ -93,7 +87,6 @@ class DescribedState(Generic[K]):
 
     @property
     def all(self) -> range:
-        """Numbers of all state partitions."""
         return range(self.partitions)
 
     @cached_property
@@ -102,11 +95,11 @@ class DescribedState(Generic[K]):
         return {**COMPACTED, "max.message.bytes": str(self.message_bytes)}
 
     def event(self, what: str) -> str:
-        """Return the name of a log event about the state: "loaded" -> "share-state-loaded"."""
+        """Return a log event about the state: "loaded" -> "share-state-loaded"."""
         return f"{self.name.replace(' ', '-')}-{what}"
 
     def served_event(self, what: str) -> str:
-        """Return the name of a log event about the services: "off" -> "share-groups-off"."""
+        """Return a log event about the services: "off" -> "share-groups-off"."""
         return f"{self.serves.replace(' ', '-')}-{what}"
 
     @cached_property
@@ -116,13 +109,11 @@ class DescribedState(Generic[K]):
         return levels | {self.served_event(what): level for what, level in _SERVED_LEVELS.items()}
 
     def transactional_id(self, partition: int) -> str:
-        """Return the transactional id of the producer of a partition."""
         return f"{self.transactional_prefix}{partition}"
 
     # Records that every state has
 
     def takeover(self, owner: str, time_ms: int, producer_id: int, producer_epoch: int) -> Record:
-        """Return the record that begins the period of an owner."""
         key = messages.TakeoverKey(producer_id=producer_id, producer_epoch=producer_epoch)
         value = messages.TakeoverValue(
             producer_id=producer_id, producer_epoch=producer_epoch, owner=owner, time_ms=time_ms
@@ -134,18 +125,16 @@ class DescribedState(Generic[K]):
         )
 
     def keep_alive(self) -> Record:
-        """Return a record without content."""
         return Record(self._keep_alive_prefix, None)
 
     def is_keep_alive(self, key: bytes) -> bool:
-        """Return True if a record with this key is a keep-alive."""
         return key[:_INT16] == self._keep_alive_prefix
 
     def reign_of(self, key: bytes) -> Reign | None:
-        """Return the reign that a record with this key begins, or None for all others.
+        """Return the reign that a record with this key begins. None for records of other types.
 
         Raises:
-            RemoteProtocolError: the record is of a type that is not listed.
+            RemoteProtocolError: the record type is not listed.
         """
         if key[:_INT16] != self._takeover_prefix:
             if key[:_INT16] not in self._known_prefixes:
@@ -171,10 +160,9 @@ class HeldState(Protocol):
     """Records of a state in memory while this proxy owns their partitions."""
 
     async def load(self, records: Iterable[tuple[bytes, bytes]]) -> None:
-        """Load the contents of one partition: the last value of each key, in the order of the log.
+        """Load the last value of each key of one partition, in log order.
 
-        The feature decides how to merge records into its memory; keep-alives may be among them. A large partition is
-        loaded in slices, with a checkpoint between two of them.
+        Keep-alives may be among them. A large partition is loaded in slices, with a checkpoint between two of them.
 
         Raises:
             RemoteProtocolError: a record cannot be read here. The partition is not served then.
@@ -184,30 +172,28 @@ class HeldState(Protocol):
         """Drop these partitions from memory: another proxy owns them, or they are loaded anew."""
 
     def stored(self, partitions: Collection[int], time_ms: int) -> Iterator[tuple[Any, bytes]]:
-        """Yield keys and values of everything in these partitions, each value as it is when it is yielded.
-
-        `time_ms`: now, milliseconds since 1970.
+        """Yield keys and values of these partitions, each value as it is when it is yielded. `time_ms`: now, since
+        1970.
         """
 
-    def limit_records(self, message_bytes: int) -> None:
-        """Set the maximum size of the topic's record batches in bytes (`max.message.bytes`)."""
+    def limit_records(self, message_bytes: int) -> None: ...
 
     def figures(self) -> Mapping[str, Any]:
-        """Return figures about what is in memory, for the log line that reports the load."""
+        """Return figures about the memory, for the log line that reports the load."""
 
 
 class Follower(Protocol):
     """Records in memory of a state that this proxy reads without owning it."""
 
     def apply(self, key: bytes, value: bytes | None) -> None:
-        """Apply a record, in the order of its partition. None deletes the key. Keep-alives are passed as well.
+        """Apply the next record of its partition, keep-alives included. None deletes the key.
 
         Raises:
             RemoteProtocolError: the record cannot be read here. The rest of that partition is not read.
         """
 
     def forget(self, partitions: Collection[int]) -> None:
-        """Drop these partitions, which are read anew from their start: their topic was deleted, or its log was cut."""
+        """Drop partitions that are read anew from their start: their topic was deleted, or its log was cut."""
 
 
 def unknown_type(key: bytes) -> RemoteProtocolError:

@@ -1,13 +1,10 @@
 """Admission of requests that depend on a state: it must be loaded, and this proxy must own it.
 
-How it works: each state has its own gate, so that a state that cannot be loaded does not delay requests about others. A
-gate has a door for each partition of the state's topic, and one lease for all of them. Every handler that needs the
-state checks the door of its group before and after it runs. While the door is closed, a request waits for a bounded
-time. Its connection is muted meanwhile, because a client that retries costs more. Then its feature refuses it with an
-error that every stock client retries. Requests that run when a door closes are ended, so that none continues with state
-of another owner. The second check is for the lease: a machine that was suspended beyond it must not return old state.
-
-A door can also be *closing*: new requests are rejected, and requests in progress may finish.
+How it works: a gate has a door for each partition of the state's topic, and one lease for all of them. A handler checks
+the door of its group before and after it runs. While the door is closed, a request waits for a bounded time, with its
+connection muted, because a client that retries costs more. Then its feature refuses it with an error that every stock
+client retries. Requests that run when a door closes are ended, so that none continues with the state of another owner.
+The second check is for the lease: a machine that was suspended beyond it must not return old state.
 """
 
 from __future__ import annotations
@@ -25,12 +22,8 @@ HOLD_MAX_S = 2.0
 
 @dataclass(slots=True)
 class _Door:
-    """Admission to the contents of one partition."""
-
     code: ErrorCode = ErrorCode.NONE
-    """Error code while closed. NONE if open."""
     reason: str = ""
-    """Reason for people while closed."""
     inside: dict[Callable[[], None], None] = field(default_factory=dict)
     """Callbacks that end the requests in progress."""
 
@@ -41,20 +34,18 @@ class StateGate:
     def __init__(self, partitions: int, partition_of: Callable[[str], int]) -> None:
         """`partition_of`: returns the partition that stores the state of a group, by group id."""
         self.all = range(partitions)
-        """All partitions."""
         self.refused: dict[int, str] = {}
-        """Partitions that cannot be read here, with the reason. Their contents are not served."""
+        """Partitions that cannot be read here and are not served -> reason."""
         self.lease: Callable[[], bool] = lambda: True
         """True if no other proxy can have become the owner, by a clock that counts sleep."""
         self.standby = ""
-        """Description of the proxy that serves everything while this one is a standby. Empty if none is known."""
+        """The proxy that serves everything while this one is a standby. Empty if none is known."""
         self.denied = ""
-        """Description of the rights that the proxy's own identity lacks to own the state. Empty if none is known."""
+        """The rights that the proxy's own identity lacks to own the state. Empty if none is known."""
         self.partition_of = partition_of
-        """Return the partition that stores the state of a group."""
         self._doors = [_Door() for _ in self.all]
         self._loading: dict[int, float | None] = {}
-        """Partitions closed for loading, and the time at which a caller first saw this."""
+        """Partitions closed for loading -> time at which a caller first saw this."""
         self._waiters: list[Promise[None]] = []
 
     @property
@@ -64,16 +55,13 @@ class StateGate:
 
     @property
     def refusal(self) -> ErrorCode:
-        """Error code of a coordinator while a partition is closed."""
         return self.why_not(self.all)[0]
 
     @property
     def reason(self) -> str:
-        """Reason for people while a partition is closed."""
         return self.why_not(self.all)[1]
 
     def lets_in(self, partitions: Sequence[int]) -> bool:
-        """Return True if requests about groups of all these partitions can be served now."""
         doors = self._doors
         for partition in partitions:
             if doors[partition].code != NO_ERROR:
@@ -94,7 +82,7 @@ class StateGate:
         return self._loading.keys()
 
     def is_loading(self, group_id: str) -> bool:
-        """Return True if the group's partition is being loaded. Computes no hash if no partition is."""
+        """Return True if the group's partition is being loaded. Hashes only if any partition is."""
         return bool(self._loading) and self.partition_of(group_id) in self._loading
 
     def loading_for(self, partition: int, now: float) -> float:
@@ -107,22 +95,21 @@ class StateGate:
         return now - since
 
     def enter(self, partitions: Iterable[int], end: Callable[[], None]) -> None:
-        """Register a request in progress. `end` is called when one of its doors closes. Call `leave` at its end."""
+        """Register a request in progress until `leave`. `end` is called when one of its doors closes."""
         for partition in partitions:
             self._doors[partition].inside[end] = None
 
     def leave(self, partitions: Iterable[int], end: Callable[[], None]) -> None:
-        """Remove a request that has ended, with its callback."""
         for partition in partitions:
             self._doors[partition].inside.pop(end, None)
 
     def open(self, partitions: Iterable[int] | None = None) -> None:
-        """Admit requests, because the state is loaded and owned here. None: all partitions."""
+        """Admit requests. None: all partitions."""
         self.standby = self.denied = ""
         for partition in self.all if partitions is None else partitions:
             self._doors[partition].code, self._doors[partition].reason = ErrorCode.NONE, ""
             self._loading.pop(partition, None)
-        self.look()
+        self.wake()
 
     def closing(self, partitions: Iterable[int], code: ErrorCode, reason: str) -> None:
         """Reject new requests. Requests in progress may finish."""
@@ -132,20 +119,19 @@ class StateGate:
                 self._loading.setdefault(partition, None)
             else:
                 self._loading.pop(partition, None)
-        self.look()
+        self.wake()
 
     def close(self, code: ErrorCode, reason: str, partitions: Iterable[int] | None = None) -> None:
         """Reject new requests and end those in progress. None: all partitions."""
-        wanted = tuple(self.all if partitions is None else partitions)
-        self.closing(wanted, code, reason)
-        for partition in wanted:
+        to_close = tuple(self.all if partitions is None else partitions)
+        self.closing(to_close, code, reason)
+        for partition in to_close:
             door = self._doors[partition]
             inside, door.inside = door.inside, {}
             for end in inside:
                 end()
 
-    def look(self) -> None:
-        """Wake all waiters after a change."""
+    def wake(self) -> None:
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             waiter.set(None)
@@ -157,6 +143,5 @@ class StateGate:
         return promise
 
     def forget(self, promise: Promise[None]) -> None:
-        """Drop a promise of `wait`."""
         if promise in self._waiters:
             self._waiters.remove(promise)

@@ -75,9 +75,9 @@ class HostedState:
         self._access = access
         self._notes = access.notes
         self._takeovers: dict[int, Takeover] = {}
-        self._filling = trio.Lock()
+        self._load_lock = trio.Lock()
         """Held while a partition is loaded or forgotten: a load must not bring back what is given up meanwhile."""
-        self._wanted: set[int] = set()
+        self._assigned: set[int] = set()
         self._topic_id = b""
         """Id of the topic that was taken over. Empty before the first takeover."""
         self._lost_topic = trio.Event()
@@ -104,8 +104,8 @@ class HostedState:
             look_s=LOOK_S,
             on_seen=self._seen,
             on_trouble=self._no_leaders,
-            on_looked=lambda: self.journal.check_soon(),
-            on_missing=partial(self._miss, "the topic was deleted"),
+            on_refreshed=lambda: self.journal.check_soon(),
+            on_missing=partial(self._count_missing, "the topic was deleted"),
         )
 
     def _journal_events(self) -> JournalEvents:
@@ -120,7 +120,6 @@ class HostedState:
 
     @property
     def owned(self) -> set[int]:
-        """Partitions that are served or being taken over."""
         return self.served | self._takeovers.keys()
 
     def of(self, numbers: Iterable[int]) -> set[int]:
@@ -130,7 +129,7 @@ class HostedState:
     async def run(self) -> None:
         """Look up leaders and coordinators whenever the journal misses one, until cancelled."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._leaders.run, self._topic(), self._look_around)
+            nursery.start_soon(self._leaders.run, self._topic(), self._after_refresh)
             while True:
                 await self._lost_topic.wait()
                 await self._begin_anew(nursery)
@@ -157,13 +156,13 @@ class HostedState:
 
     def begin(self, numbers: Iterable[int], nursery: trio.Nursery, *, restores: bool = False) -> None:
         """Take over the partitions of these numbers, until they are served or given up. `restores`: see Takeover."""
-        wanted = self.of(numbers)
-        if wanted:
+        partitions = self.of(numbers)
+        if partitions:
             if not self.owned:
                 self._topic_id = b""
-            self._wanted |= wanted
-            takeover = Takeover(wanted, restores)
-            self._takeovers.update(dict.fromkeys(wanted, takeover))
+            self._assigned |= partitions
+            takeover = Takeover(partitions, restores)
+            self._takeovers.update(dict.fromkeys(partitions, takeover))
             nursery.start_soon(self._take_over, takeover)
 
     def is_idle(self, numbers: Iterable[int]) -> bool:
@@ -171,20 +170,18 @@ class HostedState:
         return self.journal.is_idle(self.served.intersection(numbers))
 
     def close_doors(self, numbers: Iterable[int], reason: str) -> None:
-        """Reject new requests. Requests in progress may finish."""
         self.gate.closing(self.of(numbers), ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
 
     async def give_up(self, numbers: Iterable[int], reason: str) -> None:
-        """Release ownership of the partitions of these numbers."""
-        gone = self.of(numbers)
-        if not gone:
+        released = self.of(numbers)
+        if not released:
             return
         reason = self.trouble or reason
-        self._wanted -= gone
-        self.gate.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason, gone)
-        await self._let_go(gone)
-        self.journal.stop(gone, ErrorCode.NOT_COORDINATOR, reason)
-        self._notes(self.state.event("given-up"), partitions=len(gone), left=len(self.served))
+        self._assigned -= released
+        self.gate.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason, released)
+        await self._let_go(released)
+        self.journal.stop(released, ErrorCode.NOT_COORDINATOR, reason)
+        self._notes(self.state.event("given-up"), partitions=len(released), left=len(self.served))
 
     def close(self, code: ErrorCode, reason: str, partitions: Iterable[int] | None = None, standby: str = "") -> None:
         """Reject new requests and end those in progress. None: all partitions. `standby`: the serving proxy."""
@@ -192,21 +189,20 @@ class HostedState:
         self.gate.standby = standby
         self.gate.close(code, reason, partitions)
 
-    def complain(self, error: ProxyError, partitions: Iterable[int] | None = None) -> None:
-        """Report trouble on the way to ownership of these partitions, or of all."""
+    def report_trouble(self, error: ProxyError, partitions: Iterable[int] | None = None) -> None:
         code, text, needs_identity = refusal_of(error, self.state)
         self.off = text if needs_identity else ""
         self._complaint.happened(text, patient=code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         self.close(code, text, partitions)
 
-    async def _let_go(self, gone: set[int]) -> None:
-        self.served -= gone
-        for takeover in {self._takeovers.pop(p) for p in gone & self._takeovers.keys()}:
-            takeover.let_go(gone)
-        await self._forget(gone)
+    async def _let_go(self, released: set[int]) -> None:
+        self.served -= released
+        for takeover in {self._takeovers.pop(p) for p in released & self._takeovers.keys()}:
+            takeover.let_go(released)
+        await self._forget(released)
 
     async def _forget(self, partitions: Collection[int]) -> None:
-        async with self._filling:
+        async with self._load_lock:
             await self.held.forget(partitions)
 
     # Topic lost
@@ -215,22 +211,21 @@ class HostedState:
         """Take over all assigned partitions again. The topic's contents are forgotten, or written again."""
         reason, self._lost_topic = self._lost_why, trio.Event()
         restores, self._restores = self._restores, False
-        gone = set(self.served) if restores else self.owned
+        affected = set(self.served) if restores else self.owned
         event = self.state.event("restored" if restores else "topic-lost")
-        self._notes(event, topic=self.state.topic, reason=reason, partitions=len(gone), **self.held.figures())
-        self.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, reason, gone)
-        self.journal.stop(gone, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, reason)
+        self._notes(event, topic=self.state.topic, reason=reason, partitions=len(affected), **self.held.figures())
+        self.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, reason, affected)
+        self.journal.stop(affected, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, reason)
         if restores:
-            self.served -= gone
-            unread = gone & self.gate.refused.keys()  # nothing of them is in memory
-            self.begin(unread & self._wanted, nursery)
-            gone -= unread
+            self.served -= affected
+            unread = affected & self.gate.refused.keys()  # nothing of them is in memory
+            self.begin(unread & self._assigned, nursery)
+            affected -= unread
         else:
-            await self._let_go(gone)
-        self.begin(gone & self._wanted, nursery, restores=restores)
+            await self._let_go(affected)
+        self.begin(affected & self._assigned, nursery, restores=restores)
 
-    def _miss(self, reason: str) -> None:
-        """Count a look that did not find the topic that was taken over."""
+    def _count_missing(self, reason: str) -> None:
         if not self._topic_id or not self.owned:
             return
         self._missed += 1
@@ -259,7 +254,7 @@ class HostedState:
                     await self._load(takeover)
                     return await self._learn_periods()
                 except ProxyError as error:
-                    self.complain(error, takeover.partitions)
+                    self.report_trouble(error, takeover.partitions)
                 reason = f"{self.state.name} is not loaded"
                 self.journal.stop(takeover.partitions, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, reason)
                 if not takeover.restores:
@@ -272,9 +267,9 @@ class HostedState:
         self.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, reason, takeover.partitions)
         for partition in takeover.partitions:
             self.gate.refused.pop(partition, None)
-        await self._see_to_topic(takeover)
-        for found in (takeover.taken, takeover.checking, takeover.replays):
-            found.clear()
+        await self._prepare_topic(takeover)
+        for progress in (takeover.taken, takeover.checking, takeover.replays):
+            progress.clear()
         self.journal.take_over(sorted(takeover.partitions))
         await self._wait_taken(takeover)
         taken_s = trio.current_time() - began
@@ -282,7 +277,7 @@ class HostedState:
             await restored_state.write(self.journal, self.held, takeover.partitions)
         else:
             await self._read(takeover)
-            await self._fill(takeover)
+            await self._load_partitions(takeover)
         self._serve(takeover)
         self.loaded_s = trio.current_time() - began
         self._notes(
@@ -313,15 +308,15 @@ class HostedState:
         if not self.is_closing:
             self.gate.open(partitions)
 
-    async def _see_to_topic(self, takeover: Takeover) -> None:
+    async def _prepare_topic(self, takeover: Takeover) -> None:
         """Wait until the topic exists, every partition has a leader, and the settings keep what is stored."""
         topic = self._topic()
         try:
-            self._learn_sizes(topic, await self._see_to(topic, takeover))
+            self._learn_sizes(topic, await self._attempt_prepare(topic, takeover))
         finally:
             await topic.aclose()
 
-    async def _see_to(self, topic: StateTopic, takeover: Takeover) -> TopicSettings:
+    async def _attempt_prepare(self, topic: StateTopic, takeover: Takeover) -> TopicSettings:
         delay = RETRY_MIN_S
         while True:
             try:
@@ -335,7 +330,7 @@ class HostedState:
                     self._leaders.check_soon()
                     return settings
             except ProxyError as error:
-                self.complain(error, takeover.partitions)
+                self.report_trouble(error, takeover.partitions)
                 delay = max(delay, 1.0)
             await trio.sleep(delay)
             delay = min(2 * delay, RETRY_MAX_S)
@@ -366,10 +361,10 @@ class HostedState:
 
     async def _check(self, takeover: Takeover, partitions: list[int]) -> None:
         """Wait until the former owners of partitions with a new producer id have stopped."""
-        ends = await self._insist(lambda: replay.ends(partitions, self._leaders.place), takeover)
+        ends = await self._retry_until_done(lambda: replay.ends(partitions, self._leaders.source), takeover)
         replays = {p: Replay(self.state.reign_of, ends[p] - 1) for p in partitions if ends[p] > 0}
         try:
-            await self._insist(lambda: replay.read(replays, self._leaders.place), takeover)
+            await self._retry_until_done(lambda: replay.read(replays, self._leaders.source), takeover)
             was_owned = any(each.reign is not None for each in replays.values())
         except RemoteProtocolError:  # loading will show which partition cannot be read
             was_owned = True
@@ -383,11 +378,11 @@ class HostedState:
 
     async def _read(self, takeover: Takeover) -> None:
         takeover.replays = {p: Replay(self.state.reign_of, taken.offset) for p, taken in takeover.taken.items()}
-        await self._insist(lambda: self._read_on(takeover), takeover)
+        await self._retry_until_done(lambda: self._read_on(takeover), takeover)
 
     async def _read_on(self, takeover: Takeover) -> None:
         try:
-            await replay.read(takeover.replays, self._leaders.place)
+            await replay.read(takeover.replays, self._leaders.source)
         except RemoteProtocolError as error:
             await self._read_each(takeover, error)
 
@@ -396,16 +391,16 @@ class HostedState:
         refused = False
         for partition, each in list(takeover.replays.items()):
             try:
-                await replay.read({partition: each}, self._leaders.place)
+                await replay.read({partition: each}, self._leaders.source)
             except RemoteProtocolError as own_error:
                 self._refuse(takeover, partition, own_error)
                 refused = True
         if not refused:
             raise error
 
-    async def _fill(self, takeover: Takeover) -> None:
+    async def _load_partitions(self, takeover: Takeover) -> None:
         for partition in list(takeover.replays):
-            async with self._filling:
+            async with self._load_lock:
                 each = takeover.replays.pop(partition, None)  # after `pop`, the loaded values are in memory only once
                 if each is not None and partition in takeover.partitions:  # and not given up meanwhile
                     await self._load_partition(takeover, partition, each)
@@ -426,7 +421,7 @@ class HostedState:
         self.gate.refused[partition] = f"state partition {partition} cannot be read here: {error}"
         self._notes(self.state.event("unreadable"), partition=partition, reason=str(error))
 
-    async def _insist(self, attempt: Callable[[], Awaitable[T]], takeover: Takeover) -> T:
+    async def _retry_until_done(self, attempt: Callable[[], Awaitable[T]], takeover: Takeover) -> T:
         delay = RETRY_MIN_S
         while True:
             try:
@@ -434,8 +429,8 @@ class HostedState:
                 moved = partial(self._leaders.is_led_elsewhere, led)
                 return await unless_replaced(attempt, moved, look_s=SILENT_S)
             except (UpstreamLost, AuthenticationFailed) as error:
-                self.complain(error, takeover.partitions)
-            await self._leaders.look()
+                self.report_trouble(error, takeover.partitions)
+            await self._leaders.refresh()
             await trio.sleep(delay)
             delay = min(2 * delay, RETRY_MAX_S)
 
@@ -459,7 +454,7 @@ class HostedState:
             f"it needs WRITE on topic {self.state.topic} and on transactional ids {self.state.transactional_prefix}*"
         )
         error = TopicRefused(f"the proxy's own identity may not keep their state ({code.name}): {needed}")
-        self.complain(error, [partition])
+        self.report_trouble(error, [partition])
         self.gate.denied = self.trouble
 
     def _lost(self, partition: int, code: ErrorCode) -> None:
@@ -473,20 +468,20 @@ class HostedState:
         if view.leaders and view.topic_id == self._topic_id:
             self._missed = 0
         elif view.leaders:
-            self._miss("the topic was deleted and made anew")
+            self._count_missing("the topic was deleted and made anew")
         self.journal.leaders = dict(view.leaders)
         if self.journal.links is not None:
             self.journal.links.addresses = dict(view.addresses)
 
     def _no_leaders(self, error: ProxyError) -> None:
         if self._takeovers:
-            self.complain(error, self._takeovers.keys())
+            self.report_trouble(error, self._takeovers.keys())
 
-    async def _look_around(self, topic: StateTopic) -> None:
+    async def _after_refresh(self, topic: StateTopic) -> None:
         await self._find_coordinators(topic)
         view = self._leaders.view
         if self._topic_id and view.topic_id == self._topic_id:
-            await self.guard.look(topic, view, self.served, self._leaders.place)
+            await self.guard.check(topic, view, self.served, self._leaders.source)
 
     def _hold_back(self) -> None:
         reason = f"{self.state.serves} are off: {self.guard.unsafe}"

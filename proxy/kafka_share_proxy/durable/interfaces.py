@@ -10,15 +10,14 @@ from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
 
 K_contra = TypeVar("K_contra", contravariant=True)
-"""Key of one piece of the state, of which only the latest value counts (durable/README.md rule 3)."""
+"""Key of which only the latest value counts (durable/README.md rule 3)."""
 
 
 RESPONSE_MAX_S = 25.0
 """Maximum seconds that a client waits for a write. Then it gets a retriable error, while the append continues: its
-outcome may be unknown for as long as the leader of the state partition, or an in-sync replica, is away. After a crash
-that is 9 s until the controller notices (broker.session.timeout.ms); 14 s were seen when the controller itself crashed.
-With a shorter wait a client repeats what is stored by then, and gets INVALID_RECORD_STATE for acknowledgements. Clients
-wait for 30 s (request.timeout.ms).
+outcome is unknown while the leader of the state partition, or an in-sync replica, is away. After a crash that takes 9 s
+(broker.session.timeout.ms), and 14 s were seen when the controller itself crashed. With a shorter wait a client repeats
+what is stored by then, and gets INVALID_RECORD_STATE for acknowledgements. Clients wait for 30 s (request.timeout.ms).
 """
 
 
@@ -38,10 +37,10 @@ class Journal(Protocol[K_contra]):
 
     @property
     def coming(self) -> ComingAppends:
-        """Announcements of appends. An append that could go waits a moment for announced ones, to be sent with them."""
+        """Announced appends, which an append that could go waits for."""
 
     def append(self, records: Sequence[tuple[K_contra, bytes | None]]) -> Promise[None]:
         """Store the values (None deletes the key), all or none. The promise is settled once they are durable.
 
-        Fails with JournalRefused. The journal resolves unknown outcomes itself, by repeating the append until it knows.
+        Fails with JournalRefused. An append with an unknown outcome is repeated until the journal knows.
         """

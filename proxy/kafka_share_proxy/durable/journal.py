@@ -75,19 +75,16 @@ class TopicJournal(Generic[K]):
     ) -> None:
         self.state = state
         self.links: BrokerChannels | None = None
-        """Connections to brokers, set before the first takeover."""
         self.leaders: dict[int, int] = {}
-        """Leader of each partition: partition -> node id."""
         self.coordinators: dict[int, int] = {}
         """Partition -> node id of the coordinator of its transactional id."""
         self.coming = ComingAppends()
-        """See interfaces.Journal."""
         self.appends = 0
         self._message_bytes = BATCH_BYTES_MAX
         self._serving: set[int] = set()
         # Each state has its own connections: a broker handles the requests of one connection in order, and states must
         # not wait for each other's appends.
-        self._purposes = {wanted: f"{wanted.__name__} {state.topic}" for wanted in (Identify, Append)}
+        self._purposes = {request_type: f"{request_type.__name__} {state.topic}" for request_type in (Identify, Append)}
         self._reactor = reactor
         self._notes = notes
         self._owner = owner
@@ -95,7 +92,7 @@ class TopicJournal(Generic[K]):
         self._keep_alive_s = keep_alive_s
         self._identity_s = identity_s
         self._producers: dict[int, StateProducer] = {}
-        self._eager: set[int] = set()
+        self._to_check: set[int] = set()
         """Partitions that may have something to send."""
         self._is_planned = False
         self._alarm: Timer | None = None
@@ -103,9 +100,9 @@ class TopicJournal(Generic[K]):
         self._busy: dict[int, set[int]] = {}
         """Leaders with a Produce in flight -> partitions that wait for its response before they append."""
         self._under_way = UnderWay(self._purposes)
-        self._doubts = False
+        self._may_be_late = False
         """True if a broker may be late with a response."""
-        self._asked_at: float | None = None
+        self._requested_at: float | None = None
         """When the first append was requested that waits for coming appends. None if none waits."""
         self._rings_at = -inf
         """When the alarm of that wait rings."""
@@ -138,8 +135,8 @@ class TopicJournal(Generic[K]):
         time_ms, encode_key = self._reactor.wall_ms(), self.state.encode_key
         encoded = [Record(encode_key(key), value, (), time_ms) for key, value in records]
         if producer.add(encoded, promise, self._reactor.now()):
-            self._eager.add(partition)
-            self._plan()
+            self._to_check.add(partition)
+            self._schedule_check()
         else:
             reason = f"too much waits for topic {self.state.topic}"
             promise.fail(JournalRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason))
@@ -152,11 +149,10 @@ class TopicJournal(Generic[K]):
         self._keep_alive_s, self._identity_s = keep_alive_s, identity_s
         for producer in self._producers.values():
             producer.renew_every(keep_alive_s, identity_s, self._reactor.now())
-        self._eager.update(self._producers)
-        self._plan()
+        self._to_check.update(self._producers)
+        self._schedule_check()
 
     def limit_batches(self, message_bytes: int) -> None:
-        """Set the maximum size of the topic's record batches in bytes (`max.message.bytes`)."""
         self._message_bytes = message_bytes
         for producer in self._producers.values():
             producer.limit_batches(message_bytes)
@@ -169,40 +165,39 @@ class TopicJournal(Generic[K]):
                 self._takeover, self.state.keep_alive(), self._keep_alive_s, self._identity_s
             )
             producer.limit_batches(self._message_bytes)
-            self._eager.add(partition)
-        self._plan()
+            self._to_check.add(partition)
+        self._schedule_check()
 
     def proceed(self, partition: int) -> None:
         """Continue the takeover of a partition to which no other producer can be writing (see `on_checking`)."""
         self._producers[partition].proceed()
-        self._eager.add(partition)
-        self._plan()
+        self._to_check.add(partition)
+        self._schedule_check()
 
     def forget_keys(self, partition: int, keys: Sequence[bytes]) -> None:
         """Delete records that nothing depends on, without waiting for the result."""
         time_ms = self._reactor.wall_ms()
         records = [Record(key, None, timestamp=time_ms) for key in keys]
         if self._producers[partition].add(records, None, self._reactor.now()):
-            self._eager.add(partition)
-            self._plan()
+            self._to_check.add(partition)
+            self._schedule_check()
 
     def serve(self, partitions: Iterable[int]) -> None:
         """Accept appends to partitions that are loaded."""
         self._serving.update(partitions)
 
     def is_idle(self, partitions: Iterable[int]) -> bool:
-        """Return True if none of the partitions has an append queued or in flight."""
         return not any(self._producers[p].tokens() for p in partitions if p in self._producers)
 
     def stop(self, partitions: Iterable[int], code: ErrorCode, reason: str) -> None:
         """Release ownership of partitions. Waiting appends are refused, whether or not they were stored."""
-        wanted = set(partitions)
-        self._serving -= wanted
-        self._eager -= wanted
+        stopped = set(partitions)
+        self._serving -= stopped
+        self._to_check -= stopped
         for behind in self._busy.values():
-            behind -= wanted
-        self._under_way.stopped(wanted)
-        producers = [self._producers.pop(partition) for partition in sorted(wanted & self._producers.keys())]
+            behind -= stopped
+        self._under_way.stopped(stopped)
+        producers = [self._producers.pop(partition) for partition in sorted(stopped & self._producers.keys())]
         tokens = [token for producer in producers for token in producer.tokens()]
         for token in tokens:
             on_behalf_of(self, partial(_refuse, token, code, reason))
@@ -221,15 +216,15 @@ class TopicJournal(Generic[K]):
     def check_soon(self) -> None:
         """Check all waiting appends at the end of this loop iteration, because leaders or channels may have changed."""
         for behind in self._busy.values():
-            self._eager |= behind
+            self._to_check |= behind
             behind.clear()
-        self._plan()
+        self._schedule_check()
 
-    def _plan(self) -> None:
+    def _schedule_check(self) -> None:
         """Check at the end of this loop iteration whether something can be sent."""
         if not self._is_planned:
             self._is_planned = True
-            self._reactor.call_on_behalf_of(self, self._look)
+            self._reactor.call_on_behalf_of(self, self._check)
 
     def call_soon(self, callback: Callback) -> None:
         self._reactor.call_on_behalf_of(self, callback)
@@ -239,73 +234,75 @@ class TopicJournal(Generic[K]):
         self._notes("callback-failed", error=error)
         self._events.lost(-1, ErrorCode.UNKNOWN_SERVER_ERROR)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._is_planned = False
-        if self._doubts and self.links is not None:
-            self._doubts = self._under_way.look(self.links, self.leaders, self.coordinators)
-            if self._doubts:
+        if self._may_be_late and self.links is not None:
+            self._may_be_late = self._under_way.check(self.links, self.leaders, self.coordinators)
+            if self._may_be_late:
                 self._events.need_view()
         now = self._reactor.now()
-        if self._waits_for_others(now):
+        if self._waits_for_coming(now):
             return
         appends: dict[int, dict[int, Append]] = {}
-        looked_at = sorted(self._eager)
+        looked_at = sorted(self._to_check)
         for partition in looked_at:
             producer = self._producers.get(partition)
             if producer is None:
                 continue  # stopped by the outcome of another partition
             refused = producer.overdue(now)
             if refused:
-                self._tell(partition, refused)
+                self._report(partition, refused)
             if not self._request_for(partition, producer, appends, now):
-                self._eager.discard(partition)
+                self._to_check.discard(partition)
         if appends:
-            self._asked_at = None
+            self._requested_at = None
         for node_id, batches in appends.items():
             self._produce(node_id, batches)
         self._set_alarm(looked_at, now)
 
-    def _waits_for_others(self, now: float) -> bool:
+    def _waits_for_coming(self, now: float) -> bool:
         """Return True if appends that could go now wait for coming ones (durable/README.md rule 34).
 
         The next check is when one of the coming appends ends, and in SHARE_MAX_S at the latest.
         """
         coming = self.coming
         coming.on_end = None
-        if not coming or not self._eager:
+        if not coming or not self._to_check:
             return False
-        if self._asked_at is None:
-            self._asked_at = now
-        until = self._asked_at + SHARE_MAX_S
-        if now >= until or not coming.is_one_due(self._asked_at, now):
+        if self._requested_at is None:
+            self._requested_at = now
+        until = self._requested_at + SHARE_MAX_S
+        if now >= until or not coming.is_one_due(self._requested_at, now):
             return False
-        coming.on_end = self._plan
+        coming.on_end = self._schedule_check
         if self._rings_at <= now:
             self._rings_at = until
-            self._reactor.call_at(until, self._plan)
+            self._reactor.call_at(until, self._schedule_check)
         return True
 
     def _request_for(
         self, partition: int, producer: StateProducer, appends: dict[int, dict[int, Append]], now: float
     ) -> bool:
         """Send or collect the partition's next request. False if it has none now, or its leader is busy."""
-        wanted = producer.wants(now)
-        if wanted is None:
+        request_type = producer.wants(now)
+        if request_type is None:
             return False
-        where = self.coordinators if wanted is Identify else self.leaders
+        where = self.coordinators if request_type is Identify else self.leaders
         node_id = where.get(partition, -1)
         if node_id < 0 or self.links is None:
             self._events.need_view()
             return True
-        if wanted is Append and node_id in self._busy:
+        if request_type is Append and node_id in self._busy:
             self._busy[node_id].add(partition)
             return False
-        if wanted is Append and node_id in appends:  # the channel of its leader is known, and carries this append too
+        if (
+            request_type is Append and node_id in appends
+        ):  # the channel of its leader is known, and carries this append too
             channel = None
         else:
-            channel = self.links.get(node_id, self._purposes[wanted])
+            channel = self.links.get(node_id, self._purposes[request_type])
             if channel is None:
-                if self.links.is_late(node_id, self._purposes[wanted]):
+                if self.links.is_late(node_id, self._purposes[request_type]):
                     self._events.need_view()
                 return True
         request = producer.next_request(now)
@@ -322,14 +319,14 @@ class TopicJournal(Generic[K]):
         One alarm serves every partition that was checked since it last rang. Its reason has often passed by the time it
         rings. It may therefore ring too early, and is set anew for each partition when it does.
         """
-        waiting = self._eager.union(*self._busy.values())
+        waiting = self._to_check.union(*self._busy.values())
         idle = [self._producers.get(partition) for partition in looked_at if partition not in waiting]
         deadline = min([producer.next_deadline() for producer in idle if producer is not None], default=inf)
         deadline = max(deadline, now + CHECK_MIN_S)
         if waiting:  # channels, leaders and responses notify the journal; this check is a safeguard
             deadline = min(deadline, now + CHECK_MAX_S)
         if self._busy or self._under_way.identifies:
-            deadline = min(deadline, now + (CHECK_MAX_S if self._doubts else SILENT_S))
+            deadline = min(deadline, now + (CHECK_MAX_S if self._may_be_late else SILENT_S))
         if deadline >= self._alarm_at:
             return
         if self._alarm is not None:
@@ -339,31 +336,31 @@ class TopicJournal(Generic[K]):
 
     def _ring(self) -> None:
         self._alarm, self._alarm_at = None, inf
-        self._doubts = True
-        self._eager.update(self._producers)
-        self._plan()
+        self._may_be_late = True
+        self._to_check.update(self._producers)
+        self._schedule_check()
 
     # Requests
 
-    def _mine(self, responded: Callable[[R | None], None]) -> Callable[[R | None], None]:
+    def _on_behalf_of_journal(self, responded: Callable[[R | None], None]) -> Callable[[R | None], None]:
         """Return a callback that runs on behalf of the journal, so that an internal error does not end the channel."""
         return lambda response: on_behalf_of(self, partial(responded, response))
 
     def _identify(
-        self, channel: Channel, node_id: int, partition: int, producer: StateProducer, wanted: Identify
+        self, channel: Channel, node_id: int, partition: int, producer: StateProducer, identify: Identify
     ) -> None:
         request = messages.InitProducerIdRequest(
             transactional_id=self.state.transactional_id(partition),
             transaction_timeout_ms=TRANSACTION_MS,
-            producer_id=wanted.producer_id,
-            producer_epoch=wanted.producer_epoch,
+            producer_id=identify.producer_id,
+            producer_epoch=identify.producer_epoch,
         )
         version = channel.highest(ApiKey.INIT_PRODUCER_ID, INIT_PRODUCER_ID_VERSION_MAX)
         channel.send_request(
             ApiKey.INIT_PRODUCER_ID,
             version,
             request,
-            self._mine(partial(self._identified, node_id, partition, producer)),
+            self._on_behalf_of_journal(partial(self._identified, node_id, partition, producer)),
         )
 
     def _identified(
@@ -375,7 +372,7 @@ class TopicJournal(Generic[K]):
         now = self._reactor.now()
         if response is None:
             forget(self.coordinators, partition, node_id)
-            self._tell(partition, producer.in_flight(now))
+            self._report(partition, producer.in_flight(now))
         else:
             code = ErrorCode.of(response.error_code)
             if code in MOVED:
@@ -384,11 +381,11 @@ class TopicJournal(Generic[K]):
                 self._events.denied(partition, code)
             elif code != ErrorCode.NONE:
                 self._notes("state-identity-refused", topic=self.state.topic, partition=partition, reason=code.name)
-            self._tell(partition, producer.identified(code, response.producer_id, response.producer_epoch, now))
+            self._report(partition, producer.identified(code, response.producer_id, response.producer_epoch, now))
             if producer.stage is WriterStage.CHECKING:
                 self._events.checking(partition)
-        self._eager.add(partition)
-        self._plan()
+        self._to_check.add(partition)
+        self._schedule_check()
 
     def _produce(self, node_id: int, appends: Mapping[int, Append]) -> None:
         assert self.links is not None  # noqa: S101  # the caller collected the appends after it found a channel
@@ -408,7 +405,9 @@ class TopicJournal(Generic[K]):
         self._under_way.appends[node_id] = sent
         self.appends += 1
         version = channel.highest(ApiKey.PRODUCE, PRODUCE_VERSION_MAX)
-        channel.send_request(ApiKey.PRODUCE, version, message, self._mine(partial(self._produced, node_id, sent)))
+        channel.send_request(
+            ApiKey.PRODUCE, version, message, self._on_behalf_of_journal(partial(self._produced, node_id, sent))
+        )
 
     def _produced(
         self,
@@ -418,14 +417,14 @@ class TopicJournal(Generic[K]):
         *,
         was_sent: bool = True,
     ) -> None:
-        self._eager |= self._busy.pop(node_id, set())
+        self._to_check |= self._busy.pop(node_id, set())
         self._under_way.appends.pop(node_id, None)
         now = self._reactor.now()
-        told = _by_partition(response)
+        entries = _by_partition(response)
         for partition, producer in sent.items():
             if self._producers.get(partition) is not producer:
                 continue
-            entry = told.get(partition)
+            entry = entries.get(partition)
             if entry is not None:
                 code = ErrorCode.of(entry.error_code)
                 if code != NO_ERROR:
@@ -434,8 +433,8 @@ class TopicJournal(Generic[K]):
             else:
                 forget(self.leaders, partition, node_id)
                 outcomes = producer.in_flight(now) if was_sent else producer.unsent(now)
-            self._tell(partition, outcomes)
-        self._go_on(sent, now)
+            self._report(partition, outcomes)
+        self._continue_with(sent, now)
 
     def _append_failed(self, node_id: int, partition: int, producer: StateProducer, code: ErrorCode) -> None:
         if code in MOVED:
@@ -445,17 +444,17 @@ class TopicJournal(Generic[K]):
         else:
             self._notes("state-append-failed", topic=self.state.topic, partition=partition, reason=code.name)
 
-    def _go_on(self, responded: Iterable[int], now: float) -> None:
+    def _continue_with(self, responded: Iterable[int], now: float) -> None:
         """Continue if there is more to send, to these partitions or to others that waited for their leader."""
         for partition in responded:
             producer = self._producers.get(partition)
             if producer is not None and producer.wants(now) is not None:
-                self._eager.add(partition)
-        if self._eager:
-            self._plan()
+                self._to_check.add(partition)
+        if self._to_check:
+            self._schedule_check()
         self._set_alarm(responded, now)
 
-    def _tell(self, partition: int, outcomes: Iterable[Outcome]) -> None:
+    def _report(self, partition: int, outcomes: Iterable[Outcome]) -> None:
         for outcome in outcomes:
             if isinstance(outcome, Stored):
                 if isinstance(outcome.token, Promise):

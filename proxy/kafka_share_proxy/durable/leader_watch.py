@@ -9,14 +9,14 @@ import trio
 
 from kafka_share_proxy.brokers.internal_topics import TopicLeaders
 from kafka_share_proxy.brokers.own_connection import OwnSettings
-from kafka_share_proxy.durable.replay import ReplayPlace
+from kafka_share_proxy.durable.replay import ReplaySource
 from kafka_share_proxy.durable.state_topic import StateTopic
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.lasting_trouble import LastingTrouble
 from kafka_share_proxy.wire.errors import ProxyError
 
 PAUSE_S = 0.1
-"""Seconds between two looks."""
+"""Seconds between two lookups."""
 PATIENCE_S = 3.0
 """Seconds of trouble that are not logged, as while a topic is created or a leader moves."""
 
@@ -35,7 +35,7 @@ class LeaderWatch:
         on_seen: Callable[[TopicLeaders], None] = lambda _view: None,
         on_missing: Callable[[], None] = lambda: None,
         on_trouble: Callable[[ProxyError], None] = lambda _error: None,
-        on_looked: Callable[[], None] = lambda: None,
+        on_refreshed: Callable[[], None] = lambda: None,
     ) -> None:
         """
         Args:
@@ -47,59 +47,56 @@ class LeaderWatch:
             on_seen: called with each view of a topic that exists.
             on_missing: called when the topic does not exist.
             on_trouble: called with the error of a look.
-            on_looked: called after each look, even a failed one.
+            on_refreshed: called after each lookup, even a failed one.
         """
         self.view = TopicLeaders(partitions, {}, {})
         self._on_seen = on_seen
         self._on_missing = on_missing
         self._on_trouble = on_trouble
-        self._on_looked = on_looked
+        self._on_refreshed = on_refreshed
         self._topic = topic
         self._settings = settings
         self._look_s = look_s
-        self._wanted = trio.Event()
-        self._looked = trio.Event()
+        self._requested = trio.Event()
+        self._refreshed = trio.Event()
         self._trouble = LastingTrouble(
             notes, "state-view-failed", "state-view-found", patience_s=PATIENCE_S, topic=topic
         )
 
     @property
-    def place(self) -> ReplayPlace:
-        """Leaders and addresses to read from, as far as they are known."""
-        return ReplayPlace(self._topic, self.view.leaders, self.view.addresses, self._settings, self.view.topic_id)
+    def source(self) -> ReplaySource:
+        return ReplaySource(self._topic, self.view.leaders, self.view.addresses, self._settings, self.view.topic_id)
 
     def learn(self, view: TopicLeaders) -> None:
-        """Use a view that another component has fetched."""
         self.view = view
 
     def check_soon(self) -> None:
-        """Request a look, because a leader is missing or may have changed."""
-        self._wanted.set()
+        """Request a lookup, because a leader is missing or may have changed."""
+        self._requested.set()
 
-    async def look(self) -> None:
-        """Wait for the next look."""
-        looked = self._looked
-        self._wanted.set()
-        await looked.wait()
+    async def refresh(self) -> None:
+        refreshed = self._refreshed
+        self._requested.set()
+        await refreshed.wait()
 
     async def is_led_elsewhere(self, leaders: Mapping[int, int]) -> bool:
-        """Look, and return True if any of the partitions has another leader than in `leaders` (by partition)."""
-        await self.look()
+        """Look up the leaders. Return True if any partition has another one than in `leaders` (by partition)."""
+        await self.refresh()
         now = self.view.leaders
         return any(now.get(partition, node_id) != node_id for partition, node_id in leaders.items())
 
     async def run(self, topic: StateTopic, also: Callable[[StateTopic], Awaitable[None]] | None = None) -> None:
-        """Look when requested, and periodically, until cancelled. `also` is called with each look.
+        """Look up the leaders when requested, and periodically, until cancelled. `also` is called each time.
 
         Closes the topic.
         """
         try:
             while True:
                 with trio.move_on_after(self._look_s):
-                    await self._wanted.wait()
-                self._wanted = trio.Event()
+                    await self._requested.wait()
+                self._requested = trio.Event()
                 try:
-                    await self._look(topic)
+                    await self._refresh(topic)
                     if also is not None:
                         await also(topic)
                 except ProxyError as error:
@@ -107,14 +104,14 @@ class LeaderWatch:
                     self._on_trouble(error)
                 else:
                     self._trouble.ended()
-                self._on_looked()
-                looked, self._looked = self._looked, trio.Event()
-                looked.set()
+                self._on_refreshed()
+                refreshed, self._refreshed = self._refreshed, trio.Event()
+                refreshed.set()
                 await trio.sleep(PAUSE_S)
         finally:
             await topic.aclose()
 
-    async def _look(self, topic: StateTopic) -> None:
+    async def _refresh(self, topic: StateTopic) -> None:
         view = await topic.leaders(may_have_grown=True)
         if view is None:
             self._on_missing()

@@ -1,11 +1,10 @@
 """Routing of requests about groups to the owner of their state: this proxy, through the gate, or another one.
 
-How it works: the groups in a request are stored in one or several state partitions. If all are owned and open here, the
-handler runs; this is the only case for a single proxy. If another proxy owns them, the request is forwarded to it. With
-several owners, the request is split, and the responses are joined. If a partition has no owner at the moment (taken
-over, loading, moved), the request waits for a bounded time, is tried again, and is refused in the end. Members retry by
-themselves. Tools do not: the Java admin client retries IncrementalAlterConfigs, AlterShareGroupOffsets, DeleteGroups
-and the like neither on 14 nor on 15. Their requests therefore wait longer while the state is being loaded.
+How it works: if all state partitions of the groups in a request are owned and open here, the handler runs. A request
+about groups of several owners is split, and the responses are joined. If a partition has no owner at the moment, the
+request waits for a bounded time, is tried again, and is refused in the end. Requests of tools wait longer while the
+state is being loaded: the Java admin client retries IncrementalAlterConfigs, AlterShareGroupOffsets, DeleteGroups and
+the like neither on 14 nor on 15.
 """
 
 from __future__ import annotations
@@ -36,8 +35,7 @@ class OwnedServices(Protocol):
     """Services of a feature that stores something about groups in a state with owners."""
 
     @property
-    def feature(self) -> str:
-        """Name of the feature on links of the fleet (`fleet.carried`)."""
+    def feature(self) -> str: ...
 
     @property
     def gate(self) -> StateGate:
@@ -48,12 +46,10 @@ class OwnedServices(Protocol):
         """Other proxies that own groups. None if this one owns all or none."""
 
     @property
-    def timers(self) -> Timers:
-        """Clock and timers."""
+    def timers(self) -> Timers: ...
 
     @property
-    def state_wait_s(self) -> float:
-        """Maximum seconds that a tool's request waits for state that is being loaded."""
+    def state_wait_s(self) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +61,6 @@ class OwnedApi:
     services: OwnedServices
 
     async def handle(self, call: Call[Any]) -> ResponseFrame | Message | None:
-        """Run the handler through the gate, or forward the request to the owner."""
         services = self.services
         partitions = await self.partitions_of(call)
         if partitions is None:
@@ -88,7 +83,7 @@ class OwnedApi:
         return await framed(call, await self._inside(call, partitions))
 
     async def partitions_of(self, call: Call[Any]) -> tuple[int, ...] | None:
-        """Return the distinct state partitions of the groups in a request. None if the request has too many groups."""
+        """Return the distinct state partitions of the groups in a request. None if it has too many groups."""
         splits, most, partition_of = self.api.splits, self.api.groups_max, self.services.gate.partition_of
         if splits is None:
             group_id = call.message.group_id
@@ -96,52 +91,51 @@ class OwnedApi:
         names = splits.groups(call.message)
         if most is not None and len(names) > most:
             return None
-        found: dict[int, None] = {}
+        partitions: dict[int, None] = {}
         for name in filter(None, names):
-            found[partition_of(name)] = None
+            partitions[partition_of(name)] = None
             await call.work.pause()
-        return tuple(found)
+        return tuple(partitions)
 
     async def _dispatch(self, call: Call[Any], began: float) -> ResponseFrame | Message | None:
-        """Try the owners until one responds or the time is over. `began`: when the wait began."""
+        """Try the owners until one responds or the time is over."""
         services = self.services
         while True:
             partitions = await self.partitions_of(call) or ()
-            places = {partition: self._place(partition) for partition in partitions}
-            if len(set(map(id, places.values()))) > 1:
-                parts = await self._cut(call, places)
+            owners = {partition: self._owner_of(partition) for partition in partitions}
+            if len(set(map(id, owners.values()))) > 1:
+                parts = await self._cut(call, owners)
                 return await self._joined(call, await all_of(self._dispatch(part, began) for part in parts))
-            response = await self._attempt(call, partitions, next(iter(places.values()), None))
+            response = await self._attempt(call, partitions, next(iter(owners.values()), None))
             if response is not None:
                 return response
             now = services.timers.now()
             deadline = began + self._wait_s(partitions)
             if now >= deadline:
                 return await self._refusal(call, partitions)
-            is_elsewhere = places[partitions[0]] is not None
+            is_elsewhere = owners[partitions[0]] is not None
             await gate_change(services, min(deadline, now + CHECK_AGAIN_S) if is_elsewhere else deadline)
 
     def _wait_s(self, partitions: Collection[int]) -> float:
-        """Return the maximum seconds that the request may wait for an owner."""
         services = self.services
         is_loading = any(partition in services.gate.loading for partition in partitions)
         return services.state_wait_s if is_loading and not self.api.is_repeated else HOLD_MAX_S
 
     async def _attempt(
-        self, call: Call[Any], partitions: Sequence[int], place: Peer | str | None
+        self, call: Call[Any], partitions: Sequence[int], owner: Peer | str | None
     ) -> ResponseFrame | Message | None:
         """Return the response, or None if the request should be tried again."""
-        if isinstance(place, str):
+        if isinstance(owner, str):
             return await self._refusal(call, partitions)
-        if place is None:
+        if owner is None:
             return await self._inside(call, partitions) if self.services.gate.lets_in(partitions) else None
-        response = place.serve(call, self.services.feature)
+        response = owner.serve(call, self.services.feature)
         try:
             return await response
         except PeerLost as error:
             return await self._interrupted(call, str(error))
         finally:
-            place.give_up(response)
+            owner.give_up(response)
 
     async def _inside(self, call: Call[Any], partitions: Sequence[int]) -> ResponseFrame | Message | None:
         """Run the handler. Its response counts only if no door was closed meanwhile and the lease holds.
@@ -159,7 +153,7 @@ class OwnedApi:
             ended = True
             task.cancel()
             done.set(None)
-            gate.look()  # the code below may be waiting for the lease
+            gate.wake()  # the code below may be waiting for the lease
 
         task.start()
         if not (task.finished and _holds(services, partitions)):
@@ -178,7 +172,7 @@ class OwnedApi:
             return await self._interrupted(call, gate.why_not(partitions)[1])
         return task.value
 
-    def _place(self, partition: int) -> Peer | str | None:
+    def _owner_of(self, partition: int) -> Peer | str | None:
         """Return the owning proxy, None for this one or no owner now, or a str if the partition is served nowhere."""
         services = self.services
         if partition in services.gate.refused:
@@ -187,19 +181,18 @@ class OwnedApi:
             return None
         return services.fleet.owner(partition)
 
-    async def _cut(self, call: Call[Any], places: Mapping[int, object]) -> list[Call[Any]]:
+    async def _cut(self, call: Call[Any], owners: Mapping[int, object]) -> list[Call[Any]]:
         """Split the call into one call for each owner. Entries without a group go with the first."""
         splits, partition_of = self._splits, self.services.gate.partition_of
-        first = id(next(iter(places.values())))
+        first = id(next(iter(owners.values())))
         parts: dict[int, list[Any]] = {}
         for entry in splits.entries(call.message):
             name = splits.group_of(entry)
-            parts.setdefault(id(places[partition_of(name)]) if name else first, []).append(entry)
+            parts.setdefault(id(owners[partition_of(name)]) if name else first, []).append(entry)
             await call.work.step(len(name or ""))
         return [splits.about(call, part) for part in parts.values()]
 
     async def _joined(self, call: Call[Any], parts: Sequence[ResponseFrame | Message | None]) -> Message:
-        """Join the responses in the order of the request."""
         responses: list[Message] = [await decoded(call, part or b"") for part in parts]
         return await self._splits.joined(call, responses)
 
@@ -213,9 +206,8 @@ class OwnedApi:
         return await self._refused(call, *self.services.gate.why_not(partitions))
 
     async def _interrupted(self, call: Call[Any], reason: str) -> Message:
-        """Build the response for a handler that had begun: its appends may be stored or not."""
-        told = await self.api.interrupted(call, reason) if self.api.interrupted is not None else None
-        return told or await self._refused(call, ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
+        response = await self.api.interrupted(call, reason) if self.api.interrupted is not None else None
+        return response or await self._refused(call, ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
 
     async def _refused(self, call: Call[Any], code: ErrorCode, reason: str) -> Message:
         away = self.api.away
@@ -227,7 +219,6 @@ _UNREADABLE = "unreadable"
 
 
 def _holds(services: OwnedServices, partitions: Sequence[int]) -> bool:
-    """Return True if the lease allows a response about these partitions."""
     return not partitions or services.gate.lease()
 
 

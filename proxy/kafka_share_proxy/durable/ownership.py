@@ -23,17 +23,14 @@ class Ownership(Protocol):
     lease_s: float
     """Maximum seconds that a lost owner continues by its own clock."""
     assigned: frozenset[int]
-    """Numbers that this proxy should own now."""
     on_changed: Callable[[], None]
-    """Called when `assigned` may have changed."""
     on_renewed: Callable[[], None]
     on_refused: Callable[[str, ProxyError | None], None]
 
-    async def run(self) -> None:
-        """Be a member until cancelled."""
+    async def run(self) -> None: ...
 
     def stopped(self, partitions: Iterable[int]) -> None:
-        """Report that numbers that are no longer assigned have been stopped. Another proxy may own them now."""
+        """Report that numbers that are no longer assigned were stopped. Another proxy may own them now."""
 
     def is_valid(self) -> bool:
         """Return True if no other proxy can have become the owner."""
@@ -48,9 +45,8 @@ class Takeover:
     """Partitions of one state that were assigned together, until they are served."""
 
     partitions: set[int]
-    """Partitions that are still wanted."""
     restores: bool = False
-    """True if memory is written to the topic again. Otherwise memory is loaded from the logs."""
+    """True if memory is written to the topic again, instead of loaded from the logs."""
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     taken: dict[int, TakenOver] = field(default_factory=dict)
     checking: set[int] = field(default_factory=set)
@@ -58,11 +54,9 @@ class Takeover:
     changed: trio.Event = field(default_factory=trio.Event)
 
     def note(self) -> None:
-        """Wake the waiting task after progress of the takeover."""
         self.changed.set()
 
     def let_go(self, partitions: Iterable[int]) -> None:
-        """Remove partitions that are no longer wanted."""
         self.partitions.difference_update(partitions)
         self.checking &= self.partitions
         for partition in partitions:

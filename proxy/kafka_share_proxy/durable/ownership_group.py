@@ -50,7 +50,6 @@ from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolE
 from kafka_share_proxy.wire.values import Address
 
 GROUP_KEY = 0
-"""Key type of a group id (FindCoordinator)."""
 HEARTBEATS_PER_SESSION = 6
 HEARTBEATS_PER_SESSION_IN_FLEET = 24
 """Heartbeats per session in a fleet. Members notice a leave with their next heartbeat, and again with the heartbeat of
@@ -59,9 +58,9 @@ each member that must rejoin.
 MARGIN_SHARE = 0.25
 """Safety margin of the lease, as a fraction of the session timeout."""
 RETRY_MIN_S, RETRY_SOON_S, RETRY_MAX_S = 0.02, 0.05, 0.2
-"""Shortest, middle and longest delay between two attempts to find the group's coordinator. After the lease has ended no
-requests are served until the coordinator responds. The shortest delay follows news, that is, another coordinator or one
-that is loading. The longest applies after SOON_S.
+"""Shortest, middle and longest delay between two attempts to find the group's coordinator: after the lease has ended no
+requests are served until it responds. The shortest follows a change, that is, another coordinator or one that is
+loading. The longest applies after SOON_S.
 """
 SOON_S = 30.0
 """Seconds within which brokers find another coordinator, unless there is another fault."""
@@ -74,7 +73,6 @@ DIAL_AGAIN_S = 0.2
 NEW_GROUP_S = 10.0
 """Seconds without a coordinator that are not reported as trouble: a new cluster creates its offsets topic first."""
 LEAVE_S = 2.0
-"""Maximum duration of LeaveGroup in seconds."""
 
 T = TypeVar("T")
 
@@ -106,28 +104,24 @@ class Membership:
         `serves`: the services that owners provide, in the plural ("share groups"), for messages and event names.
         """
         self.lease_s = session_s
-        self.trouble = "the group of proxies has not been asked yet"
+        self.trouble = "the group of proxies was not contacted yet"
         """Reason why this proxy is not the owner. Empty while it is."""
         self.on_renewed: Callable[[], None] = lambda: None
-        """Called when the lease was renewed."""
         self.on_refused: Callable[[str, ProxyError | None], None] = lambda _reason, _error: None
         """Called when another proxy is the owner, or the owner cannot be determined."""
         self.on_changed: Callable[[], None] = lambda: None
-        """Called when there is a new table. `assigned` may have changed."""
         self.assigned: frozenset[int] = frozenset()
-        """Partitions that this proxy should own."""
         self.elsewhere: dict[int, str] = {}
         """Addresses of the other owners, by partition."""
         self.peers: frozenset[str] = frozenset()
         """Addresses of the other members, whether or not they own partitions."""
         self.generation = -1
-        """Generation of the table, -1 without one."""
         self._client = client
         self._notes = notes
         self._address = address
         self._peer = peer
         self._serves = tuple(serves)
-        self._beat_s = session_s / (HEARTBEATS_PER_SESSION_IN_FLEET if peer else HEARTBEATS_PER_SESSION)
+        self._heartbeat_s = session_s / (HEARTBEATS_PER_SESSION_IN_FLEET if peer else HEARTBEATS_PER_SESSION)
         self._session_s = session_s
         self._clock = clock
         self._lease = Lease(session_s, session_s, session_s * MARGIN_SHARE)
@@ -138,26 +132,26 @@ class Membership:
         self._holding: set[int] = set()
         """Partitions that were assigned and not stopped. They must not be given to another proxy."""
         self._join_anew = trio.Event()
-        self._alone: bool | None = None
+        self._is_only_member: bool | None = None
         """True if the table contains no other member. None before the first table."""
         self._delay = RETRY_MIN_S
         """Delay after the next failure. News resets it."""
         self._failing_since = inf
         """trio.current_time() of the first failure since the lease was renewed."""
-        self._named: Address | None = None
+        self._coordinator_address: Address | None = None
         """Coordinator in the brokers' last response."""
         self._dial_at = -inf
         """Earliest trio.current_time() of the next dial."""
-        self._not_reached = ""
-        """Reason of the last failed dial."""
-        self._unreached = LastingTrouble(notes, "proxy-group-trouble", "proxy-group-answers", patience_s=NEW_GROUP_S)
+        self._dial_error = ""
+        self._group_trouble = LastingTrouble(
+            notes, "proxy-group-trouble", "proxy-group-answers", patience_s=NEW_GROUP_S
+        )
 
     def is_valid(self) -> bool:
         return bool(self.assigned) and self._lease.is_valid(self._clock())
 
     @property
     def is_member(self) -> bool:
-        """True if the group has responded within the lease."""
         return self.generation >= 0 and self._lease.is_valid(self._clock())
 
     def stopped(self, partitions: Iterable[int]) -> None:
@@ -167,7 +161,6 @@ class Membership:
             self._join_anew.set()
 
     async def run(self) -> None:
-        """Be a member until cancelled, then leave."""
         try:
             while True:
                 try:
@@ -175,14 +168,13 @@ class Membership:
                 except NotAMember as error:
                     self._drop(str(error))
                 except ProxyError as error:
-                    self._cannot(error)
+                    self._report_unreachable(error)
                 await self._pause()
         finally:
             await self._leave()
             await self._client.aclose()
 
     async def _pause(self) -> None:
-        """Wait before the next attempt."""
         now = trio.current_time()
         self._failing_since = min(self._failing_since, now)
         await trio.sleep(self._delay)
@@ -194,24 +186,23 @@ class Membership:
     async def _take_part(self) -> None:
         """Be a member at one coordinator, until it cannot be reached or another one replaces it."""
         address = await self._coordinator()
-        if address != self._named:
-            self._named, self._dial_at, self._delay = address, -inf, RETRY_MIN_S
+        if address != self._coordinator_address:
+            self._coordinator_address, self._dial_at, self._delay = address, -inf, RETRY_MIN_S
         if trio.current_time() < self._dial_at:
-            raise UpstreamLost(self._not_reached)
+            raise UpstreamLost(self._dial_error)
         if self.generation < 0:
             await self._unless_moved(partial(self._join, address))
         async with AsyncExitStack() as stack:
-            beating = await self._unless_moved(partial(self._dial, address, stack))
+            heartbeat_connection = await self._unless_moved(partial(self._dial, address, stack))
             while True:
-                await self._beat_until_rebalance(beating)
-                await self._rejoin(address, beating)
+                await self._heartbeat_until_rebalance(heartbeat_connection)
+                await self._rejoin(address, heartbeat_connection)
 
     async def _dial(self, address: Address, stack: AsyncExitStack) -> OwnConnection:
-        """Open a connection that is closed with the stack."""
         try:
             return await stack.enter_async_context(connection(address, self._client.settings))
         except UpstreamLost as error:
-            self._dial_at, self._not_reached = trio.current_time() + DIAL_AGAIN_S, str(error)
+            self._dial_at, self._dial_error = trio.current_time() + DIAL_AGAIN_S, str(error)
             raise
 
     async def _unless_moved(self, wait: Callable[[], Awaitable[T]]) -> T:
@@ -219,33 +210,33 @@ class Membership:
         return await unless_replaced(wait, self._has_moved, look_s=RETRY_SOON_S)
 
     async def _has_moved(self) -> bool:
-        return await self._coordinator() != self._named
+        return await self._coordinator() != self._coordinator_address
 
     async def _coordinator(self) -> Address:
         request = messages.FindCoordinatorRequest(key_type=GROUP_KEY, coordinator_keys=[GROUP])
         response, _ = await self._client.send_request(ApiKey.FIND_COORDINATOR, request)
-        (found,) = response.coordinators
-        if found.error_code != ErrorCode.NONE:
-            kind = NotReadyYet if found.error_code in _ELSEWHERE else UpstreamLost
-            raise kind(f"the coordinator of group {GROUP}: {error_name(found.error_code)}")
-        return self._client.address_of(found.node_id, Address(found.host, found.port))
+        (entry,) = response.coordinators
+        if entry.error_code != ErrorCode.NONE:
+            kind = NotReadyYet if entry.error_code in _ELSEWHERE else UpstreamLost
+            raise kind(f"the coordinator of group {GROUP}: {error_name(entry.error_code)}")
+        return self._client.address_of(entry.node_id, Address(entry.host, entry.port))
 
-    async def _beat_until_rebalance(self, beating: OwnConnection) -> None:
+    async def _heartbeat_until_rebalance(self, heartbeat_connection: OwnConnection) -> None:
         while not self._join_anew.is_set():
-            if await self._beat_once_loaded(beating) == ErrorCode.REBALANCE_IN_PROGRESS:
+            if await self._heartbeat_once_loaded(heartbeat_connection) == ErrorCode.REBALANCE_IN_PROGRESS:
                 return
-            with trio.move_on_after(self._beat_s):
+            with trio.move_on_after(self._heartbeat_s):
                 await self._join_anew.wait()
 
-    async def _beat_once_loaded(self, beating: OwnConnection) -> ErrorCode:
-        """Send a heartbeat, and retry while a coordinator that was just elected still loads the group. See `_beat`."""
+    async def _heartbeat_once_loaded(self, heartbeat_connection: OwnConnection) -> ErrorCode:
+        """Send a heartbeat, and retry while a coordinator that was just elected still loads the group."""
         for _ in range(LOADING_BEATS):
             with suppress(NotReadyYet):
-                return await self._beat(beating)
+                return await self._heartbeat(heartbeat_connection)
             await trio.sleep(RETRY_MIN_S)
-        return await self._beat(beating)
+        return await self._heartbeat(heartbeat_connection)
 
-    async def _beat(self, beating: OwnConnection, *, joining: bool = False) -> ErrorCode:
+    async def _heartbeat(self, heartbeat_connection: OwnConnection, *, joining: bool = False) -> ErrorCode:
         """Send one heartbeat. Raises NotAMember, UpstreamLost."""
         request = messages.HeartbeatRequest(
             group_id=GROUP,
@@ -255,36 +246,36 @@ class Membership:
         )
         generation, sent = self.generation, self._clock()
         with trio.move_on_after(self._session_s):
-            response = await self._unless_moved(partial(beating.send_request, ApiKey.HEARTBEAT, request))
+            response = await self._unless_moved(partial(heartbeat_connection.send_request, ApiKey.HEARTBEAT, request))
             code = ErrorCode.of(response.error_code)
             if generation != self.generation or (joining and code == ErrorCode.ILLEGAL_GENERATION):
                 return ErrorCode.NONE  # the response belongs to an earlier generation and is void for this one
             if code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
-                self._lease.heard(code, sent)
+                self._lease.on_heartbeat(code, sent)
                 self._was_renewed()
                 return code
             if code in _ELSEWHERE:
                 raise NotReadyYet(f"the coordinator of group {GROUP}: {code.name}")
-            self._lease.heard(code, sent)
-            raise self._expelled(code)
-        raise UpstreamLost(f"no heartbeat was answered within {self._session_s:g} s")
+            self._lease.on_heartbeat(code, sent)
+            raise self._membership_error(code)
+        raise UpstreamLost(f"no response to a heartbeat within {self._session_s:g} s")
 
     def _was_renewed(self) -> None:
-        self._unreached.ended()
+        self._group_trouble.ended()
         self._delay, self._failing_since = RETRY_MIN_S, inf
         self.on_renewed()
 
-    async def _rejoin(self, address: Address, beating: OwnConnection) -> None:
+    async def _rejoin(self, address: Address, heartbeat_connection: OwnConnection) -> None:
         """Join the next generation, and continue the heartbeats of the current one meanwhile."""
 
-        async def beat_on() -> None:
+        async def keep_beating() -> None:
             while True:
-                await trio.sleep(self._beat_s)
-                await self._beat(beating, joining=True)
+                await trio.sleep(self._heartbeat_s)
+                await self._heartbeat(heartbeat_connection, joining=True)
 
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(beat_on)
+                nursery.start_soon(keep_beating)
                 await self._join(address)
                 nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
@@ -306,7 +297,7 @@ class Membership:
                     break
         self.generation = response.generation_id
         self._lease.joined(sent)
-        self._heard_table(table)
+        self._apply_table(table)
         self._was_renewed()
 
     async def _request_to_join(self, joining: OwnConnection) -> messages.JoinGroupResponse | None:
@@ -334,7 +325,7 @@ class Membership:
         if code in _ELSEWHERE:
             raise NotReadyYet(f"the coordinator of group {GROUP}: {code.name}")
         if code != ErrorCode.NONE:
-            raise self._expelled(code)
+            raise self._membership_error(code)
         self._member_id = response.member_id
         return response
 
@@ -366,33 +357,32 @@ class Membership:
         if code in _ELSEWHERE:
             raise NotReadyYet(f"the coordinator of group {GROUP}: {code.name}")
         if code != ErrorCode.NONE:
-            raise self._expelled(code)
+            raise self._membership_error(code)
         return ownership_rules.decode_table(bytes(response.assignment))
 
     @property
     def _protocol(self) -> str:
         return FLEET_PROTOCOL if self._peer else PROTOCOL
 
-    def _heard_table(self, table: dict[str, OwnerInTable]) -> None:
+    def _apply_table(self, table: dict[str, OwnerInTable]) -> None:
         mine = {i: o for i, o in table.items() if ownership_rules.is_mine(i, o, self._member_id, self._instance)}
-        others = {member_id: owner for member_id, owner in table.items() if member_id not in mine}
-        self.peers = frozenset(owner.peer for owner in others.values() if owner.peer)
-        self.elsewhere = {p: owner.peer for owner in others.values() if owner.peer for p in owner.partitions}
+        other_owners = {member_id: owner for member_id, owner in table.items() if member_id not in mine}
+        self.peers = frozenset(owner.peer for owner in other_owners.values() if owner.peer)
+        self.elsewhere = {p: owner.peer for owner in other_owners.values() if owner.peer for p in owner.partitions}
         self.trouble = ""
         self._assign(p for owner in mine.values() for p in owner.partitions)
         if self._peer:
             self._notes("fleet-table", partitions=len(self.assigned), peers=sorted(self.peers))
         else:
-            self._heard_of_one(others)
-        self._alone = not others
+            self._apply_single_owner(other_owners)
+        self._is_only_member = not other_owners
 
-    def _heard_of_one(self, others: dict[str, OwnerInTable]) -> None:
-        """Process the table of a cluster in which one proxy owns everything, possibly another one."""
-        if others and self._alone is not False:
-            address = min(owner.address for owner in others.values())
+    def _apply_single_owner(self, other_owners: dict[str, OwnerInTable]) -> None:
+        if other_owners and self._is_only_member is not False:
+            address = min(owner.address for owner in other_owners.values())
             self._notes("another-proxy", address=address, reason="cluster.mode is single")
         if not self.assigned:
-            owner = next((owner.address for owner in others.values() if owner.partitions), "nobody")
+            owner = next((owner.address for owner in other_owners.values() if owner.partitions), "none")
             what = ", ".join(self._serves)
             self.trouble = f"another proxy ({owner}) serves {what} on this cluster (cluster.mode: single)"
             self._note_of_served("standby", self.trouble)
@@ -405,12 +395,12 @@ class Membership:
 
     # Trouble
 
-    def _expelled(self, code: ErrorCode) -> ProxyError:
+    def _membership_error(self, code: ErrorCode) -> ProxyError:
         if code == ErrorCode.FENCED_INSTANCE_ID:
             self._instance = None
             return NotAMember("a second proxy was started with the same address")
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS):
-            return NotAMember(f"the group of proxies went on without this one ({code.name})")
+            return NotAMember(f"the group of proxies continued without this one ({code.name})")
         if code == ErrorCode.INVALID_SESSION_TIMEOUT:
             return RemoteProtocolError(
                 f"the brokers do not allow cluster.session_timeout_s {self._session_s:g} (group.min.session.timeout.ms)"
@@ -422,7 +412,6 @@ class Membership:
         return RemoteProtocolError(f"group {GROUP}: {code.name}")
 
     def _drop(self, reason: str) -> None:
-        """Give up the membership: another proxy may be the owner."""
         self._lease.end()
         self._member_id, self.generation = "", -1
         if self.assigned:
@@ -431,20 +420,20 @@ class Membership:
         self._assign(())
         self._holding.clear()
 
-    def _note_of_served(self, what: str, reason: str) -> None:
+    def _note_of_served(self, event: str, reason: str) -> None:
         for served in self._serves:
-            self._notes(f"{served.replace(' ', '-')}-{what}", reason=reason)
+            self._notes(f"{served.replace(' ', '-')}-{event}", reason=reason)
 
-    def _cannot(self, error: ProxyError) -> None:
+    def _report_unreachable(self, error: ProxyError) -> None:
         """Report that the group cannot be reached. Ownership continues while the lease is valid."""
-        text = f"the group of proxies cannot be asked: {error}"
+        text = f"the group of proxies cannot be reached: {error}"
         if not self.is_valid():
-            self._unreached.happened(text, patient=isinstance(error, NotReadyYet))
+            self._group_trouble.happened(text, patient=isinstance(error, NotReadyYet))
             self.trouble = text
             self.on_refused(text, error)
 
     async def _leave(self) -> None:
-        if self.generation < 0 or self._comes_back:
+        if self.generation < 0 or self._will_rejoin:
             return
         request = messages.LeaveGroupRequest
         member = request.MemberIdentity(member_id=self._member_id, group_instance_id=self._instance, reason="shutdown")
@@ -457,9 +446,9 @@ class Membership:
                 self._notes("proxy-group-trouble", reason=f"leaving: {error}")
 
     @property
-    def _comes_back(self) -> bool:
+    def _will_rejoin(self) -> bool:
         """True if no other proxy waits for this one to leave, and the group recognizes its name after a restart."""
-        return bool(self._alone) and self._instance is not None and not self._lease.is_rebalancing
+        return bool(self._is_only_member) and self._instance is not None and not self._lease.is_rebalancing
 
 
 _ELSEWHERE = frozenset(

@@ -1,17 +1,13 @@
 """Ownership of state: the table of owners, and the lease of each owner (durable/README.md rules 20-25).
 
-How it works: ownership is per number from 0 to PARTITIONS - 1. Partition n of the topic of every state belongs to the
-owner of number n, so that one proxy has everything that is stored about a group of clients, in any state.
+How it works: partition n of the topic of every state belongs to the owner of number n (0 to PARTITIONS - 1), so that
+one proxy has everything that is stored about a group of clients. Proxies are members of one classic group, whose leader
+writes the table of owners. A member that cannot reach the group must stop before the group can have given its
+partitions away: `Lease` counts from when the request was *sent* that the group responded to.
 
-Proxies are members of one classic group. Its leader writes a table of owners, which all members receive. A member that
-cannot reach the group must stop by itself before the group can have given its partitions away. `Lease` computes the
-deadline, by a clock that continues while the machine sleeps, counted from when a request was *sent* that the group
-responded to.
-
-Either one proxy owns everything (`assign`), or all share it (`spread`). In the second case a partition moves between
-live members in two steps. While its owner lists it as owned, the table assigns it to that owner or to no member. The
-owner stops and rejoins without it, and the table of that generation assigns it to the next owner. The two modes have
-different protocol names, so that the group refuses a proxy in another mode than its members.
+Either one proxy owns everything (`assign`), or all share it (`spread`), where a partition moves between live members in
+two steps: the table assigns it to no other member until its owner has stopped and rejoined without it. The two modes
+have different protocol names, so that the group refuses a proxy in another mode than its members.
 """
 
 from __future__ import annotations
@@ -26,7 +22,7 @@ from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import ErrorCode, RemoteProtocolError
 
 PARTITIONS = 50
-"""Number of slices of ownership. Part of the protocol: the group leader assigns this many."""
+"""Number of slices of ownership. Part of the protocol between proxies."""
 GROUP = "__proxy_owners"
 """Group id, with the prefix of everything that is hidden from clients."""
 PROTOCOL_TYPE = "proxy"
@@ -55,8 +51,8 @@ class Lease:
     _renewed: float = -inf
     _rebalancing_since: float = inf
 
-    def heard(self, code: ErrorCode, sent: float) -> None:
-        """Process the result of a heartbeat sent then. 0 and 27 confirm the membership; any other code ends it."""
+    def on_heartbeat(self, code: ErrorCode, sent: float) -> None:
+        """Process the result of a heartbeat sent then. 0 and 27 confirm the membership. Any other code ends it."""
         if code == ErrorCode.NONE:
             self._renewed = max(self._renewed, sent)
         elif code == ErrorCode.REBALANCE_IN_PROGRESS:
@@ -64,17 +60,16 @@ class Lease:
             self._rebalancing_since = min(self._rebalancing_since, sent)
         else:
             self._renewed = -inf
-        self._reckon()
+        self._update_end()
 
     def joined(self, sent: float) -> None:
-        """Start the lease of a new generation with this member. `sent`: when the last request of the join was sent."""
+        """Start the lease of a new generation. `sent`: when the last request of the join was sent."""
         self._renewed, self._rebalancing_since = sent, inf
-        self._reckon()
+        self._update_end()
 
     def end(self) -> None:
-        """End the lease, because this proxy is no longer a member."""
         self._renewed = -inf
-        self._reckon()
+        self._update_end()
 
     def is_valid(self, now: float) -> bool:
         """Return True if this proxy may still respond as the owner."""
@@ -85,7 +80,7 @@ class Lease:
         """True if the group waits for this member to join the next generation."""
         return self._rebalancing_since < inf
 
-    def _reckon(self) -> None:
+    def _update_end(self) -> None:
         """Compute `ends` after a change, because every request reads it."""
         session = self._renewed + self.session_s - self.margin_s
         self.ends = min(session, self._rebalancing_since + self.rebalance_s - self.margin_s)
@@ -112,9 +107,9 @@ class OwnerInTable(NamedTuple):
 
 
 def assign(members: Mapping[str, ProxyMember], partitions: Iterable[int]) -> dict[str, OwnerInTable]:
-    """Return the table for one owner of everything: a member that owns something keeps it, else the first by member id.
+    """Return the table for one owner of everything: the first member that owns something, else the first, by member id.
 
-    If several members claim to own something, the first by id wins. The fence decides in the end.
+    Several members may claim to own something. The fence decides in the end.
     """
     everything = tuple(partitions)
     order = sorted(members)
@@ -128,8 +123,8 @@ def assign(members: Mapping[str, ProxyMember], partitions: Iterable[int]) -> dic
 def spread(members: Mapping[str, ProxyMember], partitions: Iterable[int]) -> dict[str, OwnerInTable]:
     """Return the table for a fleet: as even as possible, with as few moves as possible.
 
-    A partition that its owner has beyond its share has no owner in this table: it is assigned after its owner has
-    stopped. If several members claim to own a partition, the first by id wins. The fence decides in the end.
+    A partition beyond its owner's share has no owner in this table: it is assigned after its owner has stopped. If
+    several members claim a partition, the first by id wins. The fence decides in the end.
     """
     order = sorted(members)
     owners: dict[int, str] = {}
@@ -160,7 +155,6 @@ def _quotas(held: Mapping[str, list[int]], count: int) -> dict[str, int]:
 
 
 def encode_member(member: ProxyMember) -> bytes:
-    """Encode the metadata for a JoinGroup."""
     message = messages.ProxyMemberMetadata(
         address=member.address, instance=member.instance, owned_partitions=list(member.owned), peer=member.peer
     )
@@ -174,7 +168,6 @@ def decode_member(data: bytes) -> ProxyMember:
 
 
 def encode_table(table: Mapping[str, OwnerInTable]) -> bytes:
-    """Encode the assignment for a SyncGroup."""
     version = FLEET_VERSION if any(owner.peer for owner in table.values()) else 0
     owners = [
         messages.ProxyAssignment.Owner(

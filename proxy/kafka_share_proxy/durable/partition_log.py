@@ -1,9 +1,8 @@
 """Contents of a state partition: its log, read from the start to the offset of this proxy's takeover record.
 
 How it works: the log is a sequence of reigns, each begun by a takeover record with the (producer id, epoch) of its
-owner. A batch counts only if it was written under the latest takeover record before it: a broker that forgot an old
-owner would have accepted its late appends (durable/README.md rule 15). Of the batches that count, the last value of
-each key is the state.
+owner. A batch counts only if it was written under the latest takeover record before it (durable/README.md rule 15). The
+last value of each key in those batches is the state.
 """
 
 from __future__ import annotations
@@ -24,9 +23,8 @@ class Reign(NamedTuple):
 
 
 ENDLESS = (1 << 63) - 1
-"""Offset after all possible offsets."""
 TAKEOVERS_KEPT = 64
-"""Maximum number of takeover records that are left alone. Beyond it, those that nothing depends on are deleted."""
+"""Maximum number of takeover records kept. Beyond it, those that nothing depends on are deleted."""
 
 
 @dataclass(slots=True)
@@ -34,15 +32,12 @@ class Replay:
     """State of one partition, as far as it was read."""
 
     reign_of: Callable[[bytes], Reign | None]
-    """Return the reign that a record begins, by its key, or None for every other record. Raises for unreadable keys."""
+    """Return the reign that a record begins, by its key. None for other records. Raises for unreadable keys."""
     until: int
     """Offset of this proxy's takeover record, the last one to read. ENDLESS for followers."""
     next_offset: int = 0
-    """Offset at which the next read starts."""
     start: int = 0
-    """First offset of the log when it was read."""
     values: dict[bytes, bytes] = field(default_factory=dict)
-    """Key -> last value."""
     ignored: int = 0
     """Number of batches from producers that were no longer the owner."""
     sink: Callable[[Record], None] | None = None
@@ -57,11 +52,10 @@ class Replay:
     _takeovers: dict[Reign, bytes] = field(default_factory=dict)
     """Reign -> key of its record, in the order of the log."""
     _reign_of_key: dict[bytes, Reign] = field(default_factory=dict)
-    """Reign in which the last record of each key was written, deletions included."""
+    """Reign of the last record of each key, deletions included."""
 
     @property
     def done(self) -> bool:
-        """True if everything was read."""
         return self.next_offset > self.until
 
     def read(self, batch: BatchHeader, records: Callable[[], Iterable[Record]]) -> None:

@@ -78,7 +78,7 @@ PRODUCE_ERRORS: tuple[ProduceError, ...] = (
     ProduceError(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         Raised.BOTH,
-        "KafkaApis.handleProduceRequest; ReplicaManager.getPartitionOrError, which DelayedProduce asks again later",
+        "KafkaApis.handleProduceRequest; ReplicaManager.getPartitionOrError, which DelayedProduce calls again later",
         Follows.UNKNOWN,
     ),
     ProduceError(
@@ -146,7 +146,7 @@ PRODUCE_ERRORS: tuple[ProduceError, ...] = (
     ProduceError(
         ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
         Raised.BEFORE,
-        "no class of 3.9 or 4.3; older brokers: the sequence is in the log, which says nothing of the replicas",
+        "no class of 3.9 or 4.3; older brokers: the sequence is in the log, regardless of the replicas",
         Follows.START_AGAIN,
     ),
     ProduceError(
@@ -170,7 +170,7 @@ PRODUCE_ERRORS: tuple[ProduceError, ...] = (
     ProduceError(
         ErrorCode.KAFKA_STORAGE_ERROR,
         Raised.BOTH,
-        "ReplicaManager.getPartitionOrError, which DelayedProduce asks again; UnifiedLog.append, half done",
+        "ReplicaManager.getPartitionOrError, which DelayedProduce calls again; UnifiedLog.append, half done",
         Follows.UNKNOWN,
     ),
     ProduceError(

@@ -37,21 +37,21 @@ async def periods(own: OwnQueries, node_id: int, notes: Notes) -> Periods:
         resource_type=BROKER, resource_name=str(node_id), configuration_keys=[PRODUCER, TRANSACTIONAL]
     )
     response = own.send_request(node_id, ApiKey.DESCRIBE_CONFIGS, request(resources=[resource]))
-    came = trio.Event()
-    response.on_settled(came.set)
+    received = trio.Event()
+    response.on_settled(received.set)
     try:
         with trio.fail_after(RESPONSE_S):
-            await came.wait()
-        return told(response.result())
+            await received.wait()
+        return periods_from(response.result())
     except (ProxyError, trio.TooSlowError) as error:
-        notes("state-expiration-not-known", reason=str(error) or "no answer in time")
+        notes("state-expiration-not-known", reason=str(error) or "no response in time")
         return Periods()
     finally:
-        response.forget(came.set)
+        response.forget(received.set)
 
 
-def told(response: messages.DescribeConfigsResponse) -> Periods:
-    """Return the intervals for a DescribeConfigs response. Refused and missing settings count as Kafka's defaults."""
+def periods_from(response: messages.DescribeConfigsResponse) -> Periods:
+    """Return the intervals for a response. Refused and missing settings count as Kafka's defaults."""
     values: dict[str, float] = {}
     for result in response.results or ():
         for entry in (result.configs or ()) if result.error_code == ErrorCode.NONE else ():

@@ -29,77 +29,71 @@ FETCH_BYTES, PARTITION_BYTES = 4 << 20, 512 << 10
 FETCH_WAIT_MS = 500
 
 
-class ReplayPlace(NamedTuple):
+class ReplaySource(NamedTuple):
     """Leaders, addresses and connection settings for reading the partitions of a topic."""
 
     topic: str
     leaders: Mapping[int, int]
-    """Partition -> node id."""
     addresses: Mapping[int, Address]
-    """Node id -> upstream address."""
     settings: OwnSettings
     topic_id: bytes = ZERO_UUID
     """Id of the topic. Another topic of that name is not read. Zeros: any topic of that name."""
 
     def by_leader(self, partitions: Iterable[int]) -> dict[int, list[int]]:
         """Group partitions by leader: node id (-1 if unknown) -> partitions."""
-        found: dict[int, list[int]] = {}
+        by_leader: dict[int, list[int]] = {}
         for partition in partitions:
-            found.setdefault(self.leaders.get(partition, -1), []).append(partition)
-        return found
+            by_leader.setdefault(self.leaders.get(partition, -1), []).append(partition)
+        return by_leader
 
     def address(self, node_id: int) -> Address:
         """Return the address of a broker. Raises UpstreamLost if it is unknown."""
-        found = self.addresses.get(node_id)
-        if found is None:
+        address = self.addresses.get(node_id)
+        if address is None:
             raise UpstreamLost(f"no leader is known for a partition of {self.topic}")
-        return found
+        return address
 
 
-async def read(replays: Mapping[int, Replay], place: ReplayPlace) -> None:
-    """Read until every replay is done.
-
-    Raises:
-        UpstreamLost: a leader cannot be reached or has changed. The replays keep what was read.
-        RemoteProtocolError: a record cannot be read here.
-    """
-    left = {partition: replay for partition, replay in replays.items() if not replay.done}
+async def read(replays: Mapping[int, Replay], source: ReplaySource) -> None:
+    remaining = {partition: replay for partition, replay in replays.items() if not replay.done}
     try:
         async with trio.open_nursery() as nursery:
-            for node_id, partitions in place.by_leader(left).items():
-                nursery.start_soon(_read_from, node_id, place, {partition: left[partition] for partition in partitions})
+            for node_id, partitions in source.by_leader(remaining).items():
+                nursery.start_soon(
+                    _read_from, node_id, source, {partition: remaining[partition] for partition in partitions}
+                )
     except BaseExceptionGroup as group:
         raise faults.first_of(group) from None
 
 
-async def ends(partitions: Iterable[int], place: ReplayPlace) -> dict[int, int]:
-    """Return the current end offsets of the logs, after the last record. Raises UpstreamLost."""
-    return await _bounds(partitions, place, LATEST)
+async def ends(partitions: Iterable[int], source: ReplaySource) -> dict[int, int]:
+    """Return the current end offsets of the logs. Raises UpstreamLost."""
+    return await _bounds(partitions, source, LATEST)
 
 
-async def starts(partitions: Iterable[int], place: ReplayPlace) -> dict[int, int]:
-    """Return the current start offsets of the logs, of the first record that brokers keep. Raises UpstreamLost."""
-    return await _bounds(partitions, place, EARLIEST)
+async def starts(partitions: Iterable[int], source: ReplaySource) -> dict[int, int]:
+    """Return the current start offsets of the logs. Raises UpstreamLost."""
+    return await _bounds(partitions, source, EARLIEST)
 
 
-async def _bounds(partitions: Iterable[int], place: ReplayPlace, timestamp: int) -> dict[int, int]:
-    found: dict[int, int] = {}
-    for node_id, wanted in place.by_leader(partitions).items():
-        async with connection(place.address(node_id), place.settings) as opened:
-            found |= await offsets(opened, place.topic, wanted, timestamp)
-    return found
+async def _bounds(partitions: Iterable[int], source: ReplaySource, timestamp: int) -> dict[int, int]:
+    bounds: dict[int, int] = {}
+    for node_id, led in source.by_leader(partitions).items():
+        async with connection(source.address(node_id), source.settings) as opened:
+            bounds |= await offsets(opened, source.topic, led, timestamp)
+    return bounds
 
 
-async def _read_from(node_id: int, place: ReplayPlace, wanted: dict[int, Replay]) -> None:
-    async with connection(place.address(node_id), place.settings) as opened:
-        for partition, offset in (await offsets(opened, place.topic, wanted, EARLIEST)).items():
-            wanted[partition].start = offset
-            wanted[partition].next_offset = max(wanted[partition].next_offset, offset)
+async def _read_from(node_id: int, source: ReplaySource, replays: dict[int, Replay]) -> None:
+    async with connection(source.address(node_id), source.settings) as opened:
+        for partition, offset in (await offsets(opened, source.topic, replays, EARLIEST)).items():
+            replays[partition].start = offset
+            replays[partition].next_offset = max(replays[partition].next_offset, offset)
         pace = Pace()
-        while left := {partition: replay for partition, replay in wanted.items() if not replay.done}:
-            for entry in await fetch(opened, place, left):
-                check(place.topic, entry.partition_index, entry.error_code)
-                await take(left[entry.partition_index], entry.records, pace)
+        while remaining := {partition: replay for partition, replay in replays.items() if not replay.done}:
+            for entry in await fetch(opened, source, remaining):
+                check(source.topic, entry.partition_index, entry.error_code)
+                await take(remaining[entry.partition_index], entry.records, pace)
 
 
 class Pace:
@@ -122,44 +116,43 @@ async def take(replay: Replay, data: Buffer | None, pace: Pace) -> None:
     data = data or b""
     for batch in records.iter_batches(data):
         if batch.last_offset >= replay.next_offset:
-            replay.read(batch, partial(_wanted, replay.unwanted, data[batch.position : batch.end]))
+            replay.read(batch, partial(_records_unless_unwanted, replay.unwanted, data[batch.position : batch.end]))
             await pace.step()
 
 
-def _wanted(unwanted: bytes, batch: Buffer) -> Sequence[Record]:
+def _records_unless_unwanted(unwanted: bytes, batch: Buffer) -> Sequence[Record]:
     """Return the records of a batch. Empty if it has only unwanted keys. Raises RemoteProtocolError."""
     return () if unwanted and records.has_only_keys(batch, unwanted) else records.decode_records(batch)
 
 
 async def fetch(
-    opened: OwnConnection, place: ReplayPlace, left: Mapping[int, Replay], wait_ms: int = FETCH_WAIT_MS
+    opened: OwnConnection, source: ReplaySource, replays: Mapping[int, Replay], wait_ms: int = FETCH_WAIT_MS
 ) -> list[messages.FetchResponse.PartitionData]:
     """Fetch the next records of these partitions. Return the entries of the response, errors included.
 
     `wait_ms`: how long a broker without new records waits for some.
     """
-    positions = {partition: replay.next_offset for partition, replay in left.items()}
+    positions = {partition: replay.next_offset for partition, replay in replays.items()}
     return await own_log.fetch(
         opened,
-        place.topic,
+        source.topic,
         positions,
         wait_ms=wait_ms,
         max_bytes=FETCH_BYTES,
         partition_bytes=PARTITION_BYTES,
-        topic_id=place.topic_id,
+        topic_id=source.topic_id,
     )
 
 
 async def offsets(opened: OwnConnection, topic: str, partitions: Iterable[int], timestamp: int) -> dict[int, int]:
     """Return the start (EARLIEST) or end (LATEST) offsets. Raises UpstreamLost, also if it is not the leader."""
-    found = {}
+    bounds = {}
     for entry in await own_log.request_offsets(opened, topic, partitions, timestamp):
         check(topic, entry.partition_index, entry.error_code)
-        found[entry.partition_index] = entry.offset
-    return found
+        bounds[entry.partition_index] = entry.offset
+    return bounds
 
 
 def check(topic: str, partition: int, code: int) -> None:
-    """Raise UpstreamLost for an error of a partition."""
     if code != ErrorCode.NONE:
         raise UpstreamLost(f"partition {partition} of {topic}: {error_name(code)}")

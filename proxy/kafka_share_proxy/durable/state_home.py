@@ -1,11 +1,10 @@
 """All states on this proxy: the partitions that it owns of each, and the links to the owners of the others.
 
-How it works: the group of proxies assigns numbers to this proxy (`Ownership.assigned`). Partition n of every state
-belongs to the owner of number n. New numbers are taken over in all states at the same time (`hosted_state`). Numbers
-that are no longer assigned are stopped in all states: new requests are rejected, appends in flight finish, gates close,
-features forget, and only then is the group of proxies notified. A partition that another proxy has taken over in one
-state is lost in all. If one proxy owns everything, the loss of one number is the loss of all. Requests that need no
-state are not affected.
+How it works: partition n of every state belongs to the owner of number n (`Ownership.assigned`). New numbers are taken
+over in all states at the same time (`hosted_state`). Numbers that are no longer assigned are stopped in all states: new
+requests are rejected, appends in flight finish, gates close, features forget, and only then is the group of proxies
+notified. A partition that another proxy has taken over in one state is lost in all. If one proxy owns everything, the
+loss of one number is the loss of all.
 """
 
 from __future__ import annotations
@@ -76,7 +75,6 @@ class StateHome:
 
     @property
     def appends(self) -> int:
-        """Append requests sent."""
         return sum(hosted.journal.appends for hosted in self.states)
 
     def why_not(self, topic: str) -> str:
@@ -85,26 +83,24 @@ class StateHome:
         if hosted is None or hosted.off:
             return ""
         if not hosted.trouble and not self._owner.is_member:
-            return "the group of proxies has not answered for a while"
+            return "the group of proxies has not responded for a while"
         if self.links is not None and not hosted.trouble and self.links.missing:
             return f"no link to the proxies at {', '.join(self.links.missing)}"
         return hosted.trouble
 
     def missing(self, topic: str) -> str:
-        """Return what the proxy lacks to serve the state of this topic."""
         hosted = self.hosted(topic)
         return "" if hosted is None else hosted.off
 
     def hosted(self, topic: str) -> HostedState | None:
-        """Return the state of this topic, or None if this proxy does not host it."""
         return next((hosted for hosted in self.states if hosted.state.topic == topic), None)
 
     def state(self) -> dict[str, object]:
         """Return the fields of /readyz about the states."""
-        told: dict[str, object] = {"state_partitions": len(self.served)}
+        fields: dict[str, object] = {"state_partitions": len(self.served)}
         if risks := [text for hosted in self.states for text in hosted.guard.risks.values()]:
-            told["risks"] = risks
-        return told if self.links is None else told | {"linked_proxies": self.links.linked}
+            fields["risks"] = risks
+        return fields if self.links is None else fields | {"linked_proxies": self.links.linked}
 
     def listen(self, address: Address) -> None:
         """Accept connections of other proxies of the fleet. Raises OSError."""
@@ -112,7 +108,6 @@ class StateHome:
             self.links.listen(address)
 
     async def run(self) -> None:
-        """Own what is assigned, until cancelled."""
         async with trio.open_nursery() as nursery:
             access = self._access
             channels = BrokerChannels(nursery, self._reactor, access.settings, access.notes, self._send)
@@ -160,35 +155,33 @@ class StateHome:
     async def _follow_assignment(self, nursery: trio.Nursery) -> None:
         while True:
             self._changed = trio.Event()
-            wanted = self._owner.assigned
+            assigned = self._owner.assigned
             lost, self._lost = self._lost, set()
-            gone = self._begun - wanted
-            if gone - lost and wanted and self._owner.is_valid():
-                await self._drain(gone - lost)
-            await self._give_up(gone | (lost & self._begun))
-            self._owner.stopped(gone)
+            unassigned = self._begun - assigned
+            if unassigned - lost and assigned and self._owner.is_valid():
+                await self._drain(unassigned - lost)
+            await self._give_up(unassigned | (lost & self._begun))
+            self._owner.stopped(unassigned)
             if lost:
                 await trio.sleep(AGAIN_S)
             self._follow(self._owner.assigned, nursery)
             if not self._lost:
                 await self._changed.wait()
 
-    def _follow(self, wanted: frozenset[int], nursery: trio.Nursery) -> None:
-        """Take over new numbers, and refuse those of other owners."""
-        news = wanted - self._begun
+    def _follow(self, assigned: frozenset[int], nursery: trio.Nursery) -> None:
+        added = assigned - self._begun
         is_sharing = self.links is not None and self._owner.is_member
         for hosted in self.states:
             if is_sharing:
-                hosted.close_doors(set(ALL) - wanted, _owned_elsewhere(hosted))
-            if news and not self._is_retiring:
-                hosted.begin(news, nursery)
-            if is_sharing and hosted.of(wanted) <= hosted.served and not hosted.guard.unsafe:
+                hosted.close_doors(set(ALL) - assigned, _owned_elsewhere(hosted))
+            if added and not self._is_retiring:
+                hosted.begin(added, nursery)
+            if is_sharing and hosted.of(assigned) <= hosted.served and not hosted.guard.unsafe:
                 hosted.trouble = ""
         if not self._is_retiring:
-            self._begun |= news
+            self._begun |= added
 
     async def _drain(self, numbers: Collection[int]) -> None:
-        """Reject new requests, and wait a bounded time for appends in flight."""
         for hosted in self.states:
             hosted.close_doors(hosted.served.intersection(numbers), "the group moves to another proxy")
         with trio.move_on_after(DRAIN_S):
@@ -196,23 +189,23 @@ class StateHome:
                 await trio.sleep(DRAIN_CHECK_S)
             await trio.lowlevel.checkpoint()  # results of appends in this loop iteration are reported at its end
 
-    async def _give_up(self, gone: Collection[int]) -> None:
-        if not gone:
+    async def _give_up(self, numbers: Collection[int]) -> None:
+        if not numbers:
             return
-        self._begun.difference_update(gone)
+        self._begun.difference_update(numbers)
         for hosted in self.states:
-            await hosted.give_up(gone, _owned_elsewhere(hosted))
+            await hosted.give_up(numbers, _owned_elsewhere(hosted))
 
     # Events of the owner and the journals
 
     def _renewed(self) -> None:
         for hosted in self.states:
-            hosted.gate.look()
+            hosted.gate.wake()
 
     def _refused_ownership(self, reason: str, error: ProxyError | None = None) -> None:
         for hosted in self.states:
             if error is not None and lacks_identity(error):
-                hosted.complain(error)
+                hosted.report_trouble(error)
             elif not hosted.served:
                 standby = reason if error is None else ""
                 hosted.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason, standby=standby)

@@ -1,4 +1,4 @@
-"""Partition of everything that is stored about a group of clients: the same in every state of groups."""
+"""Partition of everything that is stored about a group of clients, the same in every state."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from kafka_share_proxy.durable.ownership_rules import PARTITIONS
 from kafka_share_proxy.wire.records.key_hash import partition_for
 
 GROUPS_REMEMBERED = 10_000
-"""Number of groups whose state partition is cached."""
 REMEMBERED_LENGTH_MAX = 256
 """Maximum length of a cached group id. Clients may send ids of 32 KiB."""
 
 
 def state_partition(group_id: str) -> int:
-    """Return the partition, and thereby the number of the owner, of everything that is stored about a group."""
+    """Return the partition of a group's state, which is also the number of its owner."""
     return _short(group_id) if len(group_id) <= REMEMBERED_LENGTH_MAX else _state_partition(group_id)
 
 

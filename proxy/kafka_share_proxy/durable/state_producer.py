@@ -35,15 +35,15 @@ from kafka_share_proxy.wire.records import compression
 from kafka_share_proxy.wire.records.records import HEADER, Record, build_batch
 
 BATCH_BYTES_MAX = 128 << 10
-"""Maximum size of the records in one append, in bytes, below the default limit of brokers (message.max.bytes, 1 MiB). A
-single entry may be larger.
+"""Maximum bytes of the records in one append, below the default limit of brokers (message.max.bytes, 1 MiB). A single
+entry may be larger.
 """
 RECORD_OVERHEAD = 32
 """Maximum bytes of a record in addition to its key and value: attributes, timestamp, offset, and four lengths."""
 COMPRESS_BYTES = 4 << 10
 """Minimum batch size for compression, in bytes."""
 SMALLER_S = 60.0
-"""Seconds for which batches are halved after the broker found one too large."""
+"""Seconds for which batches are halved after the broker rejected one as too large."""
 WAITING_BYTES_MAX = 64 << 20
 """Maximum bytes that wait for an append, per state partition."""
 REFUSE_AFTER_S = 5.0
@@ -51,15 +51,14 @@ REFUSE_AFTER_S = 5.0
 WAIT_MAX_S = 10.0
 """Seconds after which an entry that was never sent is refused because the append before it has an unknown outcome."""
 RETRY_MIN_S, RETRY_MAX_S = 0.02, 0.25
-"""Shortest and longest delay between two attempts. No append is confirmed in the meantime, even if there is a leader.
-"""
+"""Shortest and longest delay between two attempts. No append is confirmed meanwhile, even if there is a leader."""
 DENIED_S = 5.0
 """Delay between two attempts while the identity lacks a right that an administrator must grant."""
 KEEP_ALIVE_S = 6 * 3600.0
 """A quarter of Kafka's default for `producer.id.expiration.ms`."""
 IDENTITY_S = 24 * 3600.0
-"""Seconds between two renewals of the identity. `transactional.id.expiration.ms` is 7 days by default, and appends do
-not reset it.
+"""Seconds between two renewals of the identity. Appends do not reset `transactional.id.expiration.ms` (7 days by
+default).
 """
 SEQUENCES = 1 << 31
 
@@ -70,7 +69,7 @@ DENIED = frozenset(
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
-"""Error codes that mean that the proxy's own identity lacks a right."""
+"""Errors that mean that the proxy's own identity lacks a right."""
 FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
 """InitProducerId errors of a producer that was replaced."""
 
@@ -86,7 +85,7 @@ class WriterStage(Enum):
 
 
 _READY, _LOST = WriterStage.READY, WriterStage.LOST
-"""Module constants because each append compares them, and attribute access on an enum is slow in CPython 3.11."""
+"""Module constants, because each append compares them and attribute access on an enum is slow in CPython 3.11."""
 
 
 class Identify(NamedTuple):
@@ -116,7 +115,7 @@ class Refused(NamedTuple):
 
 
 class TakenOver(NamedTuple):
-    """Outcome: the takeover record is at this offset. All records of earlier owners precede it."""
+    """Outcome: the takeover record is at this offset, after all records of earlier owners."""
 
     offset: int
     producer_id: int
@@ -124,14 +123,14 @@ class TakenOver(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """Outcome: another proxy is the owner now. No waiting append was or will be confirmed."""
+    """Outcome: another proxy is the owner. No waiting append was or will be confirmed."""
 
     code: ErrorCode
 
 
 class WentBack(NamedTuple):
-    """Outcome: the append got an offset that was already used. The log is another one, or has lost its end, including
-    the takeover record.
+    """Outcome: the append got an offset that was already used. The log was replaced, or has lost its end with the
+    takeover record.
     """
 
     offset: int
@@ -140,11 +139,11 @@ class WentBack(NamedTuple):
 Outcome = Stored | Refused | TakenOver | Lost | WentBack
 
 
-_WANTED_BEFORE: Mapping[WriterStage, type[Identify] | type[Append]] = {
+_REQUEST_BEFORE_READY: Mapping[WriterStage, type[Identify] | type[Append]] = {
     WriterStage.IDENTIFYING: Identify,
     WriterStage.TAKING_OVER: Append,
 }
-"""Request type to send in each stage before READY. No request is sent in stages that are not listed."""
+"""Request type of each stage before READY. Other stages send nothing."""
 
 
 @dataclass(slots=True)
@@ -166,7 +165,6 @@ class _Batch:
     data: bytes
     count: int
     since: float
-    """Time of the first attempt."""
     entries: Sequence[_Entry] = ()
     is_takeover: bool = False
     unknown: bool = False
@@ -176,7 +174,6 @@ class _Batch:
 
     @property
     def size(self) -> int:
-        """Size of the entries in bytes."""
         return sum(entry.size for entry in self.entries)
 
     @property
@@ -190,11 +187,10 @@ class StateProducer:
     """Producer of one state partition. All times are `now`, in monotonic seconds."""
 
     takeover: Callable[[int, int], Record]
-    """Build the takeover record for a (producer id, epoch). Its key is never written again: compaction would delete the
-    first record, and with it the proof that the batches after it count.
+    """Build the takeover record for a (producer id, epoch). Its key must be unique: compaction would delete an earlier
+    record with that key, and with it the proof that the batches after it count.
     """
     keep_alive: Record
-    """Record without content."""
     keep_alive_s: float = KEEP_ALIVE_S
     identity_s: float = IDENTITY_S
     stage: WriterStage = WriterStage.IDENTIFYING
@@ -202,15 +198,14 @@ class StateProducer:
     producer_epoch: int = -1
     waiting_bytes: int = 0
     batch_bytes_max: int = BATCH_BYTES_MAX
-    """Maximum size of the records in one append, in bytes, unless a single entry is larger."""
+    """Maximum bytes of the records in one append. A single entry may be larger."""
     _smaller_bytes: int = 0
     _smaller_until: float = -inf
     _sequence: int = 0
     _log_end: int = 0
-    """Offset after the last append of this producer."""
     _waiting: deque[_Entry] = field(default_factory=deque)
     _batch: _Batch | None = None
-    _is_out: bool = False
+    _is_in_flight: bool = False
     """True while a request is in flight."""
     _retry_at: float = -inf
     _retry_s: float = RETRY_MIN_S
@@ -218,16 +213,13 @@ class StateProducer:
     _identify_by: float = inf
 
     def renew_every(self, keep_alive_s: float, identity_s: float, now: float) -> None:
-        """Append, and renew the identity, at least this often from now on."""
         self.keep_alive_s, self.identity_s = keep_alive_s, identity_s
         self._append_by = min(self._append_by, now + keep_alive_s)
         self._identify_by = min(self._identify_by, now + identity_s)
 
     def limit_batches(self, message_bytes: int) -> None:
-        """Set the maximum size of the topic's record batches in bytes (`max.message.bytes`).
-
-        Compression does not count: if the topic has another codec (`compression.type`), the broker decompresses the
-        batch.
+        """Set `max.message.bytes` of the topic. Compression does not count: with another codec (`compression.type`),
+        the broker decompresses the batch.
         """
         self.batch_bytes_max = min(BATCH_BYTES_MAX, message_bytes)
 
@@ -246,13 +238,11 @@ class StateProducer:
         return True
 
     def wants(self, now: float) -> type[Identify] | type[Append] | None:
-        """Return the type of the request that `next_request` would return. Its destination may have to be looked up
-        first.
-        """
-        if self._is_out or now < self._retry_at:
+        """Return the type of the next request, whose destination may have to be looked up first."""
+        if self._is_in_flight or now < self._retry_at:
             return None
         if self.stage is not _READY:
-            return _WANTED_BEFORE.get(self.stage)
+            return _REQUEST_BEFORE_READY.get(self.stage)
         if self._batch is None:
             if now >= self._identify_by:
                 return Identify
@@ -261,14 +251,14 @@ class StateProducer:
         return Append
 
     def next_request(self, now: float) -> Identify | Append | None:
-        """Return the request to send now. The caller must report its result (`identified`, `appended`, `in_flight` or
+        """Return the request to send now. The caller reports its result (`identified`, `appended`, `in_flight` or
         `unsent`).
         """
-        wanted = self.wants(now)
-        if wanted is None:
+        request_type = self.wants(now)
+        if request_type is None:
             return None
-        self._is_out = True
-        if wanted is Identify:
+        self._is_in_flight = True
+        if request_type is Identify:
             self.stage = WriterStage.IDENTIFYING
             return Identify(self.producer_id, self.producer_epoch)
         if self._batch is None:
@@ -276,31 +266,28 @@ class StateProducer:
         return Append(self._batch.data)
 
     def proceed(self) -> None:
-        """Take over, because no owner with another producer id is left. Only allowed in stage CHECKING."""
+        """Take over from stage CHECKING, because no owner with another producer id is left."""
         if self.stage is not WriterStage.CHECKING:
             raise LocalProtocolError(f"proceed while {self.stage.name}")
         self.stage = WriterStage.TAKING_OVER
 
     def next_deadline(self) -> float:
-        """Return when `next_request` or `overdue` may have a result if no event happens before. While a request is
-        in flight, only `overdue` counts.
-        """
+        """Return when `next_request` (`overdue` with a request in flight) may have a result without another event."""
         if self.stage is _LOST:
             return inf
         oldest = self._oldest_unsent() + WAIT_MAX_S
-        if self._is_out or (self.stage is not _READY and self.stage is WriterStage.CHECKING):
+        if self._is_in_flight or (self.stage is not _READY and self.stage is WriterStage.CHECKING):
             return oldest
         if self.stage is not _READY or self._batch is not None or self._waiting:
             return min(max(self._retry_at, 0.0), oldest)
         return max(self._retry_at, min(self._append_by, self._identify_by))
 
     def identified(self, code: ErrorCode, producer_id: int, producer_epoch: int, now: float) -> list[Outcome]:
-        """Process the InitProducerId response."""
         self._take_back()
         if code in FENCED:
             return self._lose(code)
         if code != ErrorCode.NONE:
-            self._later(now, code)
+            self._retry_later(now, code)
             return []
         self._retry_s = RETRY_MIN_S
         is_new = self.producer_id < 0 and producer_epoch == 0
@@ -310,11 +297,11 @@ class StateProducer:
         return []
 
     def appended(self, code: ErrorCode, offset: int, now: float) -> list[Outcome]:
-        """Process the Produce response. `offset` is the offset of the first record."""
+        """Process the Produce response. `offset`: of the first record."""
         self._take_back()
         batch = self._batch
         if batch is None:
-            raise LocalProtocolError("an answer to an append that was not sent")
+            raise LocalProtocolError("a Produce response without a Produce in flight")
         match what_follows(code):
             case Follows.STORED:
                 return self._accepted(batch, offset, now)
@@ -336,21 +323,20 @@ class StateProducer:
         """Process a lost connection or a timeout: the request was sent at least in part, its outcome is unknown."""
         self._take_back()
         if self.stage is WriterStage.IDENTIFYING or self._batch is None:
-            self._later(now)  # a repetition returns the same identity, or the next epoch
+            self._retry_later(now)  # a repetition returns the same identity, or the next epoch
             return []
         return self._unknown(self._batch, now)
 
     def unsent(self, now: float) -> list[Outcome]:
-        """Process a request of which no byte was sent."""
         self._take_back()
         if self.stage is WriterStage.IDENTIFYING or self._batch is None:
-            self._later(now)
+            self._retry_later(now)
             return []
         final = now - self._batch.since >= REFUSE_AFTER_S
         return self._refused(self._batch, ErrorCode.COORDINATOR_NOT_AVAILABLE, now, final=final)
 
     def overdue(self, now: float) -> list[Outcome]:
-        """Refuse entries that were never sent and have waited too long for an append that cannot be settled."""
+        """Refuse entries that were never sent and waited too long for an append that cannot be settled."""
         if not self._waiting or self._oldest_unsent() + WAIT_MAX_S > now:
             return []
         kept, outcomes = deque[_Entry](), list[Outcome]()
@@ -364,14 +350,13 @@ class StateProducer:
         return outcomes
 
     def _oldest_unsent(self) -> float:
-        """Return since when the oldest refusable entry has waited, or inf if there is none."""
+        """Return since when the oldest refusable entry has waited, or inf."""
         for entry in self._waiting:
             if not entry.unknown:
                 return entry.since
         return inf
 
     def tokens(self) -> list[object]:
-        """Return the tokens of all entries whose outcome is open."""
         entries = [*(self._batch.entries if self._batch is not None else ()), *self._waiting]
         return [entry.token for entry in entries]
 
@@ -403,7 +388,6 @@ class StateProducer:
         size: int = 0,
         is_takeover: bool = False,
     ) -> _Batch:
-        """Build a batch. `size`: bytes of the entries."""
         data = build_batch(
             0,
             records,
@@ -433,11 +417,11 @@ class StateProducer:
     def _refused(self, batch: _Batch, code: ErrorCode, now: float, *, final: bool) -> list[Outcome]:
         """Process an attempt that appended nothing. `final`: give up instead of retrying."""
         if not final or batch.is_takeover or batch.may_be_stored:
-            self._later(now, code)
+            self._retry_later(now, code)
             return []
         self._batch = None
         if not batch.entries:
-            self._later(now)
+            self._retry_later(now)
         return [Refused(entry.token, code) for entry in batch.entries]
 
     def _too_large(self, batch: _Batch, code: ErrorCode, now: float) -> list[Outcome]:
@@ -455,16 +439,15 @@ class StateProducer:
         batch.unknown = True
         for entry in batch.entries:
             entry.unknown = True
-        self._later(now)
+        self._retry_later(now)
         return []
 
     def _start_again(self, batch: _Batch) -> None:
-        """Abandon the sequence numbers: the same content will follow a new takeover record."""
+        """Abandon the sequence numbers. The same content will follow a new takeover record."""
         self._put_back(batch)
         self.stage = WriterStage.IDENTIFYING
 
     def _put_back(self, batch: _Batch) -> None:
-        """Return the entries of a batch to the head of the queue. New batches will be built from them."""
         self._batch = None
         self._waiting.extendleft(reversed(batch.entries))
         self.waiting_bytes += sum(entry.size for entry in batch.entries)
@@ -473,11 +456,11 @@ class StateProducer:
         self.stage = WriterStage.LOST
         return [Lost(code)]
 
-    def _later(self, now: float, code: ErrorCode = ErrorCode.NONE) -> None:
+    def _retry_later(self, now: float, code: ErrorCode = ErrorCode.NONE) -> None:
         self._retry_at = now + (DENIED_S if code in DENIED else self._retry_s)
         self._retry_s = min(2 * self._retry_s, RETRY_MAX_S)
 
     def _take_back(self) -> None:
-        if not self._is_out:
+        if not self._is_in_flight:
             raise LocalProtocolError("an outcome of a request that was not sent")
-        self._is_out = False
+        self._is_in_flight = False

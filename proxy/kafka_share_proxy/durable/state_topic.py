@@ -1,8 +1,7 @@
 """Topic of a state in the cluster: creation, leaders, coordinators of its producers.
 
-It is compacted and has as many replicas as `__consumer_offsets`; other settings are those of its description. Record
-batches of `message_bytes` are larger than those that the proxy builds, regardless of the default of the brokers. If the
-setting is lower, the proxy builds smaller ones.
+It is compacted and has as many replicas as `__consumer_offsets`. Its `message_bytes` are more than the proxy's record
+batches need. If the setting is lower, the proxy builds smaller ones.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 
 TRANSACTION = 1
-"""Key type of a transactional id (FindCoordinator)."""
 
 
 class StateTopic:
@@ -32,28 +30,23 @@ class StateTopic:
         self._topic = InternalTopic(client, state.topic, state.partitions, state.configs)
 
     async def aclose(self) -> None:
-        """Close the connections of the client."""
         await self._client.aclose()
 
     async def leaders(self, *, may_have_grown: bool = False) -> TopicLeaders | None:
-        """Request the leaders. None if the topic does not exist. See InternalTopic.leaders."""
+        """See InternalTopic.leaders. None if the topic does not exist."""
         return await self._topic.leaders(may_have_grown=may_have_grown)
 
-    async def settings(self, view: TopicLeaders) -> TopicSettings:
-        """Request the settings of the topic. See InternalTopic.settings."""
-        return await self._topic.settings(view)
+    async def settings(self, leaders: TopicLeaders) -> TopicSettings:
+        """See InternalTopic.settings."""
+        return await self._topic.settings(leaders)
 
     async def create(self) -> bool:
-        """Create the topic. False if another proxy just did, or its existence is not known yet.
-
-        Raises:
-            TopicRefused: the cluster refuses. UpstreamLost, AuthenticationFailed: no server responds.
-        """
+        """See InternalTopic.create. False if another proxy just did, or its existence is not known yet."""
         return await self._topic.create()
 
     def message_bytes(self, settings: TopicSettings, notes: Notes) -> int:
-        """Return the largest record batch in bytes that it accepts. If the setting is unknown, assume the value at
-        creation.
+        """Return the largest record batch in bytes that the topic accepts, or the value at creation if the setting is
+        unknown.
         """
         size = settings.number(MESSAGE_BYTES)
         if size is None:
@@ -65,7 +58,7 @@ class StateTopic:
         return size
 
     async def coordinators(self, transactional_ids: Iterable[str]) -> dict[str, int]:
-        """Return the coordinators of transactional ids, as id -> node id. Ids without a coordinator now are left out.
+        """Return transactional id -> node id of its coordinator. Ids without a coordinator now are left out.
 
         Raises:
             TopicRefused: the proxy's own identity may not use the ids. UpstreamLost, AuthenticationFailed.

@@ -1,22 +1,12 @@
 """Follower of a state that this proxy does not own: reads it from its start, then as it grows.
 
-How it works: every proxy may tail a state, regardless of the owners of its partitions. Each partition is read from its
-start by the rules of a takeover (`partition_log`): appends that a replaced owner still managed do not count. The
-records that count are passed to the `Follower` in the order of the log. Other tasks run between two batches. A
-partition is *loaded* when everything is read that it contained when the tail first saw it. A topic that does not exist
-is empty.
-
-Three figures describe the age of a followed state. `age_s` is the time since the least recently read partition was seen
-to have no further record. `behind` counts the records that are not read. `delay_s` is the time of the newest record
-from the owner's append to here (by the wall clocks of two machines).
-
-Each leader has one connection with one Fetch at a time for all its partitions, which waits at the broker for new
-records. If the topic was deleted and created anew, or a log ends before the offset that was read, the follower forgets
-these partitions, and they are read from the start. Fetch names the topic by id, so that a new topic is distinguished
-from the old one regardless of its length (KIP-516).
-
-A partition that contains something unreadable is not read beyond it, and is listed in `unreadable`. The same applies if
-the follower has an internal error. The other partitions continue.
+How it works: each partition is read from its start by the rules of a takeover (`partition_log`). The records that count
+are passed to the `Follower` in the order of the log. A partition is *loaded* when everything is read that it contained
+when the tail first saw it. A topic that does not exist is empty. Each leader has one connection with one Fetch at a
+time for all its partitions. If the topic was deleted and created anew, or a log ends before the offset that was read,
+the follower forgets these partitions and reads them from the start. Fetch names the topic by id, so that a new topic is
+distinguished from the old one regardless of its length (KIP-516). A partition with something unreadable, or at which
+the follower has an internal error, is not read further.
 """
 
 from __future__ import annotations
@@ -47,11 +37,10 @@ from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolE
 from kafka_share_proxy.wire.records.records import Record
 
 LOOK_S = 1.0
-"""Seconds between two looks for a topic that does not exist."""
+"""Seconds between two lookups of a topic that does not exist."""
 FETCH_WAIT_S = 3.0
-"""Seconds after which a broker without new records responds, counted from when the Fetch was sent. New records are
-returned immediately. Each response costs 0.7 ms for 50 partitions. Two per second were most of the cost of an idle
-proxy.
+"""Seconds after which a broker without new records responds. Each response costs 0.7 ms for 50 partitions: two per
+second were most of the cost of an idle proxy.
 """
 RETRY_S = 0.1
 """Delay in seconds after a failure."""
@@ -60,15 +49,13 @@ PAUSE_S = 0.02
 following each append took a sixth of its time.
 """
 OWNED_PAUSE_S = 0.2
-"""The same delay while this proxy owns all of the state: it made all appends itself and knows them already. Each run of
-a Trio task costs as much as several requests.
+"""The same delay while this proxy owns all of the state and made all appends itself. Each run of a Trio task costs as
+much as several requests.
 """
 
 
 @dataclass(slots=True, eq=False)
 class _Followed:
-    """Progress in one partition."""
-
     replay: Replay
     end: int = -1
     """Offset from which on the partition is loaded. -1 if not known yet."""
@@ -99,11 +86,9 @@ class Tail:
         `is_owned` returns True if this proxy itself owns a partition now.
         """
         self.unreadable: dict[int, str] = {}
-        """Partitions that are no longer read, with the reason: a newer proxy has written something that is unknown
-        here.
-        """
+        """Partitions that are no longer read -> reason: a newer proxy has written something that is unknown here."""
         self.delay_s = 0.0
-        """Seconds from the owner's append of the newest record to here."""
+        """Seconds from the owner's append of the newest record to here, by the wall clocks of two machines."""
         self.on_read: Callable[[], None] = lambda: None
         """Called after each look and each response: partitions may be loaded now, or no longer loaded."""
         self.is_owned = is_owned
@@ -116,7 +101,6 @@ class Tail:
         self._wall_s = wall_s
         self._followed: dict[int, _Followed] = {}
         self._is_missing = False
-        """True if the topic is known not to exist."""
         self._topic_id = b""
         self._due: dict[int, float] = {}
         """Node id -> time after which its response is late (trio.current_time)."""
@@ -141,7 +125,6 @@ class Tail:
 
     @property
     def is_all_loaded(self) -> bool:
-        """True if all partitions are loaded."""
         return all(map(self.is_loaded, self._state.all))
 
     @property
@@ -151,7 +134,9 @@ class Tail:
 
     @property
     def age_s(self) -> float:
-        """Maximum age of the state in seconds: no partition was fully read longer ago. inf until all were."""
+        """Maximum age of the state in seconds: time since the least recently read partition had no further record. inf
+        until all were read.
+        """
         if self._is_missing:
             return 0.0
         if len(self._followed) < self._state.partitions:
@@ -159,17 +144,15 @@ class Tail:
         return trio.current_time() - min(each.current_at for each in self._followed.values())
 
     async def loaded(self) -> None:
-        """Wait until all partitions are loaded."""
         while not self.is_all_loaded:
             await self._changed.wait()
 
     async def run(self) -> None:
-        """Follow until cancelled."""
         topic = StateTopic(self._access.client(), self._state)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._leaders.run, topic)
             while True:
-                await self._leaders.look()
+                await self._leaders.refresh()
                 if self._is_missing or not self._readable():
                     await trio.sleep(LOOK_S)
                     continue
@@ -186,7 +169,7 @@ class Tail:
             self._forget(self._followed.keys())
             self._topic_id = b""
         self._is_missing = True
-        self._tell()
+        self._notify()
 
     def _not_seen(self, error: ProxyError) -> None:
         self.on_trouble(error)
@@ -206,29 +189,29 @@ class Tail:
         return _Followed(Replay(self._state.reign_of, ENDLESS, sink=self._apply, unwanted=self._unwanted))
 
     def _forget(self, partitions: Iterable[int]) -> None:
-        gone = list(partitions)
-        for partition in gone:
+        dropped = list(partitions)
+        for partition in dropped:
             del self._followed[partition]
             self.unreadable.pop(partition, None)
-        self._follower.forget(gone)
-        self._access.notes(self._state.event("read-anew"), partitions=len(gone))
+        self._follower.forget(dropped)
+        self._access.notes(self._state.event("read-anew"), partitions=len(dropped))
 
     # Reading
 
     async def _read(self) -> None:
         """Read from all leaders, until one cannot be reached or is no longer the leader."""
-        place = self._leaders.place
+        source = self._leaders.source
         try:
             async with trio.open_nursery() as nursery:
-                for node_id, partitions in place.by_leader(self._readable()).items():
-                    nursery.start_soon(self._read_from, node_id, place, set(partitions))
+                for node_id, partitions in source.by_leader(self._readable()).items():
+                    nursery.start_soon(self._read_from, node_id, source, set(partitions))
         except BaseExceptionGroup as group:
             raise faults.first_of(group) from None
 
     def _readable(self) -> list[int]:
         return [partition for partition in self._followed if partition not in self.unreadable]
 
-    async def _read_from(self, node_id: int, place: replay.ReplayPlace, partitions: set[int]) -> None:
+    async def _read_from(self, node_id: int, source: replay.ReplaySource, partitions: set[int]) -> None:
         """Read from one leader. Stop when it is silent and another broker has become the leader."""
         led = dict.fromkeys(partitions, node_id)
 
@@ -237,27 +220,27 @@ class Tail:
             return is_late and await self._leaders.is_led_elsewhere(led)
 
         self._due[node_id] = -inf
-        await unless_replaced(partial(self._follow, node_id, place, partitions), is_replaced, look_s=SILENT_S)
+        await unless_replaced(partial(self._follow, node_id, source, partitions), is_replaced, look_s=SILENT_S)
 
-    async def _follow(self, node_id: int, place: replay.ReplayPlace, partitions: set[int]) -> None:
-        async with connection(place.address(node_id), place.settings) as opened:
+    async def _follow(self, node_id: int, source: replay.ReplaySource, partitions: set[int]) -> None:
+        async with connection(source.address(node_id), source.settings) as opened:
             topic = self._state.topic
             starts = await replay.offsets(opened, topic, partitions, own_log.EARLIEST)
             ends = await replay.offsets(opened, topic, partitions, own_log.LATEST)
             for partition in partitions:
                 self._begin(self._followed[partition], starts[partition], ends[partition])
-            while wanted := {p: self._followed[p].replay for p in partitions if p not in self.unreadable}:
-                self._tell()
+            while replays := {p: self._followed[p].replay for p in partitions if p not in self.unreadable}:
+                self._notify()
                 sent = trio.current_time()
                 self._due[node_id] = sent + FETCH_WAIT_S + SILENT_S
-                entries = await replay.fetch(opened, place, wanted, round(FETCH_WAIT_S * 1000))
+                entries = await replay.fetch(opened, source, replays, round(FETCH_WAIT_S * 1000))
                 waited = trio.current_time() - sent >= FETCH_WAIT_S
                 pace = replay.Pace()
                 for entry in entries:
                     await self._take(entry, sent + FETCH_WAIT_S if waited else sent, pace)
                 self._trouble.ended()
                 if not waited and self.is_all_loaded:
-                    await trio.sleep(OWNED_PAUSE_S if all(map(self.is_owned, wanted)) else PAUSE_S)
+                    await trio.sleep(OWNED_PAUSE_S if all(map(self.is_owned, replays)) else PAUSE_S)
 
     def _begin(self, followed: _Followed, start: int, end: int) -> None:
         """Continue from the last offset read, if it still exists."""
@@ -282,7 +265,7 @@ class Tail:
         except RemoteProtocolError as error:
             self.unreadable[partition] = str(error)
             self._access.notes(self._state.event("unreadable"), partition=partition, reason=str(error))
-            self._tell()
+            self._notify()
             return
         if followed.replay.next_offset > before and followed.replay.newest_ms >= 0:
             self.delay_s = self._wall_s() - followed.replay.newest_ms / 1000
@@ -301,10 +284,9 @@ class Tail:
             raise RemoteProtocolError(f"a fault of ours: {self._fault!r}") from self._fault
 
     def failed(self, error: Exception) -> None:
-        """Keep the exception of the follower (see FaultOwner)."""
         self._fault = error
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         changed, self._changed = self._changed, trio.Event()
         changed.set()
         self.on_read()

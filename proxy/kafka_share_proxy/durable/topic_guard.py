@@ -1,8 +1,8 @@
-"""The settings of an internal topic, watched while the topic is in use (durable/README.md rules 35 to 37).
+"""Settings of an internal topic, watched while the topic is in use (durable/README.md rules 35 to 37).
 
-How it works: a takeover calls `require_safe` before it begins. While partitions are served, `look` requests the
-settings every LOOK_S. When brokers begin to delete confirmed records, `on_unsafe` stops service; once the settings are
-corrected, `on_corrected` resumes it from memory, or `on_deleted` reports that brokers have deleted records meanwhile.
+How it works: a takeover calls `require_safe` before it begins. While partitions are served, `check` requests the
+settings every LOOK_S. When brokers begin to delete confirmed records, `on_unsafe` stops service. Once the settings are
+corrected, `on_corrected` resumes it from memory, or `on_deleted` reports that records were deleted meanwhile.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ import trio
 from kafka_share_proxy.brokers.internal_topics import TopicLeaders, TopicUnsafe
 from kafka_share_proxy.brokers.topic_settings import TopicSettings
 from kafka_share_proxy.durable import replay
-from kafka_share_proxy.durable.replay import ReplayPlace
+from kafka_share_proxy.durable.replay import ReplaySource
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.lasting_trouble import LastingTrouble
 
 LOOK_S = 10.0
-"""Seconds between two requests for the settings. Brokers look for what they may delete every
-`log.retention.check.interval.ms`, 5 minutes by default."""
+"""Seconds between two requests for the settings. Brokers delete old segments every `log.retention.check.interval.ms`, 5
+minutes by default.
+"""
 RISK_REMIND_S = 3600.0
 """Seconds between two log lines about the same risk, which may be intended."""
 
@@ -30,12 +31,11 @@ RISK_REMIND_S = 3600.0
 class WatchedTopic(Protocol):
     """Source of the settings: `state_topic.StateTopic`, `internal_topics.InternalTopic`."""
 
-    async def settings(self, view: TopicLeaders) -> TopicSettings:
-        """See InternalTopic.settings."""
+    async def settings(self, view: TopicLeaders) -> TopicSettings: ...
 
 
 class TopicGuard:
-    """Judges the settings of one topic and reports changes of the verdict."""
+    """Verdict on the settings of one topic."""
 
     def __init__(
         self,
@@ -60,7 +60,6 @@ class TopicGuard:
         self.unsafe = ""
         """Reason why brokers delete confirmed records, with the correction. Empty if they do not."""
         self.risks: dict[str, str] = {}
-        """Name -> sentence, see TopicSettings.risks."""
         self.log_starts: dict[int, int] = {}
         """First offset of each partition's log when it was loaded, by partition."""
         self._on_unsafe = on_unsafe
@@ -75,11 +74,10 @@ class TopicGuard:
 
     @property
     def is_due(self) -> bool:
-        """True if the settings should be requested again."""
         return self._clock() - self._judged_at >= LOOK_S
 
     def judge(self, settings: TopicSettings) -> None:
-        """Update the verdict from a broker's response. Unknown settings leave the verdict on safety as it was."""
+        """Update the verdict. Unknown settings leave the verdict on safety as it was."""
         self._judged_at = self._clock()
         if not settings.unknown:
             self.unsafe = settings.unsafe
@@ -112,7 +110,9 @@ class TopicGuard:
             raise TopicUnsafe(self.unsafe)
         return settings
 
-    async def look(self, topic: WatchedTopic, view: TopicLeaders, served: Collection[int], place: ReplayPlace) -> None:
+    async def check(
+        self, topic: WatchedTopic, view: TopicLeaders, served: Collection[int], source: ReplaySource
+    ) -> None:
         """Request the settings if that is due, and call what follows for the served partitions. Raises ProxyError.
 
         A proxy that serves no partition only reports: its gate is closed for another reason, which stays.
@@ -125,7 +125,7 @@ class TopicGuard:
         elif self.unsafe:
             self.hold_back()
         elif self._is_to_resume:
-            starts = await replay.starts(served, place)
+            starts = await replay.starts(served, source)
             deleted = [each for each in served if starts.get(each, 0) > self.log_starts.get(each, 0)]
             self._is_to_resume = False
             self.log_starts.update(starts)
@@ -135,6 +135,5 @@ class TopicGuard:
                 self._on_corrected()
 
     def hold_back(self) -> None:
-        """Stop service until the settings are corrected."""
         self._is_to_resume = True
         self._on_unsafe()

@@ -1,7 +1,7 @@
 """Requests of a journal in flight. Requests to a broker that was replaced meanwhile are given up.
 
 A broker that is lost without a TCP reset ends no connection. Once its response is late, the leader or coordinator is
-looked up repeatedly (`look`). If it is another broker by now, the channel is closed, and the outcome is unknown.
+looked up repeatedly (`check`). If it is another broker by now, the channel is closed, and the outcome is unknown.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ MOVED = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
-"""Error codes that mean that another broker may be the leader or coordinator."""
-REPLACED = "it does not answer, and another broker has its place"
+"""Errors after which another broker may be the leader or coordinator."""
+REPLACED = "it does not respond, and another broker has replaced it"
 
 
 class UnderWay:
@@ -33,9 +33,8 @@ class UnderWay:
 
     def __init__(self, purposes: Mapping[type[Identify | Append], str]) -> None:
         self.appends: dict[int, Collection[int]] = {}
-        """Leaders with a Produce in flight -> the partitions in it."""
         self.identifies: dict[int, int] = {}
-        """Partitions with an InitProducerId in flight -> node id of the coordinator it was sent to."""
+        """Partitions with an InitProducerId in flight -> node id of the coordinator."""
         self._purposes = purposes
 
     def stopped(self, partitions: Iterable[int]) -> None:
@@ -43,17 +42,17 @@ class UnderWay:
         for partition in partitions:
             self.identifies.pop(partition, None)
 
-    def look(self, links: BrokerChannels, leaders: Mapping[int, int], coordinators: dict[int, int]) -> bool:
-        """Give up requests to brokers that the view shows as replaced. Return True if any broker is late.
+    def check(self, links: BrokerChannels, leaders: Mapping[int, int], coordinators: dict[int, int]) -> bool:
+        """Give up requests to brokers that were replaced in the current view (partition -> node id). Return True if any
+        broker is late.
 
-        A coordinator that is late is looked up anew. `leaders`, `coordinators`: partition -> node id in the current
-        view.
+        The coordinator of a late one is looked up anew.
         """
         late = [self._is_late(links, *each, Append, leaders) for each in list(self.appends.items())]
-        asked: dict[int, set[int]] = {}
+        identifying: dict[int, set[int]] = {}
         for partition, node_id in self.identifies.items():
-            asked.setdefault(node_id, set()).add(partition)
-        for node_id, partitions in asked.items():
+            identifying.setdefault(node_id, set()).add(partition)
+        for node_id, partitions in identifying.items():
             late.append(self._is_late(links, node_id, partitions, Identify, coordinators))
             if late[-1]:
                 for partition in partitions:
@@ -65,10 +64,10 @@ class UnderWay:
         links: BrokerChannels,
         node_id: int,
         partitions: Collection[int],
-        wanted: type[Identify | Append],
+        request_type: type[Identify | Append],
         where: Mapping[int, int],
     ) -> bool:
-        purpose = self._purposes[wanted]
+        purpose = self._purposes[request_type]
         if not links.is_late(node_id, purpose):
             return False
         if any(where.get(partition, node_id) != node_id for partition in partitions):

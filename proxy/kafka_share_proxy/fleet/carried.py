@@ -1,9 +1,8 @@
-"""Interface between links and the features whose requests they carry: features serve requests and complete responses.
+"""Interface between links and the features whose requests they carry.
 
-A link knows nothing about the content of requests. At the owner's end a feature provides its handlers
-(`CarriedRequests`). At the edge it may change a request before it is sent, keep parts of brokers' responses, and insert
-them into the owner's response (`EdgeOfLink`, one for each link). Several features may handle the same API: a request
-names the feature that sent it. Every proxy is notified of the groups of one feature without a request (`HoldsGroups`).
+A link does not interpret requests. At the owner's end a feature provides its handlers (`CarriedRequests`). At the edge
+it may change a request before it is sent, keep parts of brokers' responses, and insert them into the owner's response
+(`EdgeOfLink`, one for each link). Several features may handle the same API: a request names the feature that sent it.
 """
 
 from __future__ import annotations
@@ -31,17 +30,15 @@ class Prepared(NamedTuple):
 class EdgeOfLink(Protocol):
     """State of a feature at the edge for one link. Unused after the link has ended."""
 
-    def prepared(self, call: Call[Message]) -> Prepared:
-        """Return the request to send."""
+    def prepared(self, call: Call[Message]) -> Prepared: ...
 
     def completed(self, call: Call[Message], frame: Buffer) -> bytes | None:
         """Insert the parts kept here into the owner's response. None if they are no longer here."""
 
-    def told(self, key: int, version: int, response: memoryview) -> bytes | memoryview:
-        """Return a broker's response to a request of the owner, as it is sent to the owner. Raises ProxyError."""
+    def to_owner(self, key: int, version: int, response: memoryview) -> bytes | memoryview:
+        """Return a broker's response as it is sent to the owner, which requested it. Raises ProxyError."""
 
-    def forget(self, chunks: Iterable[int]) -> None:
-        """Drop chunks that the owner no longer refers to."""
+    def forget(self, chunks: Iterable[int]) -> None: ...
 
 
 class CarriedRequests(Protocol):
@@ -49,7 +46,7 @@ class CarriedRequests(Protocol):
 
     @property
     def feature(self) -> str:
-        """Name of the feature on links. Part of the protocol between proxies."""
+        """Name on links. Part of the protocol between proxies."""
 
     @property
     def handlers(self) -> Mapping[int, FramedHandler]:
@@ -58,14 +55,12 @@ class CarriedRequests(Protocol):
     def knows(self, group_id: str) -> bool:
         """Return True if this proxy sends all requests about the group to its owner."""
 
-    def edge(self) -> EdgeOfLink:
-        """Return the state at the edge for a link that was just established."""
+    def edge(self) -> EdgeOfLink: ...
 
     def link_ended(self, number: int) -> None:
-        """Drop everything that was read over this link. It can no longer be referred to."""
+        """Drop everything that was read over this link."""
 
-    def links_changed(self) -> None:
-        """React to a new or lost link to another proxy."""
+    def links_changed(self) -> None: ...
 
 
 class HoldsGroups(Protocol):
@@ -88,11 +83,10 @@ class NothingKept:
     def completed(self, call: Call[Message], frame: Any) -> bytes:  # noqa: ARG002 - as edges are called
         return bytes(frame)
 
-    def told(self, key: int, version: int, response: memoryview) -> memoryview:  # noqa: ARG002 - as edges are called
+    def to_owner(self, key: int, version: int, response: memoryview) -> memoryview:  # noqa: ARG002 - as edges are called
         return response
 
-    def forget(self, chunks: Iterable[int]) -> None:
-        """See EdgeOfLink."""
+    def forget(self, chunks: Iterable[int]) -> None: ...
 
 
 class NoGroups:
@@ -118,7 +112,6 @@ class CarriedFeatures:
         self.held = held or self.held
 
     def handler(self, feature: str, key: int) -> FramedHandler | None:
-        """Return the handler of an API for a feature, or None."""
         served = self._features.get(feature)
         return None if served is None else served.handlers.get(key)
 
@@ -128,7 +121,7 @@ class CarriedFeatures:
         return served is not None and served.knows(group_id)
 
     def edges(self) -> dict[str, EdgeOfLink]:
-        """Return feature -> its state at the edge for a link that was just established."""
+        """Return feature -> its state at the edge for a new link."""
         return {name: each.edge() for name, each in self._features.items()}
 
     def link_ended(self, number: int) -> None:

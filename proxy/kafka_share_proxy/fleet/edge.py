@@ -1,8 +1,7 @@
 """Edge end of a link: sends clients' requests to the owner, and the owner's requests to the clients' brokers.
 
-See `group_owners`. A request gets a response, is refused as "not the owner" (nothing was done), or is lost with the
-link. Requests of the owner are sent on the client's own upstream connection, like all requests of the proxy's own. The
-feature decides which parts of a request or a response stay at the edge (`carried.EdgeOfLink`).
+A request gets a response, is refused as "not the owner" (nothing was done), or is lost with the link. Requests of the
+owner are sent on the client's own upstream connection. See `group_owners`.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ REQUESTS_MAX = 10_000
 Send = Callable[[Message], None]
 
 
-class _Asked(NamedTuple):
+class _PendingRequest(NamedTuple):
     """Request that waits for the owner."""
 
     call: Call[Message]
@@ -65,7 +64,7 @@ class PeerEdge:
         self._generation = generation
         self._link = link
         self._numbers = count(1)
-        self._requests: dict[int, _Asked] = {}
+        self._requests: dict[int, _PendingRequest] = {}
         self._holdings: dict[int, Promise[Holdings]] = {}
         self._known: dict[int, Promise[bool]] = {}
         self._connections: dict[int, Connection] = {}
@@ -85,7 +84,7 @@ class PeerEdge:
         number = next(self._numbers)
         edge = self.edges[feature]
         request, not_before = edge.prepared(call)
-        self._requests[number] = _Asked(call, edge, promise, not_before)
+        self._requests[number] = _PendingRequest(call, edge, promise, not_before)
         self._send(
             messages.PeerRequest(
                 id=number,
@@ -106,7 +105,7 @@ class PeerEdge:
     def give_up(self, response: Promise[bytes | None]) -> None:
         if response.done:
             return
-        for number in [number for number, asked in self._requests.items() if asked.promise is response]:
+        for number in [number for number, request in self._requests.items() if request.promise is response]:
             del self._requests[number]
             self._send(messages.PeerCancel(id=number))
 
@@ -144,8 +143,8 @@ class PeerEdge:
         for connection in self._connections.values():
             (_EDGES.of(connection) or {}).pop(self, None)
         self._connections.clear()
-        for asked in requests.values():
-            asked.promise.fail(PeerLost(self._lost))
+        for request in requests.values():
+            request.promise.fail(PeerLost(self._lost))
         known, self._known = self._known, {}
         for promise in holdings.values():
             promise.fail(PeerLost(self._lost))
@@ -169,52 +168,52 @@ class PeerEdge:
         """Report to the owner that a client has disconnected, which ends its sessions there."""
         if self._connections.pop(connection_id, None) is None:
             return
-        for number in [n for n, asked in self._requests.items() if asked.call.connection.id == connection_id]:
+        for number in [n for n, request in self._requests.items() if request.call.connection.id == connection_id]:
             del self._requests[number]
         self._send(messages.PeerClosed(connection_id=connection_id))
 
     # Requests
 
     def _responded(self, message: messages.PeerResponse) -> None:
-        asked = self._requests.pop(message.id, None)
-        if asked is None:
+        request = self._requests.pop(message.id, None)
+        if request is None:
             return
         if message.outcome == NOT_OWNER:
-            asked.promise.set(None)
+            request.promise.set(None)
         elif message.outcome != RESPONDED or message.frame is None:
-            asked.promise.fail(UpstreamLost("while the owner of the group served"))
+            request.promise.fail(UpstreamLost("while the owner of the group served"))
         else:
-            self._complete(asked, message.frame)
+            self._complete(request, message.frame)
 
-    def _complete(self, asked: _Asked, frame: Buffer) -> None:
+    def _complete(self, request: _PendingRequest, frame: Buffer) -> None:
         """Settle a request with the owner's response. Raises RemoteProtocolError if it is invalid."""
         try:
-            response = asked.edge.completed(asked.call, frame)
+            response = request.edge.completed(request.call, frame)
         except ProxyError as error:
-            asked.promise.fail(PeerLost(str(error)))
+            request.promise.fail(PeerLost(str(error)))
             raise
         except Exception as error:
-            asked.promise.fail(error)  # an internal error ends the client's connection, not the link
+            request.promise.fail(error)  # an internal error ends the client's connection, not the link
             return
         if response is None:
-            self.connection_closed(asked.call.connection.id)
-            asked.promise.fail(PeerLost("records were dropped before they could be sent"))
-        elif asked.not_before > self._timers.now():
-            self._timers.call_at(asked.not_before, partial(asked.promise.set, response))
+            self.connection_closed(request.call.connection.id)
+            request.promise.fail(PeerLost("records were dropped before they could be sent"))
+        elif request.not_before > self._timers.now():
+            self._timers.call_at(request.not_before, partial(request.promise.set, response))
         else:
-            asked.promise.set(response)
+            request.promise.set(response)
 
     # Requests of the owner
 
-    def _asked(self, message: messages.PeerQuery) -> None:
+    def _on_query(self, message: messages.PeerQuery) -> None:
         connection = self._connections.get(message.connection_id)
         if connection is None:
-            self._send(messages.PeerQueryResponse(id=message.id, reason="the client has gone"))
+            self._send(messages.PeerQueryResponse(id=message.id, reason="the client has disconnected"))
             return
         response = connection.send_request(message.api_key, message.api_version, bytes(message.body))
-        response.on_settled(partial(self._told, message, response), self._link)
+        response.on_settled(partial(self._send_query_response, message, response), self._link)
 
-    def _told(self, query: messages.PeerQuery, response: Promise[memoryview]) -> None:
+    def _send_query_response(self, query: messages.PeerQuery, response: Promise[memoryview]) -> None:
         if self._lost:
             return
         reply = messages.PeerQueryResponse(id=query.id, reason=None)
@@ -230,12 +229,12 @@ class PeerEdge:
     def _kept(self, key: int, version: int, response: bytes | memoryview) -> bytes | memoryview:
         """Return a broker's response without the parts that features keep here. Raises ProxyError."""
         for edge in self.edges.values():
-            response = edge.told(key, version, memoryview(response))
+            response = edge.to_owner(key, version, memoryview(response))
         return response
 
     def _fail(self, connection_id: int, error: Exception) -> None:
         """Fail the requests of one client after an internal error. That ends its connection, not the link."""
-        for number in [n for n, asked in self._requests.items() if asked.call.connection.id == connection_id]:
+        for number in [n for n, request in self._requests.items() if request.call.connection.id == connection_id]:
             self._requests.pop(number).promise.fail(error)
 
     # Other messages
@@ -250,7 +249,7 @@ class PeerEdge:
             groups = [HeldGroup(group.group_id, group.state) for group in message.groups]
             promise.set(Holdings(groups, list(message.with_settings)))
 
-    def _told_known(self, message: messages.PeerGroupKnown) -> None:
+    def _on_group_known(self, message: messages.PeerGroupKnown) -> None:
         promise = self._known.pop(message.id, None)
         if promise is not None:
             promise.set(message.is_known)
@@ -258,8 +257,8 @@ class PeerEdge:
     def _not_known(self, message: messages.PeerUnknown) -> None:
         """Fail a request that the other proxy has skipped because its version is earlier."""
         kind = MESSAGES[message.kind] if 0 <= message.kind < len(MESSAGES) else ""
-        if kind == "PeerRequest" and (asked := self._requests.pop(message.id, None)) is not None:
-            asked.promise.set(None)
+        if kind == "PeerRequest" and (request := self._requests.pop(message.id, None)) is not None:
+            request.promise.set(None)
         waiting: Mapping[str, dict[int, Any]] = {
             "PeerHoldingsRequest": self._holdings,
             "PeerGroupKnownRequest": self._known,
@@ -285,10 +284,10 @@ def _closed(edges: dict[PeerEdge, None], connection_id: int) -> None:
 
 _RECEIVERS: dict[str, Callable[[PeerEdge, Any], None]] = {
     "PeerResponse": PeerEdge._responded,
-    "PeerQuery": PeerEdge._asked,
+    "PeerQuery": PeerEdge._on_query,
     "PeerForget": PeerEdge._forgotten,
     "PeerHoldings": PeerEdge._held,
-    "PeerGroupKnown": PeerEdge._told_known,
+    "PeerGroupKnown": PeerEdge._on_group_known,
     "PeerGroups": PeerEdge._groups_changed,
     "PeerUnknown": PeerEdge._not_known,
 }

@@ -1,15 +1,14 @@
 """The other proxies of a fleet, as handlers see them (fleet/README.md): the owners of groups that are not owned here.
 
-How it works: a client may send a request to any proxy. The proxy that receives it is the *edge* of that client; the
-state partition of the group has one *owner*. If they differ, the request is forwarded to the owner over the link
-between them (`Peer.serve`), and the usual handler runs there with a remote client connection
-(`peer_owner.FarConnection`). Its requests to the broker are sent by the edge on the client's own upstream connection,
-so that the client's rights, quotas and leader apply. Records stay at the edge: the owner receives only the batch
-headers of a Fetch, and its response refers to the bytes, which the edge inserts (`peer_edge`, `peer_records`). There is
-therefore one set of handlers, one way to decide, and no state outside the owner.
+How it works: the proxy that receives a client's request is the *edge* of that client. If another proxy is the *owner*
+of the group's state partition, the request is forwarded to it over the link between them (`Peer.serve`), and the usual
+handler runs there with a remote client connection (`peer_owner.FarConnection`). Its requests to the broker are sent by
+the edge on the client's own upstream connection, so that the client's rights, quotas and leader apply. Records stay at
+the edge: the owner receives only the batch headers of a Fetch, and its response refers to the bytes, which the edge
+inserts (`peer_edge`, `peer_records`).
 
 A handler at the owner runs only while the owner's own gate is open. The end of a link ends all connections over it,
-with their sessions, locks and reservations, as if the clients had disconnected.
+with their sessions, locks and reservations.
 """
 
 from __future__ import annotations
@@ -46,16 +45,12 @@ class Peer(Protocol):
     """Another proxy of the fleet."""
 
     def serve(self, call: Call[Message], feature: str) -> Promise[bytes | None]:
-        """Return its response to the request about groups of a feature, as a whole frame. None if it is not the owner.
-
-        Fails with PeerLost.
-        """
+        """Return its response to the request, as a whole frame. None if it is not the owner. Fails with PeerLost."""
 
     def give_up(self, response: Promise[bytes | None]) -> None:
         """Cancel a request of `serve`. No effect after the response."""
 
-    def holdings(self) -> Promise[Holdings]:
-        """Return its groups. Fails with PeerLost."""
+    def holdings(self) -> Promise[Holdings]: ...
 
     def knows(self, feature: str, group_id: str) -> Promise[bool]:
         """Return True if it sends all requests of a feature about this group to the owner. Fails with PeerLost."""
@@ -66,29 +61,27 @@ class Fleet(Protocol):
 
     @property
     def groups(self) -> Mapping[str, None]:
-        """Ids of the share groups in the last notifications of other proxies: always the same dict."""
+        """Share groups in the last notifications of other proxies: always the same dict."""
 
     @property
     def members(self) -> Mapping[str, Peer | None]:
-        """Address -> every other proxy. None: there is no link to it now."""
+        """Address -> other proxy. None: there is no link to it now."""
 
-    def owner(self, partition: int) -> Peer | None:
-        """Return the owner of a state partition, if it is another proxy with a link."""
+    def owner(self, partition: int) -> Peer | None: ...
 
     def owners(self, partitions: Iterable[int]) -> list[Peer] | None:
         """Return all owners of these partitions. None if one of them cannot be reached now."""
 
 
 class HeldAnywhere:
-    """Ids of share groups, here or elsewhere. They distinguish requests about share groups from others."""
+    """Ids of share groups, here or elsewhere."""
 
     def __init__(self, here: Mapping[str, Any], fleet: Fleet | None) -> None:
-        """`here`: live mapping of the groups of this proxy."""
         self._here, self._fleet = here, fleet
 
     @property
     def by_id(self) -> tuple[Mapping[str, Any], ...]:
-        """Groups as dicts by group id, always the same ones."""
+        """Groups by group id, always the same dicts."""
         return (self._here,) if self._fleet is None else (self._here, self._fleet.groups)
 
     def __len__(self) -> int:

@@ -1,9 +1,8 @@
 """Links between the proxies of a fleet, and the choice of the link for a request.
 
-How it works: every proxy listens for others and publishes its address in the group of proxies (`owners.Membership`).
-Each dials every other member in the table. Over a link that it dialled a proxy is the edge (`peer_edge`), over a link
-that another dialled it is the owner (`peer_owner`). A link that ends is dialled again while the table contains its
-other end.
+How it works: each proxy publishes its address in the group of proxies (`owners.Membership`), and dials every other
+member in the table. Over a link that it dialled a proxy is the edge (`peer_edge`), over a link that another dialled it
+is the owner (`peer_owner`). A link that ends is dialled again while the table contains its other end.
 """
 
 from __future__ import annotations
@@ -40,8 +39,7 @@ DIAL_S = 2.0
 RETRY_MIN_S, RETRY_MAX_S = 0.05, 1.0
 """Shortest and longest delay in seconds before a link that ended, or failed, is dialled again."""
 LINKS_MAX = 200
-"""Maximum number of links from members of the fleet. A further one is closed. For others see `strangers.UNPROVEN_MAX`.
-"""
+"""Maximum number of links from members of the fleet. For others see `strangers.UNPROVEN_MAX`."""
 SEND_GROUPS_S = 0.5
 """Seconds between two notifications of other proxies about added and removed groups."""
 FIRST_NUMBER = 1 << 40
@@ -104,7 +102,7 @@ class FleetLinks:
         self._listeners: tuple[Listener, ...] = ()
         self._numbers = count(FIRST_NUMBER)
         self._groups: dict[str, None] = {}
-        self._last_heard: dict[str, set[str]] = {}
+        self._last_reported: dict[str, set[str]] = {}
         """Groups of members whose link ended. They remain theirs until they, or another proxy, report otherwise."""
         self._table_changed = trio.Event()
 
@@ -120,33 +118,30 @@ class FleetLinks:
         return {address: linked.get(address) for address in self._table.peers}
 
     def owner(self, partition: int) -> Peer | None:
-        found = self._edges.get(self._table.elsewhere.get(partition, ""))
-        return None if found is None else found[1]
+        link = self._edges.get(self._table.elsewhere.get(partition, ""))
+        return None if link is None else link[1]
 
     def owners(self, partitions: Iterable[int]) -> list[Peer] | None:
-        found: dict[int, Peer] = {}
+        owners_by_id: dict[int, Peer] = {}
         for partition in partitions:
             owner = self.owner(partition)
             if owner is None:
                 return None
-            found[id(owner)] = owner
-        return list(found.values())
+            owners_by_id[id(owner)] = owner
+        return list(owners_by_id.values())
 
     # Status
 
     @property
     def linked(self) -> list[str]:
-        """Addresses of the proxies with a link."""
         return sorted(self._edges)
 
     @property
     def missing(self) -> list[str]:
-        """Addresses of the members without a link."""
         return sorted(self._table.peers - self._edges.keys())
 
     @property
     def requests_waiting(self) -> int:
-        """Number of requests to other proxies without a response."""
         return sum(edge.waiting for _, edge in self._edges.values())
 
     @property
@@ -188,15 +183,15 @@ class FleetLinks:
             link.close("the proxy stops")
 
     def _follow(self, nursery: trio.Nursery) -> None:
-        wanted = self._table.peers
-        for address in self._dialling.keys() - wanted:
+        members = self._table.peers
+        for address in self._dialling.keys() - members:
             self._dialling.pop(address).cancel()
-        for address in self._edges.keys() - wanted:
+        for address in self._edges.keys() - members:
             self._edges[address][0].close("it has left the fleet")
-        for address in self._last_heard.keys() - wanted:
-            del self._last_heard[address]
+        for address in self._last_reported.keys() - members:
+            del self._last_reported[address]
         self._gather_groups()
-        for address in wanted - self._dialling.keys():
+        for address in members - self._dialling.keys():
             scope = self._dialling[address] = trio.CancelScope()
             nursery.start_soon(self._keep, address, scope)
         self._carried.links_changed()
@@ -229,14 +224,16 @@ class FleetLinks:
             edge = PeerEdge(
                 self._carried.edges(), self._services.timers, link.send, lambda: self._table.generation, link
             )
-            edge.on_groups = partial(self._heard_groups, address)
+            edge.on_groups = partial(self._on_groups, address)
             self._edges[address] = link, edge
             self._carried.links_changed()
             return edge
 
         def ended(link: PeerLink) -> None:
             if self._edges.get(address, (None,))[0] is link:
-                self._last_heard[address] = self._edges.pop(address)[1].groups | self._last_heard.get(address, set())
+                self._last_reported[address] = self._edges.pop(address)[1].groups | self._last_reported.get(
+                    address, set()
+                )
                 self._gather_groups()
             over.set()
 
@@ -245,19 +242,19 @@ class FleetLinks:
         try:
             await over.wait()
         finally:
-            link.close("not wanted any more")
+            link.close("no longer needed")
         return was_good
 
     def _accept(self, sock: socket.socket, host: str) -> None:
         if self._handshakes is None:
-            self._let_in(host, PlainTransport(self._reactor, sock))
+            self._begin_accepted(host, PlainTransport(self._reactor, sock))
         else:
-            self._handshakes.begin(sock, host, partial(self._let_in, host), self._trouble)
+            self._handshakes.begin(sock, host, partial(self._begin_accepted, host), self._trouble)
 
-    def _let_in(self, host: str, transport: Transport) -> None:
-        in_the_way = self._strangers.in_the_way(host)
-        if in_the_way is not None:
-            in_the_way.close("it proved nothing, and others wait")
+    def _begin_accepted(self, host: str, transport: Transport) -> None:
+        link_to_close = self._strangers.link_to_close(host)
+        if link_to_close is not None:
+            link_to_close.close("it has not proven its membership, and other links wait")
 
         def established(link: PeerLink) -> User:
             self._strangers.remove(link)
@@ -314,15 +311,15 @@ class FleetLinks:
 
     # Groups
 
-    def _heard_groups(self, address: str) -> None:
-        self._last_heard.pop(address, None)
+    def _on_groups(self, address: str) -> None:
+        self._last_reported.pop(address, None)
         self._gather_groups()
 
     def _gather_groups(self) -> None:
         linked = (edge.groups for _, edge in self._edges.values())
-        found = frozenset().union(*linked, *self._last_heard.values())
+        groups = frozenset().union(*linked, *self._last_reported.values())
         self._groups.clear()
-        self._groups.update(dict.fromkeys(found))
+        self._groups.update(dict.fromkeys(groups))
 
     async def _send_groups(self) -> None:
         while True:

@@ -1,8 +1,8 @@
 """Owner end of a link: requests of other proxies' clients, served by the same handlers as local ones.
 
-See `group_owners`. A client's connection is remote here (`FarConnection`): its requests to the broker go over the link,
-and it ends when the edge reports it, or with the link. Everything that belongs to a connection - share sessions, locks,
-reservations, rights - thereby ends as it would at the edge.
+A client's connection is remote here (`FarConnection`): its requests to the broker go over the link, and it ends when
+the edge reports it, or with the link. Share sessions, locks, reservations and rights of the connection end with it. See
+`group_owners`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class FarConnection:
     def send_request(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
         promise: Promise[memoryview] = Promise()
         if self._is_closed:
-            promise.fail(UpstreamLost("the client has gone"))
+            promise.fail(UpstreamLost("the client has disconnected"))
         else:
             self._owner.send_request(self, self._far_id, promise, key, version, body)
         return promise
@@ -69,7 +69,6 @@ class FarConnection:
         self._owner.failed(self._far_id, self, error)
 
     def close(self) -> None:
-        """Close after the client has disconnected, or the link has ended."""
         self._is_closed = True
         for task in list(self.tasks.values()):
             task.cancel()
@@ -79,7 +78,7 @@ class FarConnection:
             on_behalf_of(self, callback)
         queries, self.queries = self.queries, {}
         for promise in queries.values():
-            on_behalf_of(self, partial(promise.fail, UpstreamLost("the client has gone")))
+            on_behalf_of(self, partial(promise.fail, UpstreamLost("the client has disconnected")))
 
 
 class PeerOwner:
@@ -103,18 +102,17 @@ class PeerOwner:
         self._generation = generation
         self._numbers = numbers
         self._connections: dict[int, FarConnection] = {}
-        self._asked: dict[int, FarConnection] = {}
+        self._pending_queries: dict[int, FarConnection] = {}
         self._queries = count(1)
         self._forgotten: list[int] = []
-        self._told: set[str] | None = None
+        self._notified: set[str] | None = None
         """Groups that the other side was notified of. None before the first notification."""
         self._requests: dict[int, FarConnection] = {}
-        """Number of a request -> its remote connection, while it is served."""
+        """Request number -> its remote connection, while it is served."""
         self._is_lost = False
 
     @property
     def connections(self) -> int:
-        """Number of clients that use this link."""
         return len(self._connections)
 
     def receive(self, message: Message) -> None:
@@ -127,7 +125,7 @@ class PeerOwner:
         """End the link and all its connections."""
         self._is_lost = True
         connections, self._connections = self._connections, {}
-        self._asked.clear()
+        self._pending_queries.clear()
         self._requests.clear()
         for connection in connections.values():
             connection.close()
@@ -136,11 +134,11 @@ class PeerOwner:
     def send_groups(self) -> None:
         """Notify the other side of groups added and removed since the last time."""
         held = self._carried.held.groups
-        if self._told is not None and held == self._told:
+        if self._notified is not None and held == self._notified:
             return
-        told = self._told or set()
-        added, removed = held - told, told - held
-        self._told = set(held)
+        notified = self._notified or set()
+        added, removed = held - notified, notified - held
+        self._notified = set(held)
         self._send(messages.PeerGroups(added=sorted(added), removed=sorted(removed)))
 
     # Services for remote connections
@@ -148,10 +146,9 @@ class PeerOwner:
     def send_request(
         self, connection: FarConnection, far_id: int, promise: Promise[memoryview], key: int, version: int, body: bytes
     ) -> None:
-        """Send a request to the broker of a client."""
         number = next(self._queries)
         connection.queries[number] = promise
-        self._asked[number] = connection
+        self._pending_queries[number] = connection
         self._send(messages.PeerQuery(id=number, connection_id=far_id, api_key=key, api_version=version, body=body))
 
     def forget(self, chunk: int) -> None:
@@ -221,7 +218,7 @@ class PeerOwner:
         self._send(messages.PeerResponse(id=number, outcome=outcome, frame=frame))
 
     def _responded(self, message: messages.PeerQueryResponse) -> None:
-        connection = self._asked.pop(message.id, None)
+        connection = self._pending_queries.pop(message.id, None)
         promise = None if connection is None else connection.queries.pop(message.id, None)
         if connection is None or promise is None:
             return
@@ -255,7 +252,7 @@ class PeerOwner:
             for number in connection.tasks:
                 self._requests.pop(number, None)
             for number in connection.queries:
-                self._asked.pop(number, None)
+                self._pending_queries.pop(number, None)
             connection.close()
 
     def _cancelled(self, message: messages.PeerCancel) -> None:

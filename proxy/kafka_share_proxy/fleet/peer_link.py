@@ -1,7 +1,7 @@
 """Link between two proxies, driven by the loop: a socket, the protocol over it, and keep-alives.
 
 A link ends as a whole: when the socket does, when the other side is silent for `SILENT_S`, reads too slowly, or does
-not belong to the fleet. The user of the link is notified once.
+not belong to the fleet.
 """
 
 from __future__ import annotations
@@ -70,11 +70,10 @@ class PeerLink:
         self._heard_at = reactor.now()
         self._deadline = reactor.now() + HANDSHAKE_S
         self._skipped: set[int] = set()
-        """Kinds of messages that were skipped and reported."""
         protocol.on_unknown = self._not_known
         self._alarm: ReactorTimer = reactor.call_at(reactor.now() + PING_S, self._ring)
         transport.attach(self._on_event, READ)
-        self._say(protocol.outgoing())
+        self._queue(protocol.outgoing())
 
     def send(self, message: Message) -> None:
         """Send a message. It is dropped if the link has ended.
@@ -85,7 +84,7 @@ class PeerLink:
             return
         kind = self.protocol.kind_of(message)
         if kind < self.protocol.peer_kinds:
-            self._say(self.protocol.send(message))
+            self._queue(self.protocol.send(message))
         elif self.user is not None:
             unknown = messages.PeerUnknown(kind=kind, id=getattr(message, "id", 0))
             self._reactor.call_soon(self, partial(self.user.receive, unknown))
@@ -115,13 +114,13 @@ class PeerLink:
 
     # The loop
 
-    def _say(self, data: bytes) -> None:
+    def _queue(self, data: bytes) -> None:
         """Queue bytes. All bytes of one loop iteration are sent at its end, in one piece."""
         if not data:
             return
         self._unsent += data
         if len(self._unsent) > UNSENT_BYTES_MAX:
-            self.close("the other proxy does not take what it is told")
+            self.close("the other proxy does not read what is sent")
         elif not self._is_planned:
             self._is_planned = True
             self._reactor.call_soon(self, self._flush)
@@ -165,7 +164,7 @@ class PeerLink:
                     return
             if self.protocol.is_established and self.user is None:
                 self._begin()
-            self._say(self.protocol.outgoing())
+            self._queue(self.protocol.outgoing())
             if size < len(buffer):
                 return
 
@@ -176,14 +175,14 @@ class PeerLink:
             self._notes("peer-message-unknown", peer=self.protocol.peer, kind=kind)
 
     def _begin(self) -> None:
-        self._say(self.protocol.outgoing())
+        self._queue(self.protocol.outgoing())
         self.user = self._established(self)
         self._notes("peer-linked", peer=self.protocol.peer)
 
     def _ring(self) -> None:
         now = self._reactor.now()
         if self.user is None and now >= self._deadline:
-            self.close("no proxy of this fleet answers there")
+            self.close("no proxy of this fleet responds there")
         elif now - self._heard_at >= SILENT_S:
             self.close(f"silent for {SILENT_S:g} s")
         else:

@@ -1,4 +1,4 @@
-"""Protocol between two proxies of a fleet: messages, and the proof that each side belongs to the fleet.
+"""Protocol between two proxies of a fleet: messages, and the proof that each side belongs to the fleet. No I/O.
 
 How it works: a message is a size (int32), a kind (int8), a body as in schemas/internal, and a signature if there is a
 secret. The side that was dialled sends first:
@@ -9,12 +9,12 @@ secret. The side that was dialled sends first:
 A proof is an HMAC-SHA256 under the shared secret over the side's role, both nonces and both addresses: no side can
 replay what the other side sent, now or earlier. The keys of the two directions are derived from the secret and both
 nonces. A signature covers the number of the message in its direction, so that no message can be left out, repeated or
-moved to another link. Messages are not secret by this: if the network between proxies can be tapped, links must be
-encrypted as well (`fleet.LinkTls`).
+moved to another link. Signatures do not encrypt: if the network between proxies can be tapped, links need TLS as well
+(`fleet.LinkTls`).
 
 Both sides report in the handshake how many kinds of messages they know. A later version sends no others to an earlier
-one, and a message of an unknown kind is skipped, with PeerUnknown as the response to it. Without a secret (which must
-be allowed by name) both sides report so, and nothing is proven. No I/O; the caller passes the nonces.
+one, and a message of an unknown kind is skipped, with PeerUnknown as the response. Without a secret (which must be
+allowed by name) nothing is proven.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ MESSAGES = (
     "PeerGroupKnown",
     "PeerUnknown",
 )
-"""Messages by kind. New kinds are appended, and no field changes; tagged fields may be added (fleet/README.md rule 18).
+"""Messages by kind. New kinds are appended, and no field changes. Tagged fields may be added (fleet/README.md rule 18).
 """
 HANDSHAKE_KINDS = 3
-"""Number of kinds, from the first, that are exchanged before a link is established, and never after."""
+"""Number of kinds, from the first, that are exchanged only before a link is established."""
 VERSION = 0
 FRAME_BYTES_MAX = 64 * MIB
 """Maximum size of a message in bytes. Responses of clients' brokers are smaller."""
@@ -75,10 +75,10 @@ class PeerProtocol:
     """One end of one link. `outgoing` collects the messages of the handshake."""
 
     def __init__(self, address: str, secret: bytes | None, nonce: bytes, *, dials: bool) -> None:
-        """`address` is sent to the other side; `nonce`: NONCE_BYTES random bytes."""
+        """`address` is sent to the other side. `nonce`: NONCE_BYTES random bytes."""
         self.is_established = False
         self.peer = ""
-        """Address that the other side claims; proven once established."""
+        """Address that the other side claims. Proven once established."""
         self.peer_kinds = len(MESSAGES)
         """Number of kinds of messages that the other side knows."""
         self.on_unknown: Callable[[int], None] = lambda _kind: None
@@ -98,23 +98,22 @@ class PeerProtocol:
 
     def outgoing(self) -> bytes:
         """Return the protocol's own messages, once: the handshake, and responses to skipped messages."""
-        said, self._outgoing = self._outgoing, []
-        return b"".join(said)
+        outgoing, self._outgoing = self._outgoing, []
+        return b"".join(outgoing)
 
     def kind_of(self, message: Message) -> int:
         return _kinds()[type(message)]
 
     def send(self, message: Message) -> bytes:
-        """Return a message as bytes, after the protocol's own ones.
-
-        The link must be established, and the other side must know the message's kind.
+        """Return the message as bytes, after the protocol's own ones. The link must be established, and the other side
+        must know the kind.
         """
         if not self.is_established:
             raise LocalProtocolError("a message before the handshake is over")
         return self.outgoing() + self._encode(message)  # signatures are numbered in the order of sending
 
     def receive_data(self, data: bytes | memoryview) -> Iterator[Message]:
-        """Yield the received messages. Those of the handshake are processed here.
+        """Yield the received messages, after those of the handshake were processed.
 
         Raises:
             NotOfTheFleet: the other side proves nothing. RemoteProtocolError: the data is no message.
@@ -126,9 +125,9 @@ class PeerProtocol:
             if self.is_established:
                 yield message
             else:
-                self._shake(message)
+                self._on_handshake(message)
 
-    def _shake(self, message: Message) -> None:
+    def _on_handshake(self, message: Message) -> None:
         if self._dials and isinstance(message, messages.PeerChallenge) and not self._peer_nonce:
             self._meet(message)
             proof = self._proof(_DIALLER)
@@ -161,14 +160,14 @@ class PeerProtocol:
 
     def _check(self, proof: Buffer, role: bytes) -> None:
         if not hmac.compare_digest(bytes(proof), self._proof(role)):
-            raise NotOfTheFleet(f"{self.peer or 'somebody'} does not have the secret of this fleet")
+            raise NotOfTheFleet(f"{self.peer or 'the other side'} does not have the secret of this fleet")
 
     def _proof(self, role: bytes) -> bytes:
         return b"" if self._secret is None else self._hmac(b"proof", role)
 
-    def _hmac(self, *what: bytes) -> bytes:
+    def _hmac(self, *values: bytes) -> bytes:
         mine, theirs = (self._nonce, self._address.encode()), (self._peer_nonce, self.peer.encode())
-        parts = (*what, *mine, *theirs) if self._dials else (*what, *theirs, *mine)
+        parts = (*values, *mine, *theirs) if self._dials else (*values, *theirs, *mine)
         text = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
         return hmac.digest(self._secret or b"", text, "sha256")
 
@@ -190,14 +189,14 @@ class PeerProtocol:
         return b"".join((head, body, signature))
 
     def _decode(self, frame: bytes) -> Message | None:
-        """Return the message in a frame; None if its kind is not known here and it is skipped."""
+        """Return the message in a frame. None if its kind is not known here and it is skipped."""
         end = len(frame)
         if self._receive_key:
             end -= SIGNATURE_BYTES
             signature = _sign(self._receive_key, self._received, frame[: max(end, 0)])
             self._received += 1
             if end < 1 or not hmac.compare_digest(signature, frame[end:]):
-                raise NotOfTheFleet("a message that nobody of the fleet has signed")
+                raise NotOfTheFleet("a message without a valid signature of the fleet")
         if end < 1:
             raise RemoteProtocolError("a message without a kind")
         if frame[0] >= len(MESSAGES):

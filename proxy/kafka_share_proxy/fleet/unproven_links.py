@@ -1,8 +1,7 @@
 """Links whose other side has not yet proven that it belongs to the fleet, limited so that a member always finds room.
 
-How it works: a link counts here from when it is accepted until its other side has proven that it knows the secret,
-which takes a member one round trip. If there is no room for another link, the oldest of the host with most links is
-closed. Members connect from other hosts than most strangers, and on the same host a member is faster than
+A member proves itself within one round trip. If there is no room for another link, the oldest of the host with most
+links is closed: members connect from other hosts than most strangers, and on the same host a member is faster than
 `UNPROVEN_MAX` newcomers. Members are counted separately, so that strangers cannot use up their limit.
 """
 
@@ -13,7 +12,7 @@ from collections import Counter
 from kafka_share_proxy.fleet.peer_link import PeerLink
 
 UNPROVEN_MAX = 128
-"""Maximum number of unproven links. A further one closes another."""
+"""Maximum number of unproven links."""
 
 
 class Strangers:
@@ -27,7 +26,6 @@ class Strangers:
         return len(self._hosts)
 
     def add(self, link: PeerLink, host: str) -> None:
-        """Add a link that has not proven its membership."""
         self._hosts[link] = host
         self._counts[host] += 1
 
@@ -39,7 +37,7 @@ class Strangers:
             if not self._counts[host]:
                 del self._counts[host]
 
-    def in_the_way(self, host: str) -> PeerLink | None:
+    def link_to_close(self, host: str) -> PeerLink | None:
         """Return the link to close before one of this host is added. None if there is room."""
         if len(self._hosts) < UNPROVEN_MAX:
             return None
@@ -48,5 +46,4 @@ class Strangers:
         return next(link for link, whose in self._hosts.items() if whose == busiest)
 
     def links(self) -> list[PeerLink]:
-        """Return all unproven links."""
         return list(self._hosts)

@@ -1,9 +1,8 @@
 """Cache of chunks: record batches just read from brokers, kept for the clients that fetch them next.
 
-One upstream Fetch reads more than one client needs. The rest is kept here, as whole batches, byte for byte as the
-broker sent them. A chunk is the result of one Fetch for one partition. It belongs to one leader epoch and has an age
-limit. The oldest chunk is evicted when all together are too large. Features add their own data to a chunk, which is
-counted with it.
+One upstream Fetch reads more than one client needs. The rest is kept here as whole batches, byte for byte as the broker
+sent them. A chunk is the result of one Fetch for one partition. Features add their own data to it, which is counted
+with it.
 """
 
 from __future__ import annotations
@@ -23,24 +22,20 @@ class BatchSpan(Protocol):
     """Header fields of `wire.records.batches.Batch` that a cache needs."""
 
     @property
-    def base_offset(self) -> int:
-        """Offset of the first record."""
+    def base_offset(self) -> int: ...
 
     @property
     def last_offset(self) -> int:
         """Last offset, also when its record was compacted away."""
 
     @property
-    def leader_epoch(self) -> int:
-        """Epoch of the leader that appended it."""
+    def leader_epoch(self) -> int: ...
 
     @property
-    def position(self) -> int:
-        """Position of the batch in the bytes of its chunk."""
+    def position(self) -> int: ...
 
     @property
-    def size(self) -> int:
-        """Bytes of the whole batch."""
+    def size(self) -> int: ...
 
 
 class ReadKey(NamedTuple):
@@ -73,16 +68,14 @@ class Chunk:
     """Offset after the last batch."""
 
     def __post_init__(self) -> None:
-        """Set `next_offset` from the last batch."""
         self.next_offset = self.batches[-1].last_offset + 1
 
     @property
     def bytes(self) -> int:
-        """Bytes of memory used by the records."""
         return len(self.records)
 
     def holds(self, offset: int) -> bool:
-        """Return True if the chunk contains what the log has from this offset on."""
+        """Return True if the chunk contains everything that the log has from this offset on."""
         return self.fetch_offset <= offset < self.next_offset
 
     def index_of(self, offset: int) -> int:
@@ -90,15 +83,14 @@ class Chunk:
         return bisect_left(self.batches, offset, key=_last_offset)
 
     def bytes_from(self, index: int) -> int:
-        """Return the bytes from that batch to the end."""
         last = self.batches[-1]
         return last.position + last.size - self.batches[index].position
 
     def continues(self, offset: int, last_fetched_epoch: int) -> bool:
-        """Return True if a reader whose log ends in that epoch before `offset` can continue here.
+        """Return True if a reader whose log ends in that epoch before `offset` can continue here. -1: it sends no
+        epoch.
 
-        This follows the broker's own check: epoch and offset together identify one history of a log (KIP-595). -1: the
-        reader does not send an epoch.
+        As in the broker's own check, epoch and offset together identify one history of a log (KIP-595).
         """
         if last_fetched_epoch in (-1, self.leader_epoch):
             return True
@@ -111,8 +103,7 @@ class Chunk:
     def shrink(self) -> None:
         """Release data that can be made again, because this chunk alone is larger than the cache limit."""
 
-    def dropped(self) -> None:
-        """Handle the eviction of the chunk from the cache."""
+    def dropped(self) -> None: ...
 
 
 C = TypeVar("C", bound=Chunk)
@@ -128,10 +119,7 @@ class CacheLimits:
     """Age in seconds from which a chunk is read again, so that deleted records and topics do not stay available here.
     """
     chunks_per_partition: int
-    """Maximum number of chunks per partition and isolation level.
-
-    As many readers at different offsets of one log can be served from the cache.
-    """
+    """Maximum number of chunks per partition and isolation level, and so of readers at different offsets of one log."""
 
 
 class ChunkCache(Generic[C]):
@@ -163,7 +151,7 @@ class ChunkCache(Generic[C]):
         self.recount(chunk)
 
     def recount(self, chunk: C) -> None:
-        """Update the memory count of a chunk, and evict the oldest chunks beyond the limit."""
+        """Count the memory of a chunk again, and evict the oldest chunks beyond the limit."""
         if chunk not in self._oldest:
             return
         self._count(chunk)
@@ -192,31 +180,28 @@ class ChunkCache(Generic[C]):
         )
 
     def newest(self, key: ReadKey, now: float) -> C | None:
-        """Return the chunk of a partition that was read last."""
         kept = self._chunks.get(key)
         return kept[-1] if kept and now < kept[-1].read_at + self.limits.age_s else None
 
     def drop_holder(self, holder: int) -> None:
-        """Evict every chunk whose bytes are held by that proxy."""
         self._holders.pop(holder, None)
         for chunk in [chunk for chunk in self._oldest if chunk.key.holder == holder]:
             self._drop(chunk)
 
     def drop_below(self, key: ReadKey, offset: int) -> None:
-        """Evict chunks that are wholly below the offset."""
         for chunk in tuple(self._chunks.get(key, ())):
             if chunk.next_offset <= offset:
                 self._drop(chunk)
 
     def drop_partition(self, topic_id: bytes, partition: int) -> None:
-        """Evict all chunks of a partition, because its leader or log start has changed, or it was deleted."""
+        """Evict all chunks of a partition: its leader or log start has changed, or it was deleted."""
         for isolation in (False, True):
             for holder in self._holders:
                 for chunk in tuple(self._chunks.get(ReadKey(topic_id, partition, isolation, holder), ())):
                     self._drop(chunk)
 
     def drop_aged(self, now: float) -> float:
-        """Evict chunks beyond their age. Returns when the next one is due, inf if none is left."""
+        """Evict chunks beyond their age. Return when the next one is due, or inf."""
         while self._oldest:
             due = next(iter(self._oldest)).read_at + self.limits.age_s
             if now < due:
@@ -226,7 +211,6 @@ class ChunkCache(Generic[C]):
 
     @property
     def chunks(self) -> int:
-        """Number of chunks."""
         return len(self._oldest)
 
     def _count(self, chunk: C) -> None:

@@ -1,11 +1,10 @@
 """Records that stay at the proxy that read them: the references of a group's owner, and the bytes at the edge.
 
-The edge proxy of a client sends the Fetch to the broker when the owner requests it. It keeps the received records
-(`HeldRecords`), and forwards the Fetch response with the batch headers and a name for the bytes in place of the
-records. For the owner this is a chunk of its cache like any other, except that its bytes are `FarRecords`: a slice of
-them is a reference, which the edge of the same client replaces by the bytes. A chunk serves only members connected to
-the edge that holds it. The edge releases bytes that the owner no longer refers to. If it had to release them earlier,
-the response cannot be sent, and the member's session ends.
+The edge of a client sends the Fetch that the owner requests, keeps the received records (`HeldRecords`), and forwards
+the response with the batch headers and a name for the bytes. For the owner this is a chunk of its cache, except that
+its bytes are `FarRecords`: a slice of them is a reference, which the edge replaces by the bytes. A chunk serves only
+members connected to the edge that holds it. If the edge had to evict bytes that the owner still refers to, the response
+cannot be sent, and the member's session ends.
 """
 
 from __future__ import annotations
@@ -35,7 +34,6 @@ class FarSlice:
         return self._end - self._start
 
     def reference(self) -> bytes:
-        """Return the reference to these bytes in a response."""
         message = messages.PeerRecords(chunk=self._chunk, start=self._start, end=self._end)
         return registry.codec_of(messages.PeerRecords, VERSION).encode(message)
 
@@ -69,7 +67,7 @@ def on_the_wire(part: RecordsSlice) -> memoryview | bytes:
 
 
 class Elsewhere:
-    """Data of a connection whose client is connected to another proxy, which keeps the records it reads."""
+    """Data of a connection whose client is connected to another proxy, which keeps the records."""
 
     def __init__(self, holder: int, forget: Callable[[int], None]) -> None:
         self.holder = holder
@@ -77,10 +75,10 @@ class Elsewhere:
         self._forget = forget
 
     def batches(self, data: Buffer, fetch_offset: int) -> tuple[BatchTable, FarRecords]:
-        """Decode the records field of the Fetch response; see `taken_in`."""
-        told = registry.codec_of(messages.PeerBatches, VERSION).decode(data)
-        batches = BatchTable(bytes(told.rows)).widened(fetch_offset)
-        return batches, FarRecords(told.chunk, batches[-1].end if batches else 0, self._forget)
+        """Decode the records field of the Fetch response (see `taken_in`)."""
+        decoded = registry.codec_of(messages.PeerBatches, VERSION).decode(data)
+        batches = BatchTable(bytes(decoded.rows)).widened(fetch_offset)
+        return batches, FarRecords(decoded.chunk, batches[-1].end if batches else 0, self._forget)
 
 
 ELSEWHERE = OptionalSlot[Elsewhere]()
@@ -88,7 +86,7 @@ ELSEWHERE = OptionalSlot[Elsewhere]()
 
 
 def holder_of(connection: HasSlots) -> int:
-    """Return the id of the proxy that keeps the records read on this connection. 0 for this one."""
+    """Return the proxy that keeps the records read on this connection. 0 for this one."""
     elsewhere = ELSEWHERE.of(connection)
     return 0 if elsewhere is None else elsewhere.holder
 
@@ -111,11 +109,10 @@ def _by_itself(data: memoryview, copied_below: int) -> memoryview:
 
 
 Seen: TypeAlias = "Callable[[messages.FetchResponse.FetchableTopicResponse, int, BatchTable, memoryview], None]"
-"""Function of topic, partition, its whole batches and their bytes."""
 
 
 class HeldRecords:
-    """Bytes of Fetch responses that owners refer to, kept at the edge. Bounded; the oldest are evicted first."""
+    """Bytes of Fetch responses that owners refer to, kept at the edge. The oldest beyond the limit are evicted."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.bytes = 0
@@ -124,7 +121,7 @@ class HeldRecords:
         self._names = count(1)
 
     def hold(self, response: messages.FetchResponse, copied_below: int, seen: Seen | None = None) -> None:
-        """Keep the records of a decoded Fetch response, and replace them by references in the response.
+        """Keep the records of a decoded Fetch response, and replace them by references.
 
         `copied_below` as in `taken_in`. `seen` is called with the bytes of each partition.
         """
@@ -150,11 +147,10 @@ class HeldRecords:
 
     def records_of(self, reference: Buffer) -> memoryview | None:
         """Return the bytes of a reference. None if they were released. Raises RemoteProtocolError."""
-        told = registry.codec_of(messages.PeerRecords, VERSION).decode(reference)
-        chunk = self._chunks.get(told.chunk)
-        return None if chunk is None else chunk[told.start : told.end]
+        decoded = registry.codec_of(messages.PeerRecords, VERSION).decode(reference)
+        chunk = self._chunks.get(decoded.chunk)
+        return None if chunk is None else chunk[decoded.start : decoded.end]
 
     def forget(self, names: Iterable[int]) -> None:
-        """Release chunks that are no longer referred to."""
         for name in names:
             self.bytes -= len(self._chunks.pop(name, b""))

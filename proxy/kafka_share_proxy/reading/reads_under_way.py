@@ -1,7 +1,7 @@
 """Registry of reads in flight by position in the log: no second Fetch is sent for data about to arrive.
 
-A read is registered under the key of its data before its Fetch is sent. It is removed when the response is processed,
-when its connection has ended, or when it is late: then one of its waiters reads the data again.
+A read is registered before its Fetch is sent. It is removed when the response is processed, when its connection has
+ended, or when it is late: then one of its waiters reads the data again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ R = TypeVar("R")
 
 
 class ReadsUnderWay(Generic[K, R]):
-    """Reads in flight by key. A key can have several, which began at different offsets."""
+    """Reads in flight by key. Several reads of one key began at different offsets."""
 
     def __init__(self) -> None:
         self._reads: dict[K, list[R]] = {}
@@ -23,11 +23,10 @@ class ReadsUnderWay(Generic[K, R]):
         return sum(map(len, self._reads.values()))
 
     def begin(self, key: K, read: R) -> None:
-        """Register a read."""
         self._reads.setdefault(key, []).append(read)
 
     def end(self, key: K, read: R) -> bool:
-        """Remove a read. Returns False if it was removed before."""
+        """Remove a read. Return False if it was removed before."""
         reads = self._reads.get(key, [])
         if read not in reads:
             return False
@@ -37,7 +36,6 @@ class ReadsUnderWay(Generic[K, R]):
         return True
 
     def of(self, key: K) -> Sequence[R]:
-        """Return all reads of one key, in the order they began."""
         return self._reads.get(key, ())
 
     def first(self, key: K, suits: Callable[[R], bool]) -> R | None:
@@ -45,5 +43,5 @@ class ReadsUnderWay(Generic[K, R]):
         return next((read for read in self._reads.get(key, ()) if suits(read)), None)
 
     def where(self, suits: Callable[[R], bool]) -> list[R]:
-        """Return all reads that satisfy the predicate, of any key."""
+        """Return all reads of any key that satisfy the predicate."""
         return [read for reads in self._reads.values() for read in reads if suits(read)]

@@ -1,12 +1,11 @@
 """One Fetch on a client's own upstream connection: its request, and the processing of its response.
 
-The response is processed by a separate callback, not by the client request that caused it. That request may have got a
-response from the cache meanwhile, or its client may be gone. The result of each partition goes to the feature, then
-the waiters here continue (`done`), and only then are other readers notified. If the connection ends first, they are
-notified the same way and one of them reads again. Sessions of the Fetch protocol are not used (id 0, epoch -1),
-because partitions change with every request. Every partition has a leader epoch, so that a broker that is no longer
-the leader, or not yet, returns an error. From v11 on a follower would serve a consumer, so only the leader may be
-queried (`brokers.topic_leaders`).
+The response is processed by a separate callback: the client request that caused it may have got its response from the
+cache meanwhile, or its client has disconnected. The result of each partition goes to the feature, then the waiters here
+continue (`done`), and only then are other readers notified. If the connection ends first, one of them reads again.
+Fetch sessions are not used (id 0, epoch -1), because partitions change with every request. Every partition has a leader
+epoch, so that a broker that is no longer the leader, or not yet, returns an error. From v11 on a follower would serve a
+consumer, so only the leader may be queried (`brokers.topic_leaders`).
 """
 
 from __future__ import annotations
@@ -38,7 +37,6 @@ SMALL_PART = 2
 """A chunk smaller than 1/SMALL_PART of its response is copied, so that it does not keep the rest in memory."""
 
 PartitionResponse: TypeAlias = "messages.FetchResponse.PartitionData"
-"""Partition entry of a Fetch response."""
 
 VIEW_IS_OLD = frozenset(
     {
@@ -51,7 +49,7 @@ VIEW_IS_OLD = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-"""Error codes that show that the broker has newer data about a topic than `brokers.cluster_view`."""
+"""Errors that show that the broker has newer data about a topic than `brokers.cluster_view`."""
 
 
 class PartitionRead(NamedTuple):
@@ -59,10 +57,9 @@ class PartitionRead(NamedTuple):
 
     key: ReadKey
     name: str
-    """Topic name. Empty if it is not known."""
+    """Empty if the topic name is not known."""
     offset: int
     leader_epoch: int
-    """CurrentLeaderEpoch of the request."""
     max_bytes: int
     last_fetched_epoch: int = -1
 
@@ -76,7 +73,7 @@ class RequestedPartition(NamedTuple):
 
 
 def fetch_version(versions: EffectiveVersions) -> int:
-    """Return the highest version of Fetch that every broker supports and that is of use here."""
+    """Return the highest useful version that every broker supports."""
     return min(FETCH_VERSION_MAX, versions.upstream.get(ApiKey.FETCH, (0, FETCH_VERSION_WITH_IDS))[1])
 
 
@@ -84,37 +81,32 @@ class UpstreamFetch(ABC):
     """Fetch in flight. A connection has at most one of each subclass: `of(connection)`."""
 
     _UNDER_WAY: ClassVar[OptionalSlot[Any]]
-    """Slot in which a connection stores it. Each subclass has its own."""
 
     def __init_subclass__(cls) -> None:
-        """Create the slot of the subclass."""
         super().__init_subclass__()
         cls._UNDER_WAY = OptionalSlot()
 
     def __init__(
         self, connection: Connection, services: Services, reads: Sequence[PartitionRead], version: int | None = None
     ) -> None:
-        """`version`: that of the client's request if its partitions are forwarded by name. `send` starts the Fetch."""
+        """`version`: of the client's request if its partitions are forwarded by name. `send` starts the Fetch."""
         self.done: Promise[None] = Promise()
         """Settled when the response was processed, or cannot arrive any longer."""
         self.failure: ProxyError | None = None
-        """Error if the connection ended or the broker's response cannot be decoded. Otherwise None."""
+        """Error if the connection ended or the response cannot be decoded."""
         self.error_code = 0
-        """Error code of the whole response."""
         self.throttle_time_ms = 0
         self._connection = connection
         self._upstream = services
-        named = version is not None and version < FETCH_VERSION_WITH_IDS
-        self._version = version if named and version is not None else fetch_version(services.versions)
-        self._by_place = {(self._topic(read), read.key.partition): read for read in reads}
+        uses_names = version is not None and version < FETCH_VERSION_WITH_IDS
+        self._version = version if uses_names and version is not None else fetch_version(services.versions)
+        self._by_partition = {(self._topic(read), read.key.partition): read for read in reads}
 
     @classmethod
     def of(cls, connection: Connection) -> Self | None:
-        """Return the Fetch in flight on this connection. None if there is none."""
         return cls._UNDER_WAY.of(connection)
 
-    def asked(self) -> list[RequestedPartition]:
-        """Return the partitions to be read, as the request lists them."""
+    def requested(self) -> list[RequestedPartition]:
         with_epoch = self._version >= LAST_FETCHED_EPOCH_SINCE
         entry = messages.FetchRequest.FetchPartition
         return [
@@ -128,12 +120,12 @@ class UpstreamFetch(ABC):
                     partition_max_bytes=read.max_bytes,
                 ),
             )
-            for (topic, partition), read in self._by_place.items()
+            for (topic, partition), read in self._by_partition.items()
         ]
 
     def send(
         self,
-        asked: Iterable[RequestedPartition],
+        requested: Iterable[RequestedPartition],
         *,
         wait_s: float,
         min_bytes: int,
@@ -144,7 +136,7 @@ class UpstreamFetch(ABC):
         """Send the Fetch for these partitions, in this order. `session_id`: session of the client to close with it."""
         message = messages.FetchRequest
         topics: dict[bytes | str, list[messages.FetchRequest.FetchPartition]] = {}
-        for topic, entry in asked:
+        for topic, entry in requested:
             topics.setdefault(topic, []).append(entry)
         request = message(
             max_wait_ms=max(round(wait_s * 1000), 0),
@@ -199,9 +191,9 @@ class UpstreamFetch(ABC):
                 self._take_in_partition((name, partition.partition_index), partition, len(body))
 
     def _take_in_partition(
-        self, place: tuple[bytes | str, int], partition: PartitionResponse, response_bytes: int
+        self, partition_key: tuple[bytes | str, int], partition: PartitionResponse, response_bytes: int
     ) -> None:
-        read = self._by_place.get(place)
+        read = self._by_partition.get(partition_key)
         if read is None:
             return
         code, now = partition.error_code, self._upstream.timers.now()
@@ -222,8 +214,7 @@ class UpstreamFetch(ABC):
     # To be implemented by the feature
 
     @abstractmethod
-    def _refused(self, read: PartitionRead, partition: PartitionResponse) -> None:
-        """Handle a FetchResponse.PartitionData with an error, or a diverging epoch."""
+    def _refused(self, read: PartitionRead, partition: PartitionResponse) -> None: ...
 
     @abstractmethod
     def _brought(
@@ -233,11 +224,10 @@ class UpstreamFetch(ABC):
         batches: BatchTable,
         records: Records,
     ) -> None:
-        """Handle a FetchResponse.PartitionData without error, and its whole batches (possibly empty)."""
+        """Handle a PartitionData without error, and its whole batches (possibly empty)."""
 
     @abstractmethod
-    def _taken_in(self) -> None:
-        """Handle the end of the processing, or of the connection (`failure`). The same data may be read again."""
+    def _taken_in(self) -> None: ...
 
     @abstractmethod
     def _ended(self) -> None:
@@ -247,7 +237,6 @@ class UpstreamFetch(ABC):
 def _topic_entry(
     topic: bytes | str, partitions: list[messages.FetchRequest.FetchPartition]
 ) -> messages.FetchRequest.FetchTopic:
-    """Return the request entry of a topic, by id or by name."""
     if isinstance(topic, bytes):
         return messages.FetchRequest.FetchTopic(topic_id=topic, partitions=partitions)
     return messages.FetchRequest.FetchTopic(topic=topic, partitions=partitions)

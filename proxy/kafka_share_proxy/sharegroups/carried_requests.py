@@ -62,7 +62,7 @@ class ShareEdge:
         return Prepared(without_records, now + max(request.max_wait_ms, 0) / 1000)
 
     def completed(self, call: Call[Message], frame: Buffer) -> bytes | None:
-        """Return the response with records and addresses of this proxy; None if the records are no longer here."""
+        """Return the response with records and addresses of this proxy. None if the records are no longer here."""
         if call.key not in (ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE, ApiKey.DESCRIBE_CONFIGS):
             return bytes(frame)
         response: _Completed
@@ -79,9 +79,9 @@ class ShareEdge:
             response.node_endpoints = self._with_ours(response.node_endpoints, entry)
         return frames.response(call.key, call.version, call.correlation_id, response)
 
-    def _with_ours(self, named: Iterable[_NamesNode], entry: MakesEndpoint[E]) -> list[E]:
+    def _with_ours(self, nodes_in_response: Iterable[_NamesNode], entry: MakesEndpoint[E]) -> list[E]:
         """Return the addresses of this proxy for the brokers in the owner's response."""
-        services, nodes = self._services, [endpoint.node_id for endpoint in named]
+        services, nodes = self._services, [endpoint.node_id for endpoint in nodes_in_response]
         return node_endpoints(services.book, services.topology, entry, nodes) if nodes else []
 
     def _put_in(self, response: messages.ShareFetchResponse) -> bool:
@@ -94,7 +94,7 @@ class ShareEdge:
                         return False
         return True
 
-    def told(self, key: int, version: int, response: memoryview) -> bytes | memoryview:
+    def to_owner(self, key: int, version: int, response: memoryview) -> bytes | memoryview:
         """See carried.EdgeOfLink. Records stay here."""
         if key != ApiKey.FETCH:
             return response
@@ -111,8 +111,8 @@ class ShareEdge:
         data: memoryview,
     ) -> None:
         """Pass the record keys to the audit here, since the owner does not have them (audit/README.md rule 6)."""
-        named = self._services.topology.topic(topic.topic) if topic.topic else None
-        topic_id = bytes(topic.topic_id) if named is None else named.topic_id
+        known = self._services.topology.topic(topic.topic) if topic.topic else None
+        topic_id = bytes(topic.topic_id) if known is None else known.topic_id
         if self._services.audit is not None and topic_id != ZERO_UUID:
             self._services.audit.read_here(Place(topic_id, partition), batches, data)
 
@@ -153,4 +153,4 @@ class CarriedShareRequests:
 
     def links_changed(self) -> None:
         """See carried.CarriedRequests. Requests that wait at the gate check it again."""
-        self._services.gate.look()
+        self._services.gate.wake()

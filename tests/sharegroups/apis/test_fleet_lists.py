@@ -40,7 +40,7 @@ def test_without_one_of_the_owners_there_is_no_list():
     assert task.value is None
     task = started(world.edge)
     world.link()
-    world.edge.gate.look()
+    world.edge.gate.wake()
     assert len(task.value) == 1
 
 
@@ -51,5 +51,5 @@ def test_link_that_ends_while_it_is_asked_is_asked_again():
     assert not task.finished
     world.wire.cut()
     world.link()
-    world.edge.gate.look()
+    world.edge.gate.wake()
     assert task.value is not None

@@ -149,12 +149,12 @@ class _GroupReader:
         return kept.group(self._group).partitions
 
     async def _read(self, topic: TopicLeaders, number: int) -> Replay:
-        replay_place = replay.ReplayPlace(
+        replay_source = replay.ReplaySource(
             INDIVIDUAL_COMMITS.topic, topic.leaders, topic.addresses, self._settings, topic.topic_id
         )
-        end = (await replay.ends([number], replay_place))[number]
+        end = (await replay.ends([number], replay_source))[number]
         read = Replay(INDIVIDUAL_COMMITS.reign_of, end - 1)
-        await replay.read({number: read}, replay_place)
+        await replay.read({number: read}, replay_source)
         return read
 
     async def _committed(self) -> dict[TopicPartition, tuple[int, str]]:

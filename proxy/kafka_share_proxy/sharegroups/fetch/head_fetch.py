@@ -1,8 +1,8 @@
 """One Fetch for the share partitions whose heads a client has reserved.
 
-Theory of operation. Whole batches go to the cache. The member that sent the Fetch acquires first. Only then other
-members are woken: those of its group because the heads are free, those of other groups because of the records read
-(sharegroups/README.md rule 20).
+Whole batches go to the cache. The member that sent the Fetch acquires first. Only then other members are woken: those
+of its group because the heads are free, those of other groups because of the records read (sharegroups/README.md rule
+20).
 """
 
 from __future__ import annotations
@@ -35,40 +35,38 @@ class HeadFetch(UpstreamFetch):
     ) -> None:
         super().__init__(connection, services, list(heads))
         self.errors: dict[TopicIdPartition, ErrorCode] = {}
-        """Errors of the partitions that the broker refused."""
         self._services = services
-        self._reservations = {_place(read): reservation for read, reservation in heads.items()}
-        self._brought_to: list[TopicIdPartition] = []
+        self._reservations = {_partition(read): reservation for read, reservation in heads.items()}
+        self._with_batches: list[TopicIdPartition] = []
         """Partitions for which new batches were read."""
         self._begun = services.timers.now()
         bytes_max = min(sum(read.max_bytes for read in heads), services.options.read_ahead_bytes)
         self.send(
-            self.asked(),
+            self.requested(),
             wait_s=wait_s,
             min_bytes=max(1, min(min_bytes, bytes_max)),
             max_bytes=bytes_max,
             read_committed=next(iter(heads)).key.read_committed,
         )
 
-    def covers(self, place: TopicIdPartition) -> bool:
-        """Return True if the Fetch reads this partition."""
-        return place in self._reservations
+    def covers(self, partition_key: TopicIdPartition) -> bool:
+        return partition_key in self._reservations
 
     def _refused(self, read: PartitionRead, partition: PartitionResponse) -> None:
         self._responded(read)
-        self.errors[_place(read)] = ErrorCode.of(partition.error_code)
+        self.errors[_partition(read)] = ErrorCode.of(partition.error_code)
 
     def _brought(
         self, read: PartitionRead, partition: PartitionResponse, batches: BatchTable, records: Records
     ) -> None:
-        services, place, now = self._services, _place(read), self._services.timers.now()
+        services, partition_key, now = self._services, _partition(read), self._services.timers.now()
         share = self._responded(read)
         if share is not None:
             share.read_upto = batches[-1].last_offset + 1 if batches else NOTHING_READ
         if not batches:
             return
         if services.audit is not None:
-            services.audit.read(self._reservations[place].key.group_id, Place(*place), batches, records)
+            services.audit.read(self._reservations[partition_key].key.group_id, Place(*partition_key), batches, records)
         committed = read.key.read_committed
         chunk = ShareChunk(
             key=read.key,
@@ -82,10 +80,10 @@ class HeadFetch(UpstreamFetch):
         )
         services.reads.cache.add(chunk)
         services.clock.not_later_than(now + services.options.cache_age_s)
-        self._brought_to.append(place)
+        self._with_batches.append(partition_key)
 
     def _responded(self, read: PartitionRead) -> Share | None:
-        share = self._services.coordinator.share(self._reservations[_place(read)].key)
+        share = self._services.coordinator.share(self._reservations[_partition(read)].key)
         if share is not None:
             share.read_at = self._services.timers.now()
         return share
@@ -93,9 +91,9 @@ class HeadFetch(UpstreamFetch):
     def _ended(self) -> None:
         """Wake the members that wait: those of the group for the heads, those of other groups for the records read."""
         keys = dict.fromkeys(reservation.key for reservation in self._reservations.values())
-        for place in self._brought_to:
-            for group_id in self._services.coordinator.groups_of(*place):
-                keys[ShareKey(group_id, *place)] = None
+        for partition_key in self._with_batches:
+            for group_id in self._services.coordinator.groups_of(*partition_key):
+                keys[ShareKey(group_id, *partition_key)] = None
         for key in keys:
             self._services.reads.wake(key)
 
@@ -108,5 +106,5 @@ class HeadFetch(UpstreamFetch):
         self._services.reads.let_go(self._reservations.values())
 
 
-def _place(read: PartitionRead) -> TopicIdPartition:
+def _partition(read: PartitionRead) -> TopicIdPartition:
     return TopicIdPartition(read.key.topic_id, read.key.partition)

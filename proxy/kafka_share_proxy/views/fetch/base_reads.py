@@ -74,7 +74,9 @@ class ViewRead(UpstreamFetch):
         services.responses.hold(self._promised)
         for key in self.heads:
             reads.flights.begin(key, self)
-        bases = [asked for asked in self.asked() if (asked.topic, asked.entry.partition) not in self._requested_plains]
+        bases = [
+            asked for asked in self.requested() if (asked.topic, asked.entry.partition) not in self._requested_plains
+        ]
         """A base partition that is also requested plain has the same offset. One entry serves both (views/README.md
         rule 21)."""
         self.send(

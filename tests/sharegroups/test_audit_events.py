@@ -159,7 +159,7 @@ def test_marks_of_renewed_locks_are_bounded(world, topic, monkeypatch):
     for each in (topic, other):
         member.fetch(each)
         member.acknowledge({(each.topic_id, 0): [(0, 9, [RENEW])]}, renew=True)
-    monkeypatch.setattr("kafka_share_proxy.sharegroups.audit_events.MARKS_MAX", 1)
+    monkeypatch.setattr("kafka_share_proxy.sharegroups.audit_events.RENEW_EVENTS_MAX", 1)
     found = []
     for _ in range(4):
         world.audit.report_load()

@@ -1,7 +1,6 @@
-"""Audit events of share group deliveries: one per range of offsets, never one per record.
+"""Audit events of share group deliveries: one per range of offsets, never one per record (audit/README.md).
 
-Code that delivers or settles records reports it here (audit/README.md). Settled means durable: the event is written
-when the change is applied.
+Settled means durable: the event is written when the change is applied.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ LOCK_TIMEOUT, SESSION_CLOSE, FORCED_RELEASE = "lock_timeout", "session_close", "
 
 RENEWED_MAX = 100_000
 """Maximum number of share partitions with renewed locks to track. Beyond it, only settles report renewals."""
-MARKS_MAX = 10_000
+RENEW_EVENTS_MAX = 10_000
 """Maximum number of renew events per interval. Share partitions that do not fit are the first in the next interval."""
 MEMBERS_MAX = 10_000
 """Maximum number of members that are tracked as reported. Beyond it, all are reported again."""
@@ -53,7 +52,8 @@ class _ShareSums:
 
 _Ending: TypeAlias = tuple[_ShareSums, int, float, float, int]
 """Sums and start offset of a share partition, duration of its locks in seconds, and the time at which deliveries end:
-in seconds of the loop's clock, and in milliseconds since 1970."""
+in seconds of the loop's clock, and in milliseconds since 1970.
+"""
 
 
 class ShareAudit:
@@ -66,10 +66,10 @@ class ShareAudit:
         self._renewed: dict[ShareKey, None] = {}
         self._sums: dict[ShareKey, _ShareSums] = {}
         self._members: dict[tuple[str, str], Member | None] = {}
-        """(group, member) -> client id and host of members that acquired records; None after they were reported."""
+        """(group, member) -> client id and host of members that acquired records. None after they were reported."""
         self._members_since = timers.now()
         audit.on_interval.append(self._report_members)
-        audit.on_interval.append(self._mark_renewed)
+        audit.on_interval.append(self._report_renewed)
         audit.on_sums.append(self._add_sums)
 
     def read(self, group_id: str, place: Place, batches: BatchTable, data: Records) -> None:
@@ -85,17 +85,17 @@ class ShareAudit:
     def acquired(
         self, key: ShareKey, member_id: str, ranges: Iterable[tuple[int, int, int]], size: int, lock_s: float
     ) -> None:
-        """Record ranges (first, last, delivery count) that a member acquired; `size`: bytes of the response."""
+        """Record ranges (first, last, delivery count) that a member acquired. `size`: bytes of the response."""
         sums = self._sums.get(key) or self._begin(key)
         sums.bytes += size
         if (key.group_id, member_id) not in self._members:
             self._note_member(key.group_id, member_id)
-        lock_ms, left = round(lock_s * 1000), size
+        lock_ms, reported_bytes = round(lock_s * 1000), size
         for first, last, count in ranges:
-            values = (first, last, count, left, lock_ms, PROXY)
+            values = (first, last, count, reported_bytes, lock_ms, PROXY)
             self._audit.offer("acquire", sums.place, key.group_id, member_id, values)
             sums.rows += last - first + 1
-            left = 0
+            reported_bytes = 0
 
     def settling(self, key: ShareKey, partition: SharePartition, transition: Transition, lock_s: float) -> None:
         """Record a change that is about to be applied. Call it before `SharePartition.apply` clears the lock owners."""
@@ -115,17 +115,15 @@ class ShareAudit:
             self._settled(key, given, LOCK_TIMEOUT, ending)
 
     def renewed(self, key: ShareKey) -> None:
-        """Record that a member renewed locks of this share partition."""
         if len(self._renewed) < RENEWED_MAX:
             self._renewed[key] = None
 
     def forced_release(self, key: ShareKey, member_id: str, transition: Transition) -> None:
-        """Record that an administrator releases what a member holds."""
         records = sum(run.last - run.first + 1 for run in transition.runs)
         self._audit.offer("forced_release", _place(key), key.group_id, member_id, (records, len(transition.runs)))
 
     def replacing(self, request: Request, begins: Mapping[ShareKey, int | None]) -> Replacing:
-        """Prepare events for replaced state. `begins`: new start offset by share partition; None if it is deleted."""
+        """Prepare events for replaced state. `begins`: new start offset by share partition. None if it is deleted."""
         shares = {key: self._coordinator.share(key) for key in begins}
         before = {key: None if share is None else share.partition.start_offset for key, share in shares.items()}
         return Replacing(self._audit, request, begins, before)
@@ -150,9 +148,8 @@ class ShareAudit:
         return sums
 
     def _add_sums(self) -> None:
-        """Add the sums to the loads of the partitions, which are reported next."""
-        found, self._sums = self._sums, {}
-        for sums in found.values():
+        completed, self._sums = self._sums, {}
+        for sums in completed.values():
             load = self._audit.loads.of(sums.place)
             load.rows += sums.rows
             load.bytes += sums.bytes
@@ -169,7 +166,6 @@ class ShareAudit:
             self._members[group_id, member_id] = member
 
     def _report_members(self) -> None:
-        """Write an event for each member that is new since the last interval."""
         for (group_id, member_id), member in self._members.items():
             if member is not None:
                 self._audit.offer("member", NOWHERE, group_id, member_id, (member.client_id, member.client_host))
@@ -178,24 +174,23 @@ class ShareAudit:
             self._members_since = self._timers.now()
             self._members.clear()
 
-    def _mark_renewed(self) -> None:
-        """Write an event for every renewed lock that is still held."""
-        left = MARKS_MAX
+    def _report_renewed(self) -> None:
+        remaining = RENEW_EVENTS_MAX
         for key in list(self._renewed):
             del self._renewed[key]
             share = self._coordinator.share(key)
             locks = [] if share is None else [lock for lock in share.partition.locks() if lock.renewals]
             if share is None or not locks:
                 continue
-            if left > 0:
-                self._mark(key, share, locks)
-                left -= len(locks)
+            if remaining > 0:
+                self._report_renewals(key, share, locks)
+                remaining -= len(locks)
                 self._renewed[key] = None
             else:
                 self._renewed = {key: None} | self._renewed
                 break
 
-    def _mark(self, key: ShareKey, share: Share, locks: Iterable[Lock]) -> None:
+    def _report_renewals(self, key: ShareKey, share: Share, locks: Iterable[Lock]) -> None:
         now, lock_s = self._timers.now(), self._coordinator.settings(key.group_id).lock_duration_s
         for lock in locks:
             held_s = max(now - lock.acquired_at, 0.0)
@@ -219,13 +214,13 @@ class Replacing(NamedTuple):
     def follow(self, written: Promise[dict[ShareKey, ErrorCode]]) -> None:
         """Write an event for each share partition whose write succeeds."""
 
-        def told() -> None:
+        def report() -> None:
             for key, code in written.result().items():
                 if code == ErrorCode.NONE:
                     values = (self.request, self.begins[key], self.before[key])
                     self.audit.offer("offsets_altered", _place(key), key.group_id, None, values)
 
-        written.on_settled(told)
+        written.on_settled(report)
 
 
 def _place(key: ShareKey) -> Place:

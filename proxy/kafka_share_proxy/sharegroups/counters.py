@@ -20,19 +20,18 @@ OTHERS = "(others)"
 
 ACKNOWLEDGE_TYPES = {ACCEPT: "accept", RELEASE: "release", REJECT: "reject", RENEW: "renew"}
 """Label by AcknowledgeType. Gaps, which clients acknowledge for offsets without a record, are not counted, as on a
-broker."""
+broker.
+"""
 
 RATIOS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 RECORDS = tuple(2.0**power for power in range(13))
-"""Upper bounds of histogram buckets, inclusive."""
 
 
 @dataclass(slots=True)
 class GroupFigures:
-    """The figures of one group, or of all OTHERS."""
+    """Figures of one group, or of all OTHERS."""
 
     acknowledged: list[int] = field(default_factory=lambda: [0] * (RENEW + 1))
-    """Records by acknowledge type."""
     lock_timeouts: int = 0
     """Number of records whose acquisition lock expired before they were acknowledged."""
     acquire_s: Histogram = field(default_factory=seconds)
@@ -45,7 +44,6 @@ class GroupFigures:
     """Number of records in the in-flight batches created by first deliveries."""
 
     def acknowledge(self, first: int, last: int, types: Sequence[int]) -> None:
-        """Count the acknowledgement of records first..last, with one type for all or one for each."""
         if len(types) == 1:
             self.acknowledged[types[0]] += last - first + 1
             return
@@ -53,7 +51,6 @@ class GroupFigures:
             self.acknowledged[acknowledge_type] += types.count(acknowledge_type)
 
     def acquire(self, ranges: Sequence[tuple[int, int, int]]) -> None:
-        """Count acquired ranges (first, last, delivery count)."""
         if len(ranges) == 1:
             first, last, count = ranges[0]
             if count == 1:
@@ -77,11 +74,9 @@ class ShareFigures:
         """Duration of the append of one change of share state, in seconds."""
 
     def of(self, group_id: str) -> GroupFigures:
-        """Return the figures that a group is counted in."""
         return self._groups.get(group_id) or self._admit(group_id)
 
     def label(self, group_id: str) -> str:
-        """Return the label of a group in the metrics."""
         return OTHERS if self.of(group_id) is self._others else group_id
 
     def _admit(self, group_id: str) -> GroupFigures:
@@ -96,7 +91,6 @@ class ShareFigures:
         yield OTHERS, self._others
 
     def forget(self, is_gone: Callable[[str], bool]) -> None:
-        """Remove deleted groups from the metrics, which makes room for others."""
         for group_id in [group_id for group_id in self._groups if is_gone(group_id)]:
             del self._groups[group_id]
 

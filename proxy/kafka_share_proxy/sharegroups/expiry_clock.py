@@ -9,7 +9,7 @@ from kafka_share_proxy.loop.interfaces import Timer, Timers
 
 
 class ShareClock:
-    """Calls `due(now)` at the next deadline; `due` returns the one after it."""
+    """Calls `due(now)` at the next deadline. `due` returns the one after it."""
 
     def __init__(self, timers: Timers, due: Callable[[float], float]) -> None:
         self._timers = timers

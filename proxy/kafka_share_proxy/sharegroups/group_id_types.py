@@ -35,21 +35,21 @@ _TYPES: Mapping[int, str] = {
 
 
 async def taken_by(connection: Connection, services: ShareServices, group_id: str) -> str | None:
-    """Return words for the group that uses the id upstream; None if no such group is known."""
+    """Return words for the group that uses the id upstream. None if no such group is known."""
     offered = services.versions.upstream
     typed = {key: _query(connection, key, offered[key], group_id) for key in _TYPES if key in offered}
     message = messages.DescribeGroupsRequest
     body = registry.request(ApiKey.DESCRIBE_GROUPS, DESCRIBE_GROUPS_VERSION).encode(message(groups=[group_id]))
     classic = await connection.send_request(ApiKey.DESCRIBE_GROUPS, DESCRIBE_GROUPS_VERSION, body)
-    found: str | None = None
+    kind: str | None = None
     for group in registry.codec_of(messages.DescribeGroupsResponse, DESCRIBE_GROUPS_VERSION).decode(classic).groups:
         if group.error_code == ErrorCode.NONE and group.group_state != DEAD:
-            found = "a classic group"
+            kind = "a classic group"
     for key, (version, response) in typed.items():
         described: _Described = registry.response(key, version).decode(await response)
         if any(group.error_code == ErrorCode.NONE for group in described.groups):
-            found = _TYPES[key]
-    return found
+            kind = _TYPES[key]
+    return kind
 
 
 def _query(

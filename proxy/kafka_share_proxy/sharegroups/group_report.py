@@ -20,9 +20,9 @@ from kafka_share_proxy.sharegroups.state.state_writes import Outcome
 from kafka_share_proxy.wire.errors import ErrorCode
 
 PARTITIONS_MAX = 1_000
-"""Maximum number of partitions in the report of one group; those blocked longest first."""
+"""Maximum number of partitions in the report of one group, those blocked longest first."""
 LOCKS_MAX = 1_000
-"""Maximum number of locks in the report of one group; those held longest first."""
+"""Maximum number of locks in the report of one group, those held longest first."""
 
 STEP = 500
 """Number of groups or share partitions per step."""
@@ -31,26 +31,22 @@ View = dict[str, Any]
 
 
 def groups(services: ShareServices) -> Generator[None, None, View]:
-    """Return all share groups held here by id, one line each, working in steps.
-
-    Other requests may run between two steps. Their changes may or may not be in the result.
-    """
-    found: dict[str, View] = {}
+    """Return all share groups held here by id, one line each. Other requests may run between two steps."""
+    lines: dict[str, View] = {}
     for count, (group_id, group) in enumerate(sorted(services.coordinator.groups.items())):
         if count % STEP == STEP - 1:
             yield
-        found[group_id] = {"group": group_id, "state": group.state, "members": len(group.members), "partitions": 0}
-        found[group_id] |= {"acquired": 0, "renewed": 0, "oldest_blocked_s": None}
+        lines[group_id] = {"group": group_id, "state": group.state, "members": len(group.members), "partitions": 0}
+        lines[group_id] |= {"acquired": 0, "renewed": 0, "oldest_blocked_s": None}
     for count, (key, share) in enumerate(list(services.coordinator.shares())):
         if count % STEP == STEP - 1:
             yield
-        if key.group_id in found:
-            _add(found[key.group_id], share, services.timers.now())
-    return {"groups": list(found.values()), "resting_partitions": services.coordinator.resting}
+        if key.group_id in lines:
+            _add(lines[key.group_id], share, services.timers.now())
+    return {"groups": list(lines.values()), "resting_partitions": services.coordinator.resting}
 
 
 def _add(line: View, share: Share, now: float) -> None:
-    """Add one share partition to the line of its group."""
     line["partitions"] += 1
     for lock in share.partition.locks():
         line["acquired"] += lock.last - lock.first + 1
@@ -62,7 +58,7 @@ def _add(line: View, share: Share, now: float) -> None:
 
 
 def group(services: ShareServices, group_id: str) -> View | None:
-    """Return one share group with its members, partitions and locks; None if it is not held here."""
+    """Return one share group with its members, partitions and locks. None if it is not held here."""
     held = services.coordinator.group(group_id)
     if held is None:
         return None
@@ -103,7 +99,7 @@ def knows_member(services: ShareServices, group_id: str, member_id: str) -> bool
 def release(services: ShareServices, group_id: str, member_id: str) -> tuple[int, Promise[Outcome]] | None:
     """Release all records that a member holds. Return their number, and a promise of the durable outcome.
 
-    The records are available to the next fetch, and their delivery counts. The member stays in the group; its later
+    The records are available to the next fetch, and their delivery counts. The member stays in the group. Its later
     acknowledgements of these records are refused (121). None if the group is not held here.
     """
     coordinator = services.coordinator
@@ -125,7 +121,7 @@ def release(services: ShareServices, group_id: str, member_id: str) -> tuple[int
 
 
 def refused(outcome: Outcome) -> list[str]:
-    """Return the reasons why a release is not durable; empty if all of it is."""
+    """Return the reasons why a release is not durable. Empty if all of it is."""
     return sorted({code.name for code in outcome.values() if code != ErrorCode.NONE})
 
 

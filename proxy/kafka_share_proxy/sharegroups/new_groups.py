@@ -15,7 +15,7 @@ from kafka_share_proxy.wire.errors import ErrorCode
 
 
 class GroupRefused(NamedTuple):
-    """The reason why a group cannot be held here."""
+    """Reason why a group cannot be held here."""
 
     code: ErrorCode
     message: str

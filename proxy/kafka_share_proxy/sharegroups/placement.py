@@ -1,10 +1,9 @@
 """Placement of share groups: local, or on brokers that support share groups as well (sharegroups/README.md rules 1, 2).
 
-Theory of operation. The first rule whose pattern matches the group decides, else the setting for all groups: `local`,
-`upstream`, or `auto`. With `auto`, a group that has state here stays here until it is deleted; any other group belongs
-to the brokers if every one of them supports share groups. The rules and the brokers' features are fixed while the
-process lives, so that every connection gets the same decision for a group. While the state is being loaded, it is not
-known whether a group has state here, and its requests wait (`while_loading`).
+The first rule whose pattern matches the group decides: `local`, `upstream`, or `auto`. With `auto`, a group that has
+state here stays here until it is deleted; any other group belongs to the brokers if every one of them supports share
+groups. Rules and brokers' features are fixed while the process lives, so that every connection gets the same decision.
+While the state is being loaded, requests wait (`while_loading`).
 
 No group's state is hidden silently. A group placed on the brokers that has state here is refused to new members (69),
 as is a group placed here that exists on the brokers (`group_id_types`). A group placed on brokers that do not support
@@ -44,28 +43,29 @@ class ServeRule:
     """Placement of the groups that match a pattern."""
 
     groups: str = "*"
-    """A group id, or a pattern with * and ?."""
+    """Group id, or a pattern with * and ?."""
     serve: Serve = "auto"
 
 
 @dataclass(frozen=True, slots=True)
 class ShareRules:
-    """The placement rules, and whether the brokers support share groups."""
+    """Placement rules, and whether the brokers support share groups."""
 
     native: bool
-    """True if every broker serves share groups itself."""
     rules: tuple[ServeRule, ...] = ()
     """The first rule that matches a group decides. The last one matches all groups."""
 
     def serve(self, group_id: str) -> Serve:
-        """Return the configured placement of a group."""
         return next((rule.serve for rule in self.rules if fnmatchcase(group_id, rule.groups)), "auto")
 
     @property
     def are_mixed(self) -> bool:
         """True if some groups may be local and others on the brokers."""
-        places = {"either" if rule.serve == "auto" and self.native else rule.serve for rule in self.rules}
-        return "either" in places or len({"local" if place == "auto" else place for place in places}) > 1
+        placements = {"either" if rule.serve == "auto" and self.native else rule.serve for rule in self.rules}
+        return (
+            "either" in placements
+            or len({"local" if placement == "auto" else placement for placement in placements}) > 1
+        )
 
 
 class ShareChoice:
@@ -86,7 +86,7 @@ class ShareChoice:
         return self.is_local(group_id) or self._gate.is_loading(group_id)
 
     def refusal(self, group_id: str) -> tuple[ErrorCode, str] | None:
-        """Return why a group that is served here accepts no new members; None if it does."""
+        """Return why a group that is served here accepts no new members. None if it does."""
         if self._rules.serve(group_id) != "upstream":
             return None
         if group_id in self._held:
@@ -97,7 +97,7 @@ class ShareChoice:
 
 
 def chosen(api: DeclaredApi[ShareServices], served: Served, choice: ShareChoice, services: ShareServices) -> Served:
-    """Restrict an API to the groups that are placed here; the brokers serve the rest.
+    """Restrict an API to the groups that are placed here. The brokers serve the rest.
 
     An API that finds its groups in the bytes itself (`wants`), or that no owner serves, is returned unchanged.
     """

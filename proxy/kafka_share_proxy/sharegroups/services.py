@@ -31,7 +31,7 @@ from kafka_share_proxy.wire.codec.frames import ResponseFrame
 from kafka_share_proxy.wire.definitions.messages import Message
 
 FEATURE = "share groups"
-"""Name of this feature on the links of a fleet."""
+"""Name on the links of a fleet."""
 
 
 def no_ranges(_group_id: str, _metadata: str | None) -> bool:
@@ -59,7 +59,6 @@ class ShareOptions(TopicQueryOptions):
     """Bounds on renewals, of which the first for a group applies. Without one they are unbounded, as in Kafka."""
 
     def renewal_bound(self, group_id: str) -> RenewalBound | None:
-        """Return the bound on a group's renewals; None if they are unbounded."""
         return next((bound for bound in self.renewal_bounds if bound.holds_for(group_id)), None)
 
 
@@ -70,20 +69,15 @@ class ShareServices(Services):
     coordinator: ShareCoordinator
     journal: Journal[StateKey]
     writes: ShareWrites
-    """Writes of decided changes to the journal: one append at a time."""
     changes: ShareChanges
-    """Changes of groups and settings in progress."""
     reads: ShareReads
-    """Cache of recently read batches, reservations, waiting ShareFetches."""
     clock: ShareClock
-    """Timer for the end of members, locks and cached batches."""
     figures: ShareFigures
-    """Share group metrics, as a broker counts them."""
     gate: StateGate = field(default_factory=share_gate)
     """Gate at which requests wait while share groups may not be served."""
     options: ShareOptions = field(default_factory=ShareOptions)
     audit: ShareAudit | None = None
-    """Audit of deliveries; None if audit is off, which is the default."""
+    """None if audit is off, which is the default."""
     fleet: Fleet | None = None
     """Other proxies that own groups; None if this one owns all or none."""
     has_ranges: Callable[[str, str | None], bool] = no_ranges
@@ -105,7 +99,7 @@ class ShareServices(Services):
 
 
 ShareHandler = Callable[[Call[Any], ShareServices], Coroutine[Any, Any, ResponseFrame | Message | None]]
-"""A handler that still takes its dependencies: see `forwarding.dispatch.declared_api.DeclaredApi.handle`."""
+"""Handler that still takes its dependencies (see `forwarding.dispatch.declared_api.DeclaredApi.handle`)."""
 
 
 def build(
@@ -169,8 +163,8 @@ def _heads(
             return ShareHead(None, cached=False)
         offset = share.partition.next_fetch_offset()
         leader = topology.leader(key.topic_id, key.partition)
-        place = ReadKey(key.topic_id, key.partition, settings.read_committed)
-        found = leader is not None and cache.find_anywhere(place, offset, leader.epoch, timers.now())
-        return ShareHead(offset, cached=found)
+        read_key = ReadKey(key.topic_id, key.partition, settings.read_committed)
+        is_cached = leader is not None and cache.find_anywhere(read_key, offset, leader.epoch, timers.now())
+        return ShareHead(offset, cached=is_cached)
 
     return head

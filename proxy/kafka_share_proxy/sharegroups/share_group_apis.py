@@ -58,8 +58,9 @@ OFFER = FeatureOffer(
     needed_for="topic ids",
     level=(SHARE_FEATURE, SHARE_FEATURE_LEVEL),
 )
-"""APIs offered to clients while share groups are served here. Share requests identify topics by id. Therefore the
-brokers must support topic ids in Metadata (KIP-516: in responses from v10 on, in requests from v12 on)."""
+"""APIs offered to clients while share groups are served here. Share requests identify topics by id, which the brokers
+must support in Metadata (KIP-516: in responses from v10 on, in requests from v12 on).
+"""
 
 
 def is_native(responses: Iterable[messages.ApiVersionsResponse | None]) -> bool:
@@ -81,11 +82,11 @@ def _is_native(response: messages.ApiVersionsResponse | None) -> bool:
 
 def served(services: ShareServices, rules: ShareRules | None = None) -> dict[int, Served]:
     """Return handler and request filter by API key. Without rules every share group is served here."""
-    found = {api.key: api.served(services, _handler(api, services)) for api in APIS}
+    handlers = {api.key: api.served(services, _handler(api, services)) for api in APIS}
     if rules is None or not rules.are_mixed:
-        return found
+        return handlers
     choice = ShareChoice(rules, held_anywhere(services), services.gate)
-    return {api.key: chosen(api, found[api.key], choice, services) for api in APIS}
+    return {api.key: chosen(api, handlers[api.key], choice, services) for api in APIS}
 
 
 def of_owner(services: ShareServices) -> dict[int, FramedHandler]:

@@ -1,10 +1,9 @@
 """Requests about groups of any type while share state is being loaded and the ids of share groups are unknown.
 
 A broker that loads a group's partition responds to all requests about that group with a retriable error (14), and so
-does this proxy. If such a request were forwarded, a broker would create a group of another type under the id of a share
-group, or respond that no such group exists. The request first waits for a bounded time; most loads finish within it.
-Once the state is loaded, requests about other groups are forwarded as usual. Ordinary groups must not suffer from a
-failing load: if it takes longer than `LOADING_MAX_S`, their requests are forwarded again.
+does this proxy, after a bounded wait. If such a request were forwarded, a broker would create a group of another type
+under the id of a share group, or respond that no such group exists. Ordinary groups must not suffer from a failing
+load: if it takes longer than `LOADING_MAX_S`, their requests are forwarded again.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import ErrorCode
 
 LOADING_MAX_S = 30.0
-"""Seconds after which a load counts as failing. It may then take long."""
+"""Seconds after which a load counts as failing."""
 
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 WORDS = "Share groups are being loaded."
@@ -59,10 +58,10 @@ def when_all_is_loaded(api: DeclaredApi[ShareServices], services: ShareServices)
 async def loaded(services: ShareServices, partitions: Collection[int]) -> bool:
     """Wait until none of the partitions is being loaded. Return False if the client has to retry."""
     gate, timers = services.gate, services.timers
-    wanted, deadline = tuple(partitions), timers.now() + HOLD_MAX_S
-    while any(partition in gate.loading for partition in wanted):
+    awaited, deadline = tuple(partitions), timers.now() + HOLD_MAX_S
+    while any(partition in gate.loading for partition in awaited):
         now = timers.now()
-        if any(gate.loading_for(partition, now) > LOADING_MAX_S for partition in wanted):
+        if any(gate.loading_for(partition, now) > LOADING_MAX_S for partition in awaited):
             return True
         if now >= deadline:
             return False

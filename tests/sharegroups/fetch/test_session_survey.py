@@ -45,7 +45,7 @@ def test_every_partition_stands_in_one_place(world):
     assert acquired(member.fetch((topic, 0), (topic, 1), max_records=1)) == [(0, 0, 1)]
     results: dict[TopicIdPartition, Result] = {}
     found = surveyed(member.connection, world.services, keys_of(topic, 6), results)
-    assert [(item.place.partition, item.offset) for item in found.ready] == [(0, 1)]
+    assert [(item.partition.partition, item.offset) for item in found.ready] == [(0, 1)]
     assert [(place.partition, offset) for place, _, offset in found.missing] == [(1, 0)]
     assert [place.partition for place in found.unstarted] == [2]
     assert {place.partition: result.error for place, result in results.items()} == {

@@ -30,10 +30,10 @@ def run(renewals=0, acquired_at=100.0):
 def test_it_strikes_at_the_count_or_at_the_time():
     """None of both set: never."""
     by_count, by_time = RenewalBound(renewals=2), RenewalBound(held_s=60)
-    assert [by_count.struck_by(run(renewals), 1e9) is None for renewals in (0, 1, 2, 3)] == [True, True, False, False]
-    assert [by_time.struck_by(run(99), now) is None for now in (100, 159, 160)] == [True, True, False]
-    assert "offset 5 is held for 60.0 s" in by_time.struck_by(run(), 160)
-    assert RenewalBound().struck_by(run(10**6), 1e9) is None
+    assert [by_count.refusal_of(run(renewals), 1e9) is None for renewals in (0, 1, 2, 3)] == [True, True, False, False]
+    assert [by_time.refusal_of(run(99), now) is None for now in (100, 159, 160)] == [True, True, False]
+    assert "offset 5 is held for 60.0 s" in by_time.refusal_of(run(), 160)
+    assert RenewalBound().refusal_of(run(10**6), 1e9) is None
 
 
 SETTINGS = Settings()

@@ -2,7 +2,6 @@
 
 Versions: all. The codes are those of Kafka 4.3.0 for a native share group (measured).
 
-Behaviour
 - JoinGroup: 23. ConsumerGroupHeartbeat, StreamsGroupHeartbeat: 69 "is not a ... group". Never sent upstream: a broker
   that does not know the share group would create another group under its id.
 - OffsetCommit, TxnOffsetCommit: 69 per partition, but 3, 29, 30, 53 and the like if the broker returns them. The same
@@ -69,7 +68,6 @@ class _NamesGroup(Protocol):
 
 
 async def join_group(call: Call[messages.JoinGroupRequest], services: ShareServices) -> bytes:
-    """Serve JoinGroup (key 11)."""
     code = await _code(call, services, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     nameless = None if call.version >= JOIN_GROUP_NULL_PROTOCOL_VERSION else ""
     response = messages.JoinGroupResponse(
@@ -81,24 +79,20 @@ async def join_group(call: Call[messages.JoinGroupRequest], services: ShareServi
 async def consumer_group_heartbeat(
     call: Call[messages.ConsumerGroupHeartbeatRequest], services: ShareServices
 ) -> bytes:
-    """Serve ConsumerGroupHeartbeat (key 68)."""
     code, text = await _refusal(call, services, "consumer")
     return reply(call, messages.ConsumerGroupHeartbeatResponse(error_code=code, error_message=text))
 
 
 async def streams_group_heartbeat(call: Call[messages.StreamsGroupHeartbeatRequest], services: ShareServices) -> bytes:
-    """Serve StreamsGroupHeartbeat (key 88)."""
     code, text = await _refusal(call, services, "streams")
     return reply(call, messages.StreamsGroupHeartbeatResponse(error_code=code, error_message=text))
 
 
 async def offset_commit(call: Call[messages.OffsetCommitRequest], services: ShareServices) -> bytes:
-    """Serve OffsetCommit (key 8)."""
     return await _query_without_member(call, services)
 
 
 async def txn_offset_commit(call: Call[messages.TxnOffsetCommitRequest], services: ShareServices) -> bytes:
-    """Serve TxnOffsetCommit (key 28)."""
     if call.version >= TXN_OFFSET_COMMIT_MEMBER_VERSION:
         return await _query_without_member(call, services)
     code = await _code(call, services, ErrorCode.GROUP_ID_NOT_FOUND)
@@ -110,7 +104,6 @@ async def txn_offset_commit(call: Call[messages.TxnOffsetCommitRequest], service
 
 
 async def offset_delete(call: Call[messages.OffsetDeleteRequest], _: ShareServices) -> bytes:
-    """Serve OffsetDelete (key 47)."""
     request = messages.OffsetDeleteRequest(group_id=call.message.group_id, topics=[])
     response = await send_upstream(call, request)
     if response.error_code in NOT_A_MEMBER:
@@ -120,14 +113,12 @@ async def offset_delete(call: Call[messages.OffsetDeleteRequest], _: ShareServic
 
 
 async def consumer_group_describe(call: Call[messages.ConsumerGroupDescribeRequest], services: ShareServices) -> bytes:
-    """Serve ConsumerGroupDescribe (key 69)."""
     response = await send_upstream(call, call.message)
     await _correct(call, services, response.groups, "consumer")
     return await replied(call, response)
 
 
 async def streams_group_describe(call: Call[messages.StreamsGroupDescribeRequest], services: ShareServices) -> bytes:
-    """Serve StreamsGroupDescribe (key 89)."""
     response = await send_upstream(call, call.message)
     await _correct(call, services, response.groups, "streams")
     return await replied(call, response)
@@ -149,21 +140,21 @@ async def _refusal(call: Call[_NamesGroup], services: ShareServices, kind: str) 
 
 
 async def _query_without_member(call: Call[Q], services: ShareServices) -> bytes:
-    """Send the request to the broker with a member id that cannot exist; replace its "no such member" by 69 or 42."""
+    """Send the request to the broker with a member id that cannot exist. Replace its "no such member" by 69 or 42."""
     request = call.message
     request.generation_id_or_member_epoch, request.member_id, request.group_instance_id = 0, PROBE_MEMBER, None
     codes: dict[tuple[str, bytes, int], ErrorCode] = {}
-    for asked in request.topics:
-        for entry in asked.partitions:
-            place = asked.name, bytes(asked.topic_id), entry.partition_index
-            codes[place] = _not_found(services, request.group_id, entry)
+    for requested_topic in request.topics:
+        for entry in requested_topic.partitions:
+            partition = requested_topic.name, bytes(requested_topic.topic_id), entry.partition_index
+            codes[partition] = _not_found(services, request.group_id, entry)
             await call.work.step()
     response = await send_upstream(call, request)
     for topic in response.topics:
-        for told in topic.partitions:
-            if told.error_code in NOT_A_MEMBER:
-                place = topic.name, bytes(topic.topic_id), told.partition_index
-                told.error_code = codes.get(place, ErrorCode.GROUP_ID_NOT_FOUND)
+        for result in topic.partitions:
+            if result.error_code in NOT_A_MEMBER:
+                partition = topic.name, bytes(topic.topic_id), result.partition_index
+                result.error_code = codes.get(partition, ErrorCode.GROUP_ID_NOT_FOUND)
             await call.work.step()
     return await replied(call, response)
 
@@ -178,7 +169,6 @@ def _not_found(services: ShareServices, group_id: str, entry: CommitEntry) -> Er
 
 
 async def _correct(call: Call[Message], services: ShareServices, groups: Iterable[_Described], kind: str) -> None:
-    """Correct the broker's entries of groups that are held here."""
     for group in groups:
         if group.error_code in NOT_A_MEMBER and services.holds(group.group_id):
             group.error_code, group.error_message = ErrorCode.GROUP_ID_NOT_FOUND, _not_a(kind, group.group_id)
@@ -207,7 +197,9 @@ def _makes(key: int, handle: ShareHandler, away: Away) -> Api:
     return DeclaredApi(key=key, handle=handle, wants=wants, needs=Needs.GROUP_LOADED, away=away)
 
 
-def _named(request: messages.ConsumerGroupDescribeRequest | messages.StreamsGroupDescribeRequest) -> list[str]:
+def _groups_in_request(
+    request: messages.ConsumerGroupDescribeRequest | messages.StreamsGroupDescribeRequest,
+) -> list[str]:
     return request.group_ids
 
 
@@ -216,7 +208,7 @@ def _describes(key: int, handle: ShareHandler) -> Api:
         key=key,
         handle=handle,
         wants=any_is_held(or_loading=False),
-        picks=names_held(_named, or_loading=False),
+        picks=names_held(_groups_in_request, or_loading=False),
     )
 
 

@@ -1,8 +1,8 @@
-"""GROUP resources in requests about configurations: which settings are ours, and the rights needed.
+"""GROUP resources in requests about configurations: which settings are stored here, and the rights needed.
 
-Share groups are served here, so that their settings (`share.*`) are kept here. Settings of other group types on the
-same resource stay with the broker, if it supports such resources. Kafka 3.9 does not, and fails a whole request that
-contains one. GROUP resources are therefore never sent together with others.
+The settings of share groups (`share.*`) are stored here. Settings of other group types on the same resource stay with
+the broker, if it supports such resources. Kafka 3.9 does not, and fails a whole request that contains one. GROUP
+resources are therefore never sent together with others.
 
 Rights. If the broker supports GROUP resources, a request about the resource itself is sent to it, and its refusal is
 returned. Otherwise the right on the cluster is required. A broker checks that right for the BROKER resource with the
@@ -33,25 +33,27 @@ INCREMENTAL_ALTER_CONFIGS_VERSION = 0
 
 OURS_PREFIX = "share."
 SOME_BROKER_SETTING = "log.retention.ms"
-"""A setting that is requested only to check the right to describe."""
+"""Setting that is requested only to check the right to describe."""
 
 VERSION = 0
-"""Version of written settings. A stored value begins with its version (int16)."""
+"""Version of written settings (int16 at their start)."""
 _VERSION_BYTES = 2
 
 Failure = tuple[ErrorCode, str | None]
-"""Error code and text for one resource."""
 
 FORBIDDEN: Failure = (
     ErrorCode.GROUP_AUTHORIZATION_FAILED,
     "Not authorized: the cluster has no settings of groups, so those of share groups take the right on the cluster.",
 )
 
-NO_RESPONSE: Failure = (ErrorCode.UNKNOWN_SERVER_ERROR, "The broker's answer says nothing of the resource asked about.")
+NO_RESPONSE: Failure = (
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+    "The broker's response does not contain the requested resource.",
+)
 
 
 class NamesResource(Protocol):
-    """An entry of a request about configurations, or of its response."""
+    """Entry of a request about configurations, or of its response."""
 
     resource_type: int
     resource_name: str
@@ -63,22 +65,21 @@ class _Outcome(Protocol):
 
 
 def is_ours(name: str) -> bool:
-    """Return True if a setting of a GROUP resource is kept here: any name with our prefix, known or not."""
+    """Return True if a setting of a GROUP resource is stored here: any name with our prefix, known or not."""
     return name in GROUP_CONFIGS_BY_NAME or name.startswith(OURS_PREFIX)
 
 
 def is_group_resource(resource: NamesResource) -> bool:
-    """Return True if a resource in a request about configurations is a GROUP."""
     return bool(resource.resource_type == GROUP)
 
 
 def is_unknown_resource(code: int) -> bool:
-    """Return True if this is a broker's error for a resource type that it does not support."""
+    """Return True for a broker's error about a resource type that it does not support."""
     return code in (ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED_VERSION)
 
 
 def stored_value(settings: Mapping[str, str]) -> bytes | None:
-    """Encode a group's settings for the journal; None if there are none."""
+    """Encode a group's settings for the journal. None if there are none."""
     if not settings:
         return None
     message = messages.ShareGroupSettingsValue
@@ -97,7 +98,7 @@ def settings_of(value: bytes) -> dict[str, str]:
 
 
 async def refusal_to_describe(call: Call[Message]) -> Failure | None:
-    """Return the error that refuses DESCRIBE_CONFIGS on the cluster; None = allowed."""
+    """Return the error that refuses DESCRIBE_CONFIGS on the cluster. None if allowed."""
     request = about_settings(Resource.BROKER, EVERY_BROKER, [SOME_BROKER_SETTING])
     query = send_request(call.connection, ApiKey.DESCRIBE_CONFIGS, DESCRIBE_CONFIGS_VERSION, request)
     response = decode_response(messages.DescribeConfigsResponse, DESCRIBE_CONFIGS_VERSION, await query)
@@ -105,7 +106,7 @@ async def refusal_to_describe(call: Call[Message]) -> Failure | None:
 
 
 async def refusal_to_alter(call: Call[Message]) -> Failure | None:
-    """Return the error that refuses ALTER_CONFIGS on the cluster; None = allowed."""
+    """Return the error that refuses ALTER_CONFIGS on the cluster. None if allowed."""
     message = messages.IncrementalAlterConfigsRequest
     resource = message.AlterConfigsResource(resource_type=BROKER, resource_name=EVERY_BROKER, configs=[])
     request = message(resources=[resource], validate_only=True)
@@ -115,7 +116,7 @@ async def refusal_to_alter(call: Call[Message]) -> Failure | None:
 
 
 def _cluster_refusal(results: Sequence[_Outcome]) -> Failure | None:
-    """Return the refusal in the results. Only code 0 for the one resource grants; an authorizer refuses with 31."""
+    """Return the refusal in the results. Only code 0 for the one resource grants. An authorizer refuses with 31."""
     if len(results) != 1:
         return NO_RESPONSE
     code = ErrorCode.of(results[0].error_code)
@@ -125,5 +126,4 @@ def _cluster_refusal(results: Sequence[_Outcome]) -> Failure | None:
 
 
 def name_of(entry: NamesResource) -> tuple[int, str]:
-    """Return the resource that an entry of a request or of a response is about."""
     return entry.resource_type, entry.resource_name

@@ -30,7 +30,7 @@ def _resources(request: _NamesResources) -> Sequence[NamesResource]:
 
 
 def by_group_resource(responses: str) -> Splits:
-    """`DeclaredApi.splits` of requests about configurations; `responses`: name of the list in the response."""
+    """`DeclaredApi.splits` of requests about configurations. `responses`: name of the list in the response."""
     return Splits("resources", _group, responses, name_of, name_of)
 
 

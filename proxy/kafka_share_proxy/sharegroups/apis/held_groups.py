@@ -53,7 +53,7 @@ def any_is_held(*, or_loading: bool) -> Callable[[ShareServices], EarlyMatch]:
 
 
 def names_held(names: Callable[[M], Iterable[str]], *, or_loading: bool) -> Callable[[ShareServices], Picks]:
-    """Select requests about several groups of which one is held; `names` returns the groups in a decoded request."""
+    """Select requests about several groups of which one is held. `names` returns the groups in a decoded request."""
 
     def picks(services: ShareServices) -> Picks:
         groups, gate = held_anywhere(services), services.gate
@@ -63,7 +63,7 @@ def names_held(names: Callable[[M], Iterable[str]], *, or_loading: bool) -> Call
 
 
 def any_entry(entries: Callable[[M], Iterable[E]], is_ours: Callable[[E], bool]) -> Picks:
-    """Select requests in which one of the entries is ours; `entries` returns the entries of a decoded request."""
+    """Select requests in which one of the entries is ours. `entries` returns the entries of a decoded request."""
 
     async def picks(call: Call[M]) -> bool:
         for entry in entries(call.message):

@@ -1,8 +1,8 @@
 """DescribeGroups (key 15): a share group held here is no classic group.
 
-Versions: all. The handler receives only requests that name a group held here.
+Versions: all. The handler receives only requests that name a group held here (measured on Kafka 4.3.0 with a native
+share group):
 
-Behaviour (measured on Kafka 4.3.0 with a native share group)
 - v0-5: error 0, state Dead, nothing else but the authorized operations. From v6 on: 69 "is not a classic group".
 - The same request is sent to the broker. It checks the rights, describes all other groups, and returns the authorized
   operations, which it does for unknown ids as well. Its refusals (30) and coordinator errors (14, 15, 16) are
@@ -30,7 +30,6 @@ NO_OPERATIONS = -2147483648
 
 
 async def handle(call: Call[messages.DescribeGroupsRequest], services: ShareServices) -> bytes:
-    """Send the request to the broker, and correct the entries of groups held here."""
     response = await send_upstream(call, call.message)
     for group in response.groups:
         if services.holds(group.group_id) and group.error_code in NOT_A_MEMBER:
@@ -39,7 +38,7 @@ async def handle(call: Call[messages.DescribeGroupsRequest], services: ShareServ
     return await replied(call, response)
 
 
-def _named(request: messages.DescribeGroupsRequest) -> list[str]:
+def _groups_in_request(request: messages.DescribeGroupsRequest) -> list[str]:
     return request.groups
 
 
@@ -57,5 +56,5 @@ API = DeclaredApi(
     key=KEY,
     handle=handle,
     wants=any_is_held(or_loading=False),
-    picks=names_held(_named, or_loading=False),
+    picks=names_held(_groups_in_request, or_loading=False),
 )

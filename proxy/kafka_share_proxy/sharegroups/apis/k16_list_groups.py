@@ -2,9 +2,8 @@
 
 Versions: all.
 
-Behaviour
-- The broker lists its own groups; the share groups that pass the filters follow. Filters by state (v4) and type (v5,
-  KIP-1099) are compared without case; protocol type and type are `share`, the state is Stable or Empty.
+- The broker lists its own groups. The share groups that pass the filters follow. Filters by state (v4) and type (v5,
+  KIP-1099) are compared without case. Protocol type and type are `share`, the state is Stable or Empty.
 - A group is listed if the principal may DESCRIBE it, and all are if it may DESCRIBE the cluster.
 - Clients query every broker and merge the lists. Therefore each group is listed by one broker, always the same while
   the brokers stay the same, and by the bootstrap listener, whose broker id no client knows.
@@ -53,24 +52,23 @@ OWN_PROTOCOL_TYPE = "proxy"
 
 DESCRIBE_CLUSTER_VERSION = 0
 CLUSTER = "kafka-cluster"
-"""Resource name of the cluster; there is only this one."""
+"""Resource name of the cluster."""
 
 
 async def handle(call: Call[messages.ListGroupsRequest], services: ShareServices) -> bytes:
-    """Merge the broker's list with the groups held here."""
     response = await send_upstream(call, call.message)
     if response.error_code != ErrorCode.NONE:
         return reply(call, response)
     elsewhere = await held_elsewhere(services)
     if elsewhere is None:
         return reply(call, _not_all(response, ErrorCode.COORDINATOR_NOT_AVAILABLE))
-    found = await _candidates(call, services, elsewhere)
-    group_ids = await call.work.map(attrgetter("group_id"), found)
+    candidates = await _candidates(call, services, elsewhere)
+    group_ids = await call.work.map(attrgetter("group_id"), candidates)
     shown = await _may_describe(call, services, group_ids)
     if isinstance(shown, ErrorCode):
         return reply(call, _not_all(response, shown))
     of_broker = await call.work.select(lambda entry: not _is_own(entry), response.groups)
-    held_here = await call.work.select(lambda group: group.group_id in shown, found)
+    held_here = await call.work.select(lambda group: group.group_id in shown, candidates)
     response.groups = of_broker + await call.work.map(_entry, held_here)
     return await replied(call, response)
 
@@ -150,10 +148,10 @@ async def _refusals(
 ) -> dict[str, ErrorCode]:
     """Return the DESCRIBE error of each group. Unknown ones are looked up in several requests, sent together."""
     rights, now, cache_s = rights_of(call.connection), services.timers.now(), services.options.rights_cache_s
-    found, unknown = {}, []
+    refusals, unknown = {}, []
     for group_id in group_ids:
         code = rights.group_code(Right.DESCRIBE_GROUP, group_id, now, cache_s)
-        found[group_id] = ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code
+        refusals[group_id] = ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code
         if code is None:
             unknown.append(group_id)
         await call.work.step()
@@ -162,9 +160,9 @@ async def _refusals(
         queries += request_describe_groups(call.connection, unknown[start : start + RIGHTS_AT_ONCE])
         await call.work.pause()
     for query in queries:
-        found |= on_describe_groups(call.connection, await query, now)
+        refusals |= on_describe_groups(call.connection, await query, now)
         await call.work.pause()
-    return found
+    return refusals
 
 
 async def _may_describe_cluster(call: Call[messages.ListGroupsRequest], services: ShareServices) -> bool:

@@ -53,15 +53,14 @@ _KAFKA_DEFAULTS = BrokerShareLimits()
 
 
 async def handle(call: Call[messages.DescribeConfigsRequest], services: ShareServices) -> bytes:
-    """Serve each resource, in the order of the request."""
     resources = call.message.resources
-    others = [resource for resource in resources if resource.resource_type != GROUP]
-    named = [resource for resource in resources if resource.resource_type == GROUP and resource.resource_name]
+    forwarded = [resource for resource in resources if resource.resource_type != GROUP]
+    groups = [resource for resource in resources if resource.resource_type == GROUP and resource.resource_name]
     response = messages.DescribeConfigsResponse(results=[])
-    if others:
-        response = await _query_settings(call, others)
+    if forwarded:
+        response = await _query_settings(call, forwarded)
         k32_broker_addresses.hide(response, services.book)
-    theirs = await _theirs(call, named) if named else {}
+    theirs = await _theirs(call, groups) if groups else {}
     ours = [resource for resource in resources if resource.resource_type == GROUP]
     mine = []
     for resource in ours:
@@ -80,14 +79,14 @@ async def _theirs(
     if all(is_unknown_resource(result.error_code) for result in response.results):
         refusal = await refusal_to_describe(call)
         return {name: [] if refusal is None else refusal for name in by_name}
-    found: dict[str, list[_Setting] | Failure] = {}
+    settings: dict[str, list[_Setting] | Failure] = {}
     for result in response.results:
         if result.error_code == ErrorCode.NONE:
-            found[result.resource_name] = [entry for entry in result.configs if not is_ours(entry.name)]
+            settings[result.resource_name] = [entry for entry in result.configs if not is_ours(entry.name)]
         else:
-            found[result.resource_name] = ErrorCode.of(result.error_code), result.error_message
+            settings[result.resource_name] = ErrorCode.of(result.error_code), result.error_message
         await call.work.step()
-    return found
+    return settings
 
 
 async def _query_settings(
@@ -101,9 +100,9 @@ async def _query_settings(
 
 def _without_ours(resource: _Resource) -> _Resource:
     keys = resource.configuration_keys
-    wanted = [key for key in keys if not is_ours(key)] or [THEIRS] if keys else None
+    keys_for_broker = [key for key in keys if not is_ours(key)] or [THEIRS] if keys else None
     return messages.DescribeConfigsRequest.DescribeConfigsResource(
-        resource_type=resource.resource_type, resource_name=resource.resource_name, configuration_keys=wanted
+        resource_type=resource.resource_type, resource_name=resource.resource_name, configuration_keys=keys_for_broker
     )
 
 
@@ -156,12 +155,12 @@ def _synonyms(key: GroupConfigKey, stored: Mapping[str, str], limits: BrokerShar
     """Return the sources of a value, the effective one first."""
     synonym = messages.DescribeConfigsResponse.DescribeConfigsSynonym
     broker_name, value, default = key.synonym or key.name, key.default_value(limits), key.default_value(_KAFKA_DEFAULTS)
-    found = [synonym(name=broker_name, value=default, source=DEFAULT_CONFIG)]
+    synonyms = [synonym(name=broker_name, value=default, source=DEFAULT_CONFIG)]
     if value != default:
-        found.insert(0, synonym(name=broker_name, value=value, source=STATIC_BROKER_CONFIG))
+        synonyms.insert(0, synonym(name=broker_name, value=value, source=STATIC_BROKER_CONFIG))
     if key.name in stored:
-        found.insert(0, synonym(name=key.name, value=stored[key.name].strip(), source=GROUP_CONFIG))
-    return found
+        synonyms.insert(0, synonym(name=key.name, value=stored[key.name].strip(), source=GROUP_CONFIG))
+    return synonyms
 
 
 async def _away(

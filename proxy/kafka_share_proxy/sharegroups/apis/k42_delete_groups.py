@@ -129,7 +129,7 @@ async def _away(
     return message(results=await call.work.map(entry, dict.fromkeys(call.message.groups_names)))
 
 
-def _named(request: messages.DeleteGroupsRequest) -> list[str]:
+def _groups_in_request(request: messages.DeleteGroupsRequest) -> list[str]:
     return request.groups_names
 
 
@@ -141,7 +141,7 @@ API = DeclaredApi(
     key=KEY,
     handle=handle,
     wants=any_is_held(or_loading=True),
-    picks=names_held(_named, or_loading=True),
+    picks=names_held(_groups_in_request, or_loading=True),
     needs=Needs.OWNER,
     away=_away,
     splits=Splits("groups_names", str, "results", _group_id, str),

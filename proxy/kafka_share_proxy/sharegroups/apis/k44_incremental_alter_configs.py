@@ -75,12 +75,10 @@ Judge = Callable[[Any, Mapping[str, str], BrokerShareLimits], Result]
 
 
 async def handle(call: Call[messages.IncrementalAlterConfigsRequest], services: ShareServices) -> _Response:
-    """Serve one IncrementalAlterConfigs request."""
     return await _alter(call, services, incremental)
 
 
 async def handle_alter_configs(call: Call[messages.AlterConfigsRequest], services: ShareServices) -> _Response:
-    """Serve one AlterConfigs request."""
     return await _alter(call, services, replacing)
 
 
@@ -108,9 +106,11 @@ def replacing(resource: _Replaced, _: Mapping[str, str], limits: BrokerShareLimi
 
 async def _alter(call: Call[_Request], services: ShareServices, judge: Judge) -> _Response:
     resources = call.message.resources
-    others = [resource for resource in resources if resource.resource_type != GROUP]
+    forwarded = [resource for resource in resources if resource.resource_type != GROUP]
     response = (
-        await _query_settings(call, others, call.message.validate_only) if others else _response(call)(responses=[])
+        await _query_settings(call, forwarded, call.message.validate_only)
+        if forwarded
+        else _response(call)(responses=[])
     )
     counts = Counter(resource.resource_name for resource in resources if resource.resource_type == GROUP)
     for resource in (resource for resource in resources if resource.resource_type == GROUP):
@@ -163,7 +163,9 @@ def _in_force(services: ShareServices, group_id: str, after: dict[str, str]) -> 
 
 
 async def _request_broker(call: Call[_Request], resource: _Changed | _Replaced) -> Failure | None:
-    """Send the broker the settings that are not ours; if there are none, only check the principal's right to alter."""
+    """Send the broker the settings that are not stored here. If there are none, only check the principal's right to
+    alter.
+    """
     rest = [change for change in resource.configs if not is_ours(change.name)]
     only_ours = not rest and call.key == KEY
     failure = await _tried(call, resource.resource_name, rest, call.message.validate_only or only_ours)

@@ -45,26 +45,25 @@ TYPES = (GROUP, CLIENT_METRICS, BROKER_LOGGER, BROKER, TOPIC)
 
 
 async def handle(call: Call[messages.ListConfigResourcesRequest], services: ShareServices) -> bytes | None:
-    """Merge the broker's list with the groups that have settings here."""
-    wanted = call.message.resource_types
+    requested_types = call.message.resource_types
     if services.versions.upstream.get(KEY, (0, 0))[1] < RESOURCE_TYPES_VERSION:
-        response = await _list(call, wanted or TYPES)
-    elif wanted and GROUP not in wanted:
+        response = await _list(call, requested_types or TYPES)
+    elif requested_types and GROUP not in requested_types:
         return None
     else:
         response = await send_upstream(call, call.message)
-    if response.error_code == ErrorCode.NONE and (not wanted or GROUP in wanted):
+    if response.error_code == ErrorCode.NONE and (not requested_types or GROUP in requested_types):
         elsewhere = await held_elsewhere(services)
         if elsewhere is None:
             message = messages.ListConfigResourcesResponse
             return reply(call, message(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, config_resources=[]))
-        named = {entry.resource_name for entry in response.config_resources if entry.resource_type == GROUP}
+        listed = {entry.resource_name for entry in response.config_resources if entry.resource_type == GROUP}
         ours = {name for holdings in elsewhere for name in holdings.with_settings}
         await call.work.pause()
         ours.update(services.coordinator.groups_with_settings())
         resource = messages.ListConfigResourcesResponse.ConfigResource
         missing = await call.work.map(
-            lambda name: resource(resource_name=name, resource_type=GROUP), sorted(ours - named)
+            lambda name: resource(resource_name=name, resource_type=GROUP), sorted(ours - listed)
         )
         response.config_resources = missing + response.config_resources
     return await replied(call, response)
@@ -76,11 +75,11 @@ def _resources(kind: int, names: Iterable[str]) -> list[messages.ListConfigResou
 
 
 async def _list(
-    call: Call[messages.ListConfigResourcesRequest], wanted: Iterable[int]
+    call: Call[messages.ListConfigResourcesRequest], requested_types: Iterable[int]
 ) -> messages.ListConfigResourcesResponse:
     """List what a broker that supports v1 would list, except groups."""
     message = messages.ListConfigResourcesResponse
-    kinds = set(wanted)
+    kinds = set(requested_types)
     if not kinds <= set(TYPES):
         return message(error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[])
     metrics = send_request(call.connection, KEY, 0, messages.ListConfigResourcesRequest())
@@ -91,8 +90,8 @@ async def _list(
     response = decode_response(messages.ListConfigResourcesResponse, 0, await metrics)
     if response.error_code != ErrorCode.NONE:
         return response
-    found = _resources(CLIENT_METRICS, [each.resource_name for each in response.config_resources])
-    response.config_resources = found if CLIENT_METRICS in kinds else []
+    resources = _resources(CLIENT_METRICS, [each.resource_name for each in response.config_resources])
+    response.config_resources = resources if CLIENT_METRICS in kinds else []
     if cluster is not None:
         metadata = decode_response(messages.MetadataResponse, METADATA_VERSION, await cluster)
         nodes = [str(broker.node_id) for broker in metadata.brokers]

@@ -45,7 +45,6 @@ VERSIONS = (1, 1)
 
 
 async def handle(call: Call[messages.ShareGroupHeartbeatRequest], services: ShareServices) -> bytes:
-    """Serve one ShareGroupHeartbeat request."""
     reply = await _judge(call, services)
     return _response(call, call.message.member_id, reply)
 
@@ -84,7 +83,7 @@ async def _judge(call: Call[messages.ShareGroupHeartbeatRequest], services: Shar
         group = created
     if group.deleting:
         return HeartbeatReply(error=ErrorCode.COORDINATOR_NOT_AVAILABLE, message=BEING_DELETED)
-    return await _told_when_stored(services, group, _beat(services, group, beat))
+    return await _reply_when_stored(services, group, _apply_heartbeat(services, group, beat))
 
 
 def _topics_of(services: ShareServices, group_id: str, beat: Heartbeat) -> tuple[str, ...]:
@@ -99,12 +98,12 @@ def _topics_of(services: ShareServices, group_id: str, beat: Heartbeat) -> tuple
 async def _read_refusal(
     call: Call[messages.ShareGroupHeartbeatRequest], services: ShareServices, group_id: str, names: Iterable[str]
 ) -> ErrorCode:
-    """Return the error that refuses READ on the group, or NONE; look up the topics in the same round trip."""
+    """Return the error that refuses READ on the group, or NONE. Look up the topics in the same round trip."""
     connection, now = call.connection, services.timers.now()
     code = rights_of(connection).group_code(Right.READ_GROUP, group_id, now, services.options.rights_cache_s)
     group_response = request_read_group(connection, group_id) if code is None else None
-    asked = names_to_query(connection, services, dict.fromkeys(names), Right.DESCRIBE_TOPIC)
-    topics_response = request_topics(connection, asked) if asked else None
+    unknown = names_to_query(connection, services, dict.fromkeys(names), Right.DESCRIBE_TOPIC)
+    topics_response = request_topics(connection, unknown) if unknown else None
     if group_response is not None:
         code = on_read_group(connection, group_id, await group_response, now)
     if topics_response is not None:
@@ -112,7 +111,7 @@ async def _read_refusal(
     return ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code
 
 
-def _beat(services: ShareServices, group: ShareGroup, beat: Heartbeat) -> HeartbeatReply:
+def _apply_heartbeat(services: ShareServices, group: ShareGroup, beat: Heartbeat) -> HeartbeatReply:
     topics = _shapes(services, group.subscribed_topics() | set(beat.topics or ()))
     coordinator = services.coordinator
     settings, now = coordinator.settings(group.group_id), services.timers.now()
@@ -121,8 +120,8 @@ def _beat(services: ShareServices, group: ShareGroup, beat: Heartbeat) -> Heartb
     return reply
 
 
-async def _told_when_stored(services: ShareServices, group: ShareGroup, reply: HeartbeatReply) -> HeartbeatReply:
-    """Store a new group epoch before the member receives it, so that it never goes back, not even after a crash."""
+async def _reply_when_stored(services: ShareServices, group: ShareGroup, reply: HeartbeatReply) -> HeartbeatReply:
+    """Store a new group epoch before the member receives it, so that it never decreases, not even after a crash."""
     if group.epoch == group.stored_epoch:
         return reply
     try:
@@ -137,12 +136,12 @@ async def _told_when_stored(services: ShareServices, group: ShareGroup, reply: H
 
 def _shapes(services: ShareServices, names: Iterable[str]) -> dict[str, TopicInfo]:
     """Return id and partition count of the known topics."""
-    found = {}
+    shapes = {}
     for name in names:
         topic = services.topology.topic(name)
         if topic is not None and topic.topic_id != ZERO_UUID:
-            found[name] = TopicInfo(topic.topic_id, topic.partitions)
-    return found
+            shapes[name] = TopicInfo(topic.topic_id, topic.partitions)
+    return shapes
 
 
 def _response(call: Call[messages.ShareGroupHeartbeatRequest], member_id: str | None, reply: HeartbeatReply) -> bytes:

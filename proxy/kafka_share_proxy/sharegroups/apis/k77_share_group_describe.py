@@ -44,40 +44,39 @@ NOT_TO_BE_DESCRIBED = "The group has described topic(s) that the client is not a
 
 
 async def handle(call: Call[messages.ShareGroupDescribeRequest], services: ShareServices) -> bytes:
-    """Serve one ShareGroupDescribe request."""
     request = call.message
     group_ids = list(dict.fromkeys(request.group_ids or ()))
-    looked = await _look(call, services, group_ids, request.include_authorized_operations)
+    examined = await _examine(call, services, group_ids, request.include_authorized_operations)
     groups = []
     for group_id in group_ids:
-        groups.append(_described(call, services, group_id, looked))
+        groups.append(_described(call, services, group_id, examined))
         await call.work.pause()
     return await replied(call, messages.ShareGroupDescribeResponse(groups=groups))
 
 
 class _Examined(NamedTuple):
-    """Rights of the client on the groups in the request."""
-
     refusals: Mapping[str, ErrorCode | None]
-    """Error of DESCRIBE by group; NONE = allowed."""
+    """Error of DESCRIBE by group. NONE if allowed."""
     bits: Mapping[str, tuple[int, int]] | None
-    """Error and authorized operations by group; None if they are not requested."""
+    """Error and authorized operations by group. None if they are not requested."""
 
 
-async def _look(
+async def _examine(
     call: Call[messages.ShareGroupDescribeRequest], services: ShareServices, group_ids: Sequence[str], with_bits: bool
 ) -> _Examined:
     """Look up unknown rights, and the authorized operations if requested, all in one round trip."""
     connection, now = call.connection, services.timers.now()
     rights, cache_s = rights_of(connection), services.options.rights_cache_s
-    named = [group_id for group_id in group_ids if group_id]
-    refusals = {i: rights.group_code(Right.DESCRIBE_GROUP, i, now, cache_s) for i in named}
+    nonempty_ids = [group_id for group_id in group_ids if group_id]
+    refusals = {i: rights.group_code(Right.DESCRIBE_GROUP, i, now, cache_s) for i in nonempty_ids}
     unknown = [i for i, code in refusals.items() if code is None]
-    topics = {name for i in named if (g := services.coordinator.group(i)) is not None for name in g.subscribed_topics()}
-    asked = names_to_query(connection, services, sorted(topics), Right.DESCRIBE_TOPIC)
+    topics = {
+        name for i in nonempty_ids if (g := services.coordinator.group(i)) is not None for name in g.subscribed_topics()
+    }
+    topic_names = names_to_query(connection, services, sorted(topics), Right.DESCRIBE_TOPIC)
     groups_responses = request_describe_groups(connection, unknown)
-    bits_response = request_group_bits(connection, named) if with_bits and named else None
-    topics_responses = request_many_topics(connection, asked)
+    bits_response = request_group_bits(connection, nonempty_ids) if with_bits and nonempty_ids else None
+    topics_responses = request_many_topics(connection, topic_names)
     for groups_response in groups_responses:
         refusals |= on_describe_groups(connection, await groups_response, now)
         await call.work.pause()
@@ -90,17 +89,17 @@ def _described(
     call: Call[messages.ShareGroupDescribeRequest],
     services: ShareServices,
     group_id: str,
-    looked: _Examined,
+    examined: _Examined,
 ) -> _Described:
     if not group_id:
         return _refused(group_id, ErrorCode.INVALID_GROUP_ID)
-    refusal = looked.refusals[group_id]
+    refusal = examined.refusals[group_id]
     if refusal != ErrorCode.NONE:
         return _refused(group_id, ErrorCode.UNKNOWN_SERVER_ERROR if refusal is None else refusal)
     group = services.coordinator.group(group_id)
     if group is None:
         return _refused(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-    code, operations = (looked.bits or {}).get(group_id, (ErrorCode.NONE, NO_BITS))
+    code, operations = (examined.bits or {}).get(group_id, (ErrorCode.NONE, NO_BITS))
     if code != ErrorCode.NONE:
         return _refused(group_id, ErrorCode.of(code))
     for name in group.subscribed_topics():

@@ -26,7 +26,7 @@ from kafka_share_proxy.sharegroups.apis.share_requests import (
     end_with_connection,
     hint_endpoints,
     leader_hint,
-    named,
+    partitions_in,
     read_refusal,
     without_outcome,
 )
@@ -52,15 +52,14 @@ _NOTHING = Result()
 
 
 async def handle(call: Call[messages.ShareFetchRequest], services: ShareServices) -> frames.ResponseFrame:
-    """Serve one ShareFetch request."""
     request = call.message
     if request.group_id is None:
         return _refusal(call, ErrorCode.INVALID_REQUEST, "Group id must not be null.")
     key = SessionKey(request.group_id, request.member_id or "", call.connection.node_id)
-    places, batches = await named(request.topics, call.work)
+    partitions, batches = await partitions_in(request.topics, call.work)
     mistake = member_id_mistake(request.member_id)
-    concerned = () if mistake else (*places, *_session_places(services, key))
-    code = await read_refusal(call, services, request.group_id, concerned, batches)
+    checked_partitions = () if mistake else (*partitions, *_session_partitions(services, key))
+    code = await read_refusal(call, services, request.group_id, checked_partitions, batches)
     if code != ErrorCode.NONE:
         return _refusal(call, code)
     mistake = mistake or _renew_mistake(call)
@@ -68,7 +67,7 @@ async def handle(call: Call[messages.ShareFetchRequest], services: ShareServices
         return _refusal(call, ErrorCode.INVALID_REQUEST, mistake)
     forgotten = [TopicIdPartition(t.topic_id, p) for t in request.forgotten_topics_data or () for p in t.partitions]
     session = services.coordinator.sessions.fetch(
-        key, request.share_session_epoch, call.connection.id, places, forgotten, bool(batches)
+        key, request.share_session_epoch, call.connection.id, partitions, forgotten, bool(batches)
     )
     if isinstance(session, ErrorCode):
         if session == ErrorCode.SHARE_SESSION_LIMIT_REACHED:
@@ -85,13 +84,13 @@ async def handle(call: Call[messages.ShareFetchRequest], services: ShareServices
     return await _response(call, services, session, fetching, outcome)
 
 
-def _session_places(services: ShareServices, key: SessionKey) -> tuple[TopicIdPartition, ...]:
+def _session_partitions(services: ShareServices, key: SessionKey) -> tuple[TopicIdPartition, ...]:
     session = services.coordinator.sessions.get(key)
     return () if session is None else session.partitions
 
 
 def _renew_mistake(call: Call[messages.ShareFetchRequest]) -> str | None:
-    """Return the error text of a request that both renews and fetches, which KIP-1222 forbids; else None."""
+    """Return the error text of a request that both renews and fetches, which KIP-1222 forbids, or None."""
     request = call.message
     if call.version < 2 or not request.is_renew_ack:
         return None
@@ -112,7 +111,7 @@ async def _fetch(
         if fetching is not None and len(session):
             await fetching.survey()
     else:
-        if not (acknowledging.leave_others_first and await _others(services, fetching, acknowledging)):
+        if not (acknowledging.leave_others_first and await _fetch_unreleased(services, fetching, acknowledging)):
             if acknowledging.come_first:
                 await acknowledging.outcome()
             await fetching.run()
@@ -120,7 +119,7 @@ async def _fetch(
     return fetching
 
 
-async def _others(services: ShareServices, fetching: ShareFetching, acknowledging: Acknowledging) -> bool:
+async def _fetch_unreleased(services: ShareServices, fetching: ShareFetching, acknowledging: Acknowledging) -> bool:
     """Fetch records other than those that the request releases. Return False if there are none.
 
     In that case it first waits until the release is stored. If the client's wait ends earlier, the response has no
@@ -162,15 +161,15 @@ async def _response(
     outcome: Mapping[TopicIdPartition, ErrorCode],
 ) -> frames.ResponseFrame:
     message = messages.ShareFetchResponse
-    results = {} if fetching is None else _told(session, fetching.results)
+    results = {} if fetching is None else _included(session, fetching.results)
     topics: dict[bytes, list[messages.ShareFetchResponse.PartitionData]] = {}
     hints = []
-    for place in dict.fromkeys((*results, *outcome)):
-        result = results.get(place, _NOTHING)
-        code = outcome.get(place, ErrorCode.NONE)
-        hint = leader_hint(services, place, result.error or code)
+    for partition in dict.fromkeys((*results, *outcome)):
+        result = results.get(partition, _NOTHING)
+        code = outcome.get(partition, ErrorCode.NONE)
+        hint = leader_hint(services, partition, result.error or code)
         hints.append(hint)
-        topics.setdefault(place.topic_id, []).append(_entry(place.partition, result, code, hint))
+        topics.setdefault(partition.topic_id, []).append(_entry(partition.partition, result, code, hint))
         await call.work.step()
     response = message(
         throttle_time_ms=0 if fetching is None else fetching.throttle_time_ms,
@@ -188,12 +187,12 @@ async def _response(
     return frames.response_frame(KEY, call.version, call.correlation_id, response)
 
 
-def _told(session: Session, results: Mapping[TopicIdPartition, Result]) -> dict[TopicIdPartition, Result]:
+def _included(session: Session, results: Mapping[TopicIdPartition, Result]) -> dict[TopicIdPartition, Result]:
     """Return the results to include in the response (sharegroups/README.md rule 16)."""
     return {
-        place: result
-        for place, result in results.items()
-        if session.include(place, records=bool(result.acquired), error=result.error != ErrorCode.NONE)
+        partition: result
+        for partition, result in results.items()
+        if session.include(partition, records=bool(result.acquired), error=result.error != ErrorCode.NONE)
     }
 
 

@@ -18,7 +18,7 @@ from kafka_share_proxy.sharegroups.apis.share_requests import (
     end_with_connection,
     hint_endpoints,
     leader_hint,
-    named,
+    partitions_in,
     read_refusal,
     without_outcome,
 )
@@ -37,13 +37,12 @@ VERSIONS = (1, 2)
 
 
 async def handle(call: Call[messages.ShareAcknowledgeRequest], services: ShareServices) -> bytes:
-    """Serve one ShareAcknowledge request."""
     request = call.message
     if request.group_id is None:
         return _refusal(call, ErrorCode.INVALID_REQUEST, "Group id must not be null.")
-    places, batches = await named(request.topics, call.work)
+    partitions, batches = await partitions_in(request.topics, call.work)
     mistake = member_id_mistake(request.member_id)
-    code = await read_refusal(call, services, request.group_id, () if mistake else places, batches)
+    code = await read_refusal(call, services, request.group_id, () if mistake else partitions, batches)
     if code != ErrorCode.NONE:
         return _refusal(call, code)
     if mistake is not None:
@@ -53,9 +52,9 @@ async def handle(call: Call[messages.ShareAcknowledgeRequest], services: ShareSe
     if isinstance(session, ErrorCode):
         return _refusal(call, session)
     end_with_connection(call.connection, services)
-    wanted = {place: batches.get(place, []) for place in places}
+    batches_by_partition = {partition: batches.get(partition, []) for partition in partitions}
     renew_allowed = call.version >= 2 and request.is_renew_ack
-    outcome = await decide(call, services, key, wanted, renew_allowed).outcome()
+    outcome = await decide(call, services, key, batches_by_partition, renew_allowed).outcome()
     if request.share_session_epoch == FINAL_EPOCH:
         end_session(services, key)
     return await _response(call, services, request.group_id, outcome)
@@ -75,12 +74,12 @@ async def _response(
     message = messages.ShareAcknowledgeResponse
     topics: dict[bytes, list[messages.ShareAcknowledgeResponse.PartitionData]] = {}
     hints = []
-    for place, code in outcome.items():
-        hint = leader_hint(services, place, code)
+    for partition, code in outcome.items():
+        hint = leader_hint(services, partition, code)
         hints.append(hint)
-        topics.setdefault(place.topic_id, []).append(
+        topics.setdefault(partition.topic_id, []).append(
             message.PartitionData(
-                partition_index=place.partition,
+                partition_index=partition.partition,
                 error_code=code,
                 current_leader=message.LeaderIdAndEpoch(leader_id=hint[0], leader_epoch=hint[1]),
             )

@@ -25,7 +25,7 @@ from kafka_share_proxy.forwarding.dispatch.split_requests import Splits
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.forwarding.served.upstream_requests import replied
 from kafka_share_proxy.sharegroups.apis.offset_requests import load_topics, log_ends, shares_of, topic_of
-from kafka_share_proxy.sharegroups.fetch.start_offsets import Found
+from kafka_share_proxy.sharegroups.fetch.start_offsets import Offsets
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 from kafka_share_proxy.sharegroups.services import ShareServices
 from kafka_share_proxy.wire.definitions import messages
@@ -45,9 +45,7 @@ NOT_KNOWN = -1
 
 
 @dataclass(slots=True)
-class _Wanted:
-    """One topic of one group to describe."""
-
+class _DescribedTopic:
     group_id: str
     name: str
     topic: Topic | ErrorCode
@@ -55,15 +53,14 @@ class _Wanted:
 
 
 async def handle(call: Call[messages.DescribeShareGroupOffsetsRequest], services: ShareServices) -> bytes:
-    """Serve one DescribeShareGroupOffsets request."""
-    asked = list(call.message.groups or ())
-    refusals = await _look(call, services, asked)
-    allowed = [group for group in asked if refusals[group.group_id] == ErrorCode.NONE]
-    wanted = await _wanted_of_all(call, services, allowed)
-    ends = await _ends(call, services, [each for topics in wanted.values() for each in topics])
+    requested_groups = list(call.message.groups or ())
+    refusals = await _look_up(call, services, requested_groups)
+    allowed = [group for group in requested_groups if refusals[group.group_id] == ErrorCode.NONE]
+    topics_of_group = await _topics_of_groups(call, services, allowed)
+    ends = await _ends(call, services, [each for topics in topics_of_group.values() for each in topics])
     message = messages.DescribeShareGroupOffsetsResponse
     groups = []
-    for group in asked:
+    for group in requested_groups:
         code = refusals[group.group_id]
         if code != ErrorCode.NONE:
             groups.append(
@@ -71,25 +68,25 @@ async def handle(call: Call[messages.DescribeShareGroupOffsetsRequest], services
             )
             continue
         topics = []
-        for each in wanted[id(group)]:
+        for each in topics_of_group[id(group)]:
             topics.append(await _topic(call, services, each, ends))
             await call.work.step()
         groups.append(message.DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id, topics=topics))
     return await replied(call, message(groups=groups))
 
 
-async def _look(
-    call: Call[messages.DescribeShareGroupOffsetsRequest], services: ShareServices, asked: Sequence[_Group]
+async def _look_up(
+    call: Call[messages.DescribeShareGroupOffsetsRequest], services: ShareServices, requested_groups: Sequence[_Group]
 ) -> Mapping[str, ErrorCode]:
-    """Return the DESCRIBE error of each group, or NONE; look up unknown topics of the groups in the same round trip."""
+    """Return the DESCRIBE error of each group, or NONE. Look up unknown topics of the groups in the same round trip."""
     connection, now, cache_s = call.connection, services.timers.now(), services.options.rights_cache_s
     rights = rights_of(connection)
-    group_ids = list(dict.fromkeys(group.group_id for group in asked))
+    group_ids = list(dict.fromkeys(group.group_id for group in requested_groups))
     codes = {i: rights.group_code(Right.DESCRIBE_GROUP, i, now, cache_s) for i in group_ids}
     unknown = [i for i, code in codes.items() if code is None]
     responses = request_describe_groups(connection, unknown)
     names, ids = set[str](), set[bytes]()
-    for group in asked:
+    for group in requested_groups:
         if group.topics is not None:
             names.update(topic.topic_name for topic in group.topics)
             await call.work.step()
@@ -110,109 +107,109 @@ async def _look(
     return {i: ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code for i, code in codes.items()}
 
 
-async def _wanted_of_all(
+async def _topics_of_groups(
     call: Call[messages.DescribeShareGroupOffsetsRequest], services: ShareServices, groups: Sequence[_Group]
-) -> dict[int, list[_Wanted]]:
+) -> dict[int, list[_DescribedTopic]]:
     """Return the topics to describe, by `id()` of the group's entry: one group may be named several times.
 
     Raises:
         RequestRefused: the response would have more elements than a request may.
     """
-    found, left = dict[int, list[_Wanted]](), services.limits.served_request_elements
+    topics_of_group, remaining = dict[int, list[_DescribedTopic]](), services.limits.served_request_elements
     for group in groups:
-        found[id(group)] = wanted = await _wanted(call, services, group)
-        left -= sum(len(each.partitions) for each in wanted)
-        if left < 0:
+        topics_of_group[id(group)] = topics = await _topics_of(call, services, group)
+        remaining -= sum(len(each.partitions) for each in topics)
+        if remaining < 0:
             text = "DescribeShareGroupOffsets about more share partitions than limits.served_request_elements"
             raise RequestRefused(f"{text} ({services.limits.served_request_elements})")
         await call.work.pause()
-    return found
+    return topics_of_group
 
 
-async def _wanted(
+async def _topics_of(
     call: Call[messages.DescribeShareGroupOffsetsRequest], services: ShareServices, group: _Group
-) -> list[_Wanted]:
+) -> list[_DescribedTopic]:
     """Return the topics to describe in the broker's order: existing ones, unknown ones, those not allowed."""
     if group.topics is None:
         return _all(call, services, group.group_id)
-    found = []
-    for asked in group.topics:
-        topic = topic_of(call.connection, services, asked.topic_name, Right.DESCRIBE_TOPIC)
-        found.append(_Wanted(group.group_id, asked.topic_name, topic, asked.partitions or ()))
+    topics = []
+    for requested in group.topics:
+        topic = topic_of(call.connection, services, requested.topic_name, Right.DESCRIBE_TOPIC)
+        topics.append(_DescribedTopic(group.group_id, requested.topic_name, topic, requested.partitions or ()))
         await call.work.step()
-    return sorted(found, key=_rank)
+    return sorted(topics, key=_rank)
 
 
-def _rank(wanted: _Wanted) -> int:
-    if isinstance(wanted.topic, Topic):
+def _rank(described: _DescribedTopic) -> int:
+    if isinstance(described.topic, Topic):
         return 0
-    return 1 if wanted.topic == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else 2
+    return 1 if described.topic == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else 2
 
 
 def _all(
     call: Call[messages.DescribeShareGroupOffsetsRequest], services: ShareServices, group_id: str
-) -> list[_Wanted]:
+) -> list[_DescribedTopic]:
     """Return all share partitions of the group, of topics that exist and that the client may describe."""
-    places: dict[str, set[int]] = {}
+    partitions_by_topic: dict[str, set[int]] = {}
     for key in shares_of(services, group_id):
         topic = services.topology.topic_by_id(key.topic_id)
         if topic is not None:
-            places.setdefault(topic.name, set()).add(key.partition)
+            partitions_by_topic.setdefault(topic.name, set()).add(key.partition)
     group = services.coordinator.group(group_id)
     for name in () if group is None else group.subscribed_topics():
         topic = services.topology.topic(name)
         if topic is not None:
-            places.setdefault(name, set()).update(range(topic.partitions))
-    found = []
-    for name, partitions in sorted(places.items()):
+            partitions_by_topic.setdefault(name, set()).update(range(topic.partitions))
+    topics = []
+    for name, partitions in sorted(partitions_by_topic.items()):
         topic_or_code = topic_of(call.connection, services, name, Right.DESCRIBE_TOPIC)
         if isinstance(topic_or_code, Topic):
-            found.append(_Wanted(group_id, name, topic_or_code, sorted(partitions)))
-    return found
+            topics.append(_DescribedTopic(group_id, name, topic_or_code, sorted(partitions)))
+    return topics
 
 
 async def _ends(
-    call: Call[messages.DescribeShareGroupOffsetsRequest], services: ShareServices, wanted: Sequence[_Wanted]
-) -> Found:
-    """Return the log ends of the share partitions with state; empty for a version without lag."""
+    call: Call[messages.DescribeShareGroupOffsetsRequest], services: ShareServices, topics: Sequence[_DescribedTopic]
+) -> Offsets:
+    """Return the log ends of the share partitions with state. Empty for a version without lag."""
     if call.version < LAG_SINCE:
         return {}
-    places = dict[TopicIdPartition, tuple[Topic, int]]()
-    for each in wanted:
+    partitions = dict[TopicIdPartition, tuple[Topic, int]]()
+    for each in topics:
         if not isinstance(each.topic, Topic):
             continue
         for partition in each.partitions:
             key = ShareKey(each.group_id, each.topic.topic_id, partition)
             share = services.coordinator.share(key) if 0 <= partition < each.topic.partitions else None
             if share is not None and share.partition.reports_offsets:
-                places[TopicIdPartition(key.topic_id, partition)] = (each.topic, partition)
+                partitions[TopicIdPartition(key.topic_id, partition)] = (each.topic, partition)
             await call.work.step()
-    return await log_ends(call.connection, services, list(places.values())) if places else {}
+    return await log_ends(call.connection, services, list(partitions.values())) if partitions else {}
 
 
 async def _topic(
     call: Call[messages.DescribeShareGroupOffsetsRequest],
     services: ShareServices,
-    wanted: _Wanted,
-    ends: Found,
+    described: _DescribedTopic,
+    ends: Offsets,
 ) -> messages.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic:
     code = ErrorCode.NONE
     topic_id, entries = ZERO_UUID, list[_Partition]()
-    if isinstance(wanted.topic, Topic):
-        topic_id = wanted.topic.topic_id
-        for partition in wanted.partitions:
-            if not 0 <= partition < wanted.topic.partitions:
+    if isinstance(described.topic, Topic):
+        topic_id = described.topic.topic_id
+        for partition in described.partitions:
+            if not 0 <= partition < described.topic.partitions:
                 entries.append(_nothing(partition, code))
                 continue
-            key = ShareKey(wanted.group_id, topic_id, partition)
+            key = ShareKey(described.group_id, topic_id, partition)
             entries.append(_partition(services, key, ends.get(TopicIdPartition(topic_id, partition))))
             await call.work.step()
     else:
-        if wanted.topic != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            code = wanted.topic
-        entries = await call.work.map(lambda partition: _nothing(partition, code), wanted.partitions)
+        if described.topic != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            code = described.topic
+        entries = await call.work.map(lambda partition: _nothing(partition, code), described.partitions)
     return messages.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic(
-        topic_name=wanted.name, topic_id=topic_id, partitions=entries
+        topic_name=described.name, topic_id=topic_id, partitions=entries
     )
 
 
@@ -229,15 +226,15 @@ def _partition(services: ShareServices, key: ShareKey, end: tuple[ErrorCode, int
     snapshot = share.partition.snapshot()
     leader = services.topology.leader(key.topic_id, key.partition)
     code, lag = ErrorCode.NONE, NOT_KNOWN
-    told = share.partition.reports_offsets
-    if told and end is not None:
+    is_reported = share.partition.reports_offsets
+    if is_reported and end is not None:
         code, offset = end
         if code == ErrorCode.NONE:
             # If the log was truncated, or the snapshot is newer than this log end, there is nothing left to deliver.
             lag = max(offset - snapshot.start_offset - snapshot.delivery_complete_count, 0)
     return messages.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition(
         partition_index=key.partition,
-        start_offset=snapshot.start_offset if told else NOT_KNOWN,
+        start_offset=snapshot.start_offset if is_reported else NOT_KNOWN,
         leader_epoch=0 if leader is None else max(leader.epoch, 0),
         lag=lag,
         error_code=code,

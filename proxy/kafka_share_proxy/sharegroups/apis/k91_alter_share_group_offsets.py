@@ -48,11 +48,9 @@ GONE = (ErrorCode.GROUP_ID_NOT_FOUND, "The group was deleted meanwhile.")
 Codes = dict[tuple[str, int], ErrorCode]
 """(topic name, partition) -> error code of the response."""
 Changes = dict[ShareKey, tuple[str, int]]
-"""Share partition -> (topic name, offset)."""
 
 
 async def handle(call: Call[messages.AlterShareGroupOffsetsRequest], services: ShareServices) -> bytes:
-    """Serve one AlterShareGroupOffsets request."""
     request = call.message
     topics = list(request.topics or ())
     code = await _read_refusal(call, services, request.group_id, [topic.topic_name for topic in topics])
@@ -83,7 +81,7 @@ async def handle(call: Call[messages.AlterShareGroupOffsetsRequest], services: S
 
 
 async def _written(services: ShareServices, changes: Changes) -> Codes:
-    """Return the outcome of the changes; 15 if it is not known in time."""
+    """Return the outcome of the changes. 15 if it is not known in time."""
     begins = {key: None if offset == UNINITIALIZED else offset for key, (_, offset) in changes.items()}
     replacing = None if services.audit is None else services.audit.replacing("AlterShareGroupOffsets", begins)
     writes = {key: _change(services, key, offset) for key, (_, offset) in changes.items()}
@@ -119,7 +117,7 @@ async def _judged(
     group_id = call.message.group_id
     codes: Codes = {}
     changes: Changes = {}
-    for name, partition, offset in _places(topics):
+    for name, partition, offset in _entries(topics):
         topic = known[name]
         if not isinstance(topic, Topic):
             codes[name, partition] = topic
@@ -133,7 +131,7 @@ async def _judged(
     return codes, changes
 
 
-def _places(topics: Sequence[_Topic]) -> Iterator[tuple[str, int, int]]:
+def _entries(topics: Sequence[_Topic]) -> Iterator[tuple[str, int, int]]:
     for topic in topics:
         for partition in topic.partitions or ():
             yield topic.topic_name, partition.partition_index, partition.start_offset
@@ -156,11 +154,11 @@ async def _response(
 ) -> bytes:
     message = messages.AlterShareGroupOffsetsResponse
     responses = []
-    for asked in topics:
-        topic = known[asked.topic_name]
+    for requested in topics:
+        topic = known[requested.topic_name]
         partitions = []
-        for partition in asked.partitions or ():
-            code = codes.get((asked.topic_name, partition.partition_index), ErrorCode.NONE)
+        for partition in requested.partitions or ():
+            code = codes.get((requested.topic_name, partition.partition_index), ErrorCode.NONE)
             partitions.append(
                 message.AlterShareGroupOffsetsResponsePartition(
                     partition_index=partition.partition_index, error_code=code
@@ -170,7 +168,7 @@ async def _response(
         topic_id = topic.topic_id if isinstance(topic, Topic) else ZERO_UUID
         responses.append(
             message.AlterShareGroupOffsetsResponseTopic(
-                topic_name=asked.topic_name, topic_id=topic_id, partitions=partitions
+                topic_name=requested.topic_name, topic_id=topic_id, partitions=partitions
             )
         )
     return await replied(call, message(responses=responses))

@@ -35,7 +35,6 @@ NOTHING_TO_DELETE = "There is no offset information to delete."
 
 
 async def handle(call: Call[messages.DeleteShareGroupOffsetsRequest], services: ShareServices) -> bytes:
-    """Serve one DeleteShareGroupOffsets request."""
     request, connection = call.message, call.connection
     names = list(dict.fromkeys(topic.topic_name for topic in request.topics or ()))
     right = request_delete_group(connection, request.group_id)
@@ -77,15 +76,15 @@ async def _delete(
         for name, topic in topics.items()
         if isinstance(topic, Topic)
     }
-    gone = [key for each in keys.values() for key in each]
+    removed = [key for each in keys.values() for key in each]
     audit = services.audit
-    replacing = None if audit is None else audit.replacing("DeleteShareGroupOffsets", dict.fromkeys(gone))
-    written = services.writes.remove(gone)
+    replacing = None if audit is None else audit.replacing("DeleteShareGroupOffsets", dict.fromkeys(removed))
+    written = services.writes.remove(removed)
     if replacing is not None:
         replacing.follow(written)
-    outcome = await reported_in_time(services.timers, written, gone)
-    if gone:
-        services.notes("share-group-offsets-deleted", group=group_id, partitions=len(gone))
+    outcome = await reported_in_time(services.timers, written, removed)
+    if removed:
+        services.notes("share-group-offsets-deleted", group=group_id, partitions=len(removed))
     responses = []
     for name, topic in topics.items():
         if not isinstance(topic, Topic):

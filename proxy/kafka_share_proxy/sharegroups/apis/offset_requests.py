@@ -24,7 +24,7 @@ from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.loop.waiting import first_until
 from kafka_share_proxy.sharegroups.fetch.start_offsets import (
-    Found,
+    Offsets,
     offsets_from_response,
     offsets_request,
     on_offsets,
@@ -49,8 +49,8 @@ async def load_topics(
 ) -> None:
     """Look up these topics and the client's right on them, as far as they are unknown or outdated."""
     connection = call.connection
-    asked = names_to_query(connection, services, dict.fromkeys(names), right)
-    await on_many_topics(connection, services, request_many_topics(connection, asked, list(ids)), call.work)
+    unknown = names_to_query(connection, services, dict.fromkeys(names), right)
+    await on_many_topics(connection, services, request_many_topics(connection, unknown, list(ids)), call.work)
 
 
 def topic_of(connection: Connection, services: ShareServices, name: str, right: Right) -> Topic | ErrorCode:
@@ -64,41 +64,41 @@ def topic_of(connection: Connection, services: ShareServices, name: str, right: 
     return topic
 
 
-async def log_ends(connection: Connection, services: ShareServices, places: Sequence[tuple[Topic, int]]) -> Found:
+async def log_ends(connection: Connection, services: ShareServices, partitions: Sequence[tuple[Topic, int]]) -> Offsets:
     """Return the ends of the logs as the leaders report them. All leaders are queried concurrently."""
     by_node: dict[int, list[tuple[Topic, int]]] = {}
-    for topic, partition in places:
+    for topic, partition in partitions:
         by_node.setdefault(topic.leaders[partition].node_id, []).append((topic, partition))
-    asked = [(part, _Query(connection, services, node_id, part)) for node_id, part in by_node.items()]
-    found: Found = {}
-    for part, query in asked:
+    queries = [(part, _Query(connection, services, node_id, part)) for node_id, part in by_node.items()]
+    ends: Offsets = {}
+    for part, query in queries:
         responded = await query.response()
         for topic, partition in part:
-            place = TopicIdPartition(topic.topic_id, partition)
-            found[place] = responded.get(place, (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1))
-    return found
+            topic_partition = TopicIdPartition(topic.topic_id, partition)
+            ends[topic_partition] = responded.get(topic_partition, (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1))
+    return ends
 
 
 class _Query:
     """ListOffsets to one leader, sent by the constructor."""
 
     def __init__(
-        self, connection: Connection, services: ShareServices, node_id: int, places: Sequence[tuple[Topic, int]]
+        self, connection: Connection, services: ShareServices, node_id: int, partitions: Sequence[tuple[Topic, int]]
     ) -> None:
         self._services = services
-        self._places = places
+        self._partitions = partitions
         self._here: Promise[memoryview] | None = None
         self._elsewhere: Promise[messages.ListOffsetsResponse] | None = None
         if node_id == UNKNOWN_NODE:
             return
         if node_id == connection.node_id:
-            self._here = request_offsets(connection, services, places, LATEST_TIMESTAMP)
+            self._here = request_offsets(connection, services, partitions, LATEST_TIMESTAMP)
         elif services.own is not None:
-            request = offsets_request(places, LATEST_TIMESTAMP)
+            request = offsets_request(partitions, LATEST_TIMESTAMP)
             self._elsewhere = services.own.send_request(node_id, ApiKey.LIST_OFFSETS, request)
 
-    async def response(self) -> Found:
-        topics = {topic.name: topic for topic, _ in self._places}
+    async def response(self) -> Offsets:
+        topics = {topic.name: topic for topic, _ in self._partitions}
         if self._here is not None:
             return on_offsets(self._services, topics, await self._here)
         if self._elsewhere is None:
@@ -109,8 +109,8 @@ class _Query:
             self._services.notes("log-end-not-known", reason=str(error))
             return self._all(ErrorCode.NETWORK_EXCEPTION)
 
-    def _all(self, code: ErrorCode) -> Found:
-        return {TopicIdPartition(topic.topic_id, partition): (code, -1) for topic, partition in self._places}
+    def _all(self, code: ErrorCode) -> Offsets:
+        return {TopicIdPartition(topic.topic_id, partition): (code, -1) for topic, partition in self._partitions}
 
 
 def shares_of(services: ShareServices, group_id: str, topic_id: bytes | None = None) -> list[ShareKey]:

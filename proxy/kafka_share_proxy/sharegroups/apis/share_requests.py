@@ -1,4 +1,4 @@
-"""Common parts of ShareFetch and ShareAcknowledge: named partitions, rights, and leader hints in the response.
+"""Common parts of ShareFetch and ShareAcknowledge: partitions, rights, and leader hints in the response.
 
 The order of the checks is that of KafkaApis.handleShareFetchRequest and handleShareAcknowledgeRequest
 (sharegroups/README.md rule 13): group named, READ on the group, member id, then the session.
@@ -26,7 +26,6 @@ from kafka_share_proxy.wire.values import UNKNOWN_NODE, TopicIdPartition
 
 _Topic: TypeAlias = "messages.ShareFetchRequest.FetchTopic | messages.ShareAcknowledgeRequest.AcknowledgeTopic"
 E = TypeVar("E")
-"""Class of the entries in a list of the response."""
 
 AckBatches = list[tuple[int, int, Sequence[int]]]
 """(first offset, last offset, types) as in the request."""
@@ -35,26 +34,26 @@ NO_HINT = (UNKNOWN_NODE, -1)
 """CurrentLeader without a hint. Never the schema's default 0/0, which clients take for a leader."""
 
 
-async def named(
+async def partitions_in(
     topics: Iterable[_Topic] | None, work: Work = AT_ONCE
 ) -> tuple[list[TopicIdPartition], dict[TopicIdPartition, AckBatches]]:
-    """Return the partitions of a request in order, each once, and their acknowledgement batches, if any.
+    """Return the partitions of a request in order, each once, and their acknowledgement batches.
 
-    librdkafka may name a topic or partition twice, for fetching and for acknowledging. The batches are joined.
+    librdkafka may list a topic or partition twice, for fetching and for acknowledging. The batches are joined.
     """
-    places: dict[TopicIdPartition, None] = {}
+    partitions: dict[TopicIdPartition, None] = {}
     batches: dict[TopicIdPartition, AckBatches] = {}
     for topic in topics or ():
-        for partition in topic.partitions or ():
-            place = TopicIdPartition(topic.topic_id, partition.partition_index)
-            places[place] = None
-            if partition.acknowledgement_batches:
-                batches.setdefault(place, []).extend(
+        for entry in topic.partitions or ():
+            partition = TopicIdPartition(topic.topic_id, entry.partition_index)
+            partitions[partition] = None
+            if entry.acknowledgement_batches:
+                batches.setdefault(partition, []).extend(
                     (batch.first_offset, batch.last_offset, batch.acknowledge_types or ())
-                    for batch in partition.acknowledgement_batches
+                    for batch in entry.acknowledgement_batches
                 )
             await work.step()
-    return list(places), batches
+    return list(partitions), batches
 
 
 async def without_outcome(
@@ -65,10 +64,10 @@ async def without_outcome(
     `entry` makes one from the partition number, `topic` one from its id and partitions. For requests whose outcome in
     the journal is unknown (sharegroups/README.md rule 72).
     """
-    _, batches = await named(topics, work)
+    _, batches = await partitions_in(topics, work)
     entries: dict[bytes, list[object]] = {}
-    for place in batches:
-        entries.setdefault(place.topic_id, []).append(entry(place.partition))
+    for partition in batches:
+        entries.setdefault(partition.topic_id, []).append(entry(partition.partition))
         await work.step()
     return [topic(topic_id=topic_id, partitions=each) for topic_id, each in entries.items()]
 
@@ -77,17 +76,16 @@ async def read_refusal(
     call: Call[Message],
     services: ShareServices,
     group_id: str,
-    places: Iterable[TopicIdPartition],
+    partitions: Iterable[TopicIdPartition],
     acknowledged: Container[TopicIdPartition] = (),
 ) -> ErrorCode:
-    """Return the error that refuses READ on the group, or NONE.
-
-    Unknown or outdated topics of the partitions are looked up in the same round trip.
+    """Return the error that refuses READ on the group, or NONE. Unknown or outdated topics are looked up in the same
+    round trip.
     """
     connection, now = call.connection, services.timers.now()
     code = rights_of(connection).group_code(Right.READ_GROUP, group_id, now, services.options.rights_cache_s)
     group_response = request_read_group(connection, group_id) if code is None else None
-    names, ids = topics_to_query(connection, services, places, acknowledged)
+    names, ids = topics_to_query(connection, services, partitions, acknowledged)
     topics_responses = request_many_topics(connection, names, ids)
     if group_response is not None:
         code = on_read_group(connection, group_id, await group_response, now)
@@ -95,9 +93,9 @@ async def read_refusal(
     return ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code
 
 
-async def refresh(connection: Connection, services: ShareServices, places: Iterable[TopicIdPartition]) -> None:
+async def refresh(connection: Connection, services: ShareServices, partitions: Iterable[TopicIdPartition]) -> None:
     """Refresh the topics of these partitions, unless that was done just now."""
-    names, ids = topics_to_query(connection, services, places)
+    names, ids = topics_to_query(connection, services, partitions)
     await on_many_topics(connection, services, request_many_topics(connection, names, ids))
 
 
@@ -143,11 +141,11 @@ def end_with_connection(connection: Connection, services: ShareServices) -> None
     connection.on_close(closed)
 
 
-def leader_hint(services: ShareServices, place: TopicIdPartition, code: ErrorCode) -> tuple[int, int]:
+def leader_hint(services: ShareServices, partition: TopicIdPartition, code: ErrorCode) -> tuple[int, int]:
     """Return (node id, leader epoch) for CurrentLeader. It contains a leader only if the error is that it moved."""
     if code not in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
         return NO_HINT
-    leader = services.topology.leader(place.topic_id, place.partition)
+    leader = services.topology.leader(partition.topic_id, partition.partition)
     return NO_HINT if leader is None or leader.node_id == UNKNOWN_NODE else (leader.node_id, leader.epoch)
 
 

@@ -24,7 +24,7 @@ _Acknowledges: TypeAlias = "messages.ShareFetchRequest | messages.ShareAcknowled
 
 
 class Acknowledging:
-    """The acknowledgements of one request. Once `write` is called they are stored, even if the client disconnects.
+    """Acknowledgements of one request. Once `write` is called they are stored, even if the client disconnects.
 
     Records in a decided but unwritten change can neither be acquired nor acknowledged.
     """
@@ -56,11 +56,11 @@ class Acknowledging:
 
     def _count(self) -> None:
         """Count acknowledged records by type, even if no request waits for the outcome."""
-        told = self.write().result()
-        refused = {TopicIdPartition(*key[1:]) for key, code in told.items() if code != ErrorCode.NONE}
+        codes = self.write().result()
+        refused = {TopicIdPartition(*key[1:]) for key, code in codes.items() if code != ErrorCode.NONE}
         figures = self._services.figures.of(self._call.message.group_id or "")
-        for place, batches in self._batches.items():
-            if self._outcome[place] == ErrorCode.NONE and place not in refused:
+        for partition, batches in self._batches.items():
+            if self._outcome[partition] == ErrorCode.NONE and partition not in refused:
                 for batch in batches:
                     figures.acknowledge(*batch)
 
@@ -80,7 +80,7 @@ class Acknowledging:
 
         A broker never waits. Here the fetch waits if the unsettled records leave less room in the window than
         MaxRecords; otherwise the window would be delivered in small responses. It also waits for records that another
-        proxy keeps: the other proxy releases them in the loop iteration in which nothing is left to acquire of them.
+        proxy keeps, which releases them in the loop iteration in which nothing is left to acquire of them.
         """
         if self.write().done:
             return False
@@ -92,22 +92,18 @@ class Acknowledging:
         if share is None:
             return True
         request = self._call.message
-        wanted = request.max_records if isinstance(request, messages.ShareFetchRequest) else 0
-        return share.partition.room(settings.max_record_locks) < wanted
+        max_records = request.max_records if isinstance(request, messages.ShareFetchRequest) else 0
+        return share.partition.room(settings.max_record_locks) < max_records
 
     @property
     def are_reported(self) -> bool:
-        """True if the outcome is known."""
         return self._written is not None and self._written.done
 
     async def outcome(self) -> dict[TopicIdPartition, ErrorCode]:
-        """Return the outcome of each partition.
-
-        If the journal does not confirm the append in time, the code is retriable. The append continues.
-        """
+        """Return the outcome of each partition, a retriable error if the append is not confirmed in time."""
         keys = (key for key, _ in self._changes)
-        told = await reported_in_time(self._services.timers, self.write(), keys, self._begun)
-        for key, code in told.items():
+        codes = await reported_in_time(self._services.timers, self.write(), keys, self._begun)
+        for key, code in codes.items():
             self._outcome[TopicIdPartition(key.topic_id, key.partition)] = code
         return self._outcome
 
@@ -122,8 +118,8 @@ def decide(
     """Decide all acknowledgements for one append. An error of one partition does not affect the others."""
     outcome: dict[TopicIdPartition, ErrorCode] = {}
     changes: list[Change] = []
-    for place, acks in batches.items():
-        outcome[place] = _decide(call, services, session, place, acks, renew_allowed, changes)
+    for partition, acks in batches.items():
+        outcome[partition] = _decide(call, services, session, partition, acks, renew_allowed, changes)
     services.clock.not_later_than(services.coordinator.next_lock_deadline())
     return Acknowledging(call, services, batches, outcome, changes)
 
@@ -132,18 +128,18 @@ def _decide(
     call: Call[_Acknowledges],
     services: ShareServices,
     session: SessionKey,
-    place: TopicIdPartition,
+    partition: TopicIdPartition,
     acks: AckBatches,
     renew_allowed: bool,
     changes: list[Change],
 ) -> ErrorCode:
-    """Return the error, or NONE if there is nothing to write or if the change was added to `changes`."""
+    """Return the error. NONE if there is nothing to write or if the change was added to `changes`."""
     mistake = check_shape(acks, renew_allowed)
     if mistake is not None:
         return mistake.error
-    key = ShareKey(session.group_id, place.topic_id, place.partition)
+    key = ShareKey(session.group_id, partition.topic_id, partition.partition)
     follow_leader(services, key)
-    code = judge(call.connection, services, place)
+    code = judge(call.connection, services, partition)
     if code != ErrorCode.NONE:
         return code
     share = services.coordinator.share(key)
@@ -156,10 +152,10 @@ def _decide(
         services.audit.renewed(key)
     if isinstance(decided, Refusal):
         if decided.by_bound:
-            where = f"{place.topic_id.hex()}-{place.partition}"
-            topic = services.topology.topic_by_id(place.topic_id)
+            where = f"{partition.topic_id.hex()}-{partition.partition}"
+            topic = services.topology.topic_by_id(partition.topic_id)
             if topic is not None:
-                where = f"{topic.name}-{place.partition}"
+                where = f"{topic.name}-{partition.partition}"
             services.notes(
                 "share-renewal-refused",
                 group=session.group_id,

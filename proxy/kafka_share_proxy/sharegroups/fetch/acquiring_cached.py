@@ -16,7 +16,7 @@ from kafka_share_proxy.sharegroups.services import ShareServices
 from kafka_share_proxy.wire.definitions import messages
 
 RECORD_LIMIT = 1
-"""ShareAcquireMode of a strict MaxRecords (KIP-1206); 0 delivers whole batches."""
+"""ShareAcquireMode of a strict MaxRecords (KIP-1206). 0 delivers whole batches."""
 
 RANGES_MAX = 1000
 """Maximum number of acquired ranges in a response, checked per partition: each range costs time in the loop. The
@@ -35,7 +35,7 @@ def bytes_ready(ready: Iterable[Ready]) -> int:
 
 
 class Taking:
-    """The limits of one ShareFetch, and what is left of them."""
+    """Limits of one ShareFetch, and what remains of them."""
 
     def __init__(self, call: Call[messages.ShareFetchRequest], services: ShareServices, session: SessionKey) -> None:
         request = call.message
@@ -54,19 +54,21 @@ class Taking:
         """
         if not ready or not self._has_room(ready):
             return False
-        records_left, bytes_left = self._max_records, self._max_bytes
+        records_remaining, bytes_remaining = self._max_records, self._max_bytes
         taken, ranges = False, 0
         for index, item in enumerate(ready):
-            if records_left <= 0 or bytes_left <= 0 or ranges >= RANGES_MAX:
+            if records_remaining <= 0 or bytes_remaining <= 0 or ranges >= RANGES_MAX:
                 break
-            results.setdefault(item.place, Result())
-            got = self._acquire(item, records_left, bytes_left // (len(ready) - index), at_least_one=not taken)
-            if got is not None:
-                results[item.place] = got
+            results.setdefault(item.partition, Result())
+            result = self._acquire(
+                item, records_remaining, bytes_remaining // (len(ready) - index), at_least_one=not taken
+            )
+            if result is not None:
+                results[item.partition] = result
                 taken = True
-                ranges += len(got.acquired)
-                records_left -= sum(last - first + 1 for first, last, _ in got.acquired)
-                bytes_left -= len(got.records)
+                ranges += len(result.acquired)
+                records_remaining -= sum(last - first + 1 for first, last, _ in result.acquired)
+                bytes_remaining -= len(result.records)
         return taken
 
     def _has_room(self, ready: Iterable[Ready]) -> bool:
@@ -84,9 +86,9 @@ class Taking:
         return False
 
     def _acquire(self, item: Ready, max_records: int, max_bytes: int, *, at_least_one: bool) -> Result | None:
-        """Acquire from one chunk; None if nothing was acquired. All of its records may have been aborted."""
+        """Acquire from one chunk. None if nothing was acquired. All of its records may have been aborted."""
         services, chunk = self._services, item.chunk
-        if not is_as_found(services, self._session.group_id, item.place, item.share, item.offset):
+        if not is_as_found(services, self._session.group_id, item.partition, item.share, item.offset):
             return None
         begin, end = self._span(item, max_records, max_bytes)
         if begin == end and at_least_one:
@@ -111,7 +113,7 @@ class Taking:
         services.figures.of(self._session.group_id).acquire(got.ranges)
         records = chunk.slice(begin + got.first_batch, begin + got.last_batch)
         if services.audit is not None:
-            key = ShareKey(self._session.group_id, *item.place)
+            key = ShareKey(self._session.group_id, *item.partition)
             services.audit.acquired(key, self._session.member_id, got.ranges, len(records), settings.lock_duration_s)
         return Result(records=records, acquired=got.ranges)
 
@@ -133,7 +135,7 @@ class Taking:
         if lowest < item.chunk.next_offset:
             return
         read_committed = item.chunk.key.read_committed
-        for group_id, share in coordinator.groups_of(*item.place).items():
+        for group_id, share in coordinator.groups_of(*item.partition).items():
             if coordinator.settings(group_id).read_committed == read_committed:
                 lowest = min(lowest, share.partition.next_fetch_offset())
         self._services.reads.cache.drop_below(item.chunk.key, lowest)

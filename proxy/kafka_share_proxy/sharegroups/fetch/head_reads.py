@@ -1,15 +1,11 @@
 """Reservations of heads to read, and the requests that wait for the records (sharegroups/README.md rule 20).
 
-Theory of operation. A ShareFetch that finds nothing in the cache reserves the head of each share partition it may read.
-While the reservation is active, no other request reads the same offset from a broker. Any other request without records
-parks as a waiter. A waiter is woken when the share partition may have records for it: batches were added to the cache,
-records became available again, a reservation ended, or the share partition was initialised. It then starts again:
-cache, free head, wait. Waiters are woken one at a time, and only while there is something left to acquire, so that one
-released record does not wake two hundred members.
-
-Waiters of other requests do not run inside the call that wakes them (`loop.promise`): the next one is woken when the
-previous one has run. All waiters of a share partition at the time of a wake, in order, are a *wave*. A further wake
-during a wave starts another wave after it.
+How it works: a ShareFetch that finds nothing in the cache reserves the head of each share partition it may read. No
+other request then reads the same offset from a broker. It parks as a waiter, and is woken when batches were added to
+the cache, records became available again, a reservation ended, or the share partition was initialised. Waiters are
+woken one at a time, and only while there is something left to acquire, so that one released record does not wake two
+hundred members. They do not run inside the call that wakes them (`loop.promise`). All waiters of a share partition at
+the time of a wake, in order, are a *wave*. A further wake during a wave starts another wave after it.
 """
 
 from __future__ import annotations
@@ -35,10 +31,9 @@ class Reservation:
     connection_id: int
     offset: int
     deadline: float
-    """Time at which the reservation ends in any case."""
     read_committed: bool
 
-    def stands_before(self, offset: int, read_committed: bool, now: float) -> bool:
+    def covers(self, offset: int, read_committed: bool, now: float) -> bool:
         """Return True if the reserved read will cover a read from this offset."""
         return self.offset <= offset and self.read_committed == read_committed and now < self.deadline
 
@@ -55,10 +50,10 @@ class Waiter:
 
 @dataclass(slots=True, eq=False)
 class _Wave:
-    """The waiters of one share partition at the time of a wake."""
+    """Waiters of one share partition at the time of a wake."""
 
     key: ShareKey
-    left: Iterator[Waiter]
+    waiters: Iterator[Waiter]
     is_repeated: bool = False
     """True if the share partition was woken again during this wave."""
 
@@ -68,9 +63,8 @@ class ShareHead:
     """Head of a share partition."""
 
     offset: int | None
-    """Next offset to acquire; None if nothing can be acquired now."""
+    """Next offset to acquire. None if nothing can be acquired now."""
     cached: bool
-    """True if the offset is in the cache."""
 
 
 class ShareReads:
@@ -82,12 +76,10 @@ class ShareReads:
         self.starting: set[ShareKey] = set()
         """Share partitions whose first offset a request is looking up."""
         self._reservations: ReadsUnderWay[ShareKey, Reservation] = ReadsUnderWay()
-        """One at most per share partition."""
         self._waiters: dict[ShareKey, dict[Waiter, None]] = {}
         self._last_id = 0
         self._waves: dict[ShareKey, _Wave] = {}
         self._ready: deque[_Wave] = deque()
-        """Waves whose next waiter is due."""
         self._is_waking = False
 
     def reserve(
@@ -98,42 +90,39 @@ class ShareReads:
         A reservation of a later offset (the end of the log, when records below became available) is replaced. Its read
         still fills the cache.
         """
-        standing = self._standing(key)
-        if standing is not None:
-            if standing.stands_before(offset, read_committed, now):
+        active = self._active(key)
+        if active is not None:
+            if active.covers(offset, read_committed, now):
                 return None
-            self._reservations.end(key, standing)
+            self._reservations.end(key, active)
         self._last_id += 1
-        taken = Reservation(self._last_id, key, connection_id, offset, deadline, read_committed)
-        self._reservations.begin(key, taken)
-        return taken
+        reservation = Reservation(self._last_id, key, connection_id, offset, deadline, read_committed)
+        self._reservations.begin(key, reservation)
+        return reservation
 
-    def _standing(self, key: ShareKey) -> Reservation | None:
+    def _active(self, key: ShareKey) -> Reservation | None:
         return next(iter(self._reservations.of(key)), None)
 
     def holds(self, reservation: Reservation) -> bool:
-        """Return True if the reservation is still active."""
-        return self._standing(reservation.key) is reservation
+        return self._active(reservation.key) is reservation
 
     def let_go(self, reservations: Iterable[Reservation]) -> list[ShareKey]:
-        """End these reservations, and return the keys of those that were active. The caller wakes their waiters."""
+        """End these reservations. Return the keys of those that were active, for the caller to wake their waiters."""
         return [each.key for each in reservations if self._reservations.end(each.key, each)]
 
     def end_connection(self, connection_id: int) -> None:
-        """Release the heads that a closed connection had reserved."""
         mine = self._reservations.where(lambda held: held.connection_id == connection_id)
         for key in self.let_go(mine):
             self.wake(key)
 
     def wait(self, keys: Iterable[ShareKey]) -> Waiter:
-        """Park until one of the share partitions may have records."""
         waiter = Waiter(Promise(), tuple(keys), running())
         for key in waiter.keys:
             self._waiters.setdefault(key, {})[waiter] = None
         return waiter
 
     def stop_waiting(self, waiter: Waiter) -> None:
-        """Withdraw a waiter. Does nothing if it was woken already."""
+        """Withdraw a waiter. No effect if it was woken already."""
         for key in waiter.keys:
             waiting = self._waiters.get(key)
             if waiting is not None and waiting.pop(waiter, waiter) is None and not waiting:
@@ -147,11 +136,11 @@ class ShareReads:
         wave = self._waves.get(key)
         if wave is None:
             wave = self._waves[key] = _Wave(key, iter(tuple(waiting)))
-            self._go_on(wave)
+            self._continue(wave)
         else:
             wave.is_repeated = True
 
-    def _go_on(self, wave: _Wave) -> None:
+    def _continue(self, wave: _Wave) -> None:
         """Wake the next waiter of this wave. A waiter that runs synchronously re-enters here; the stack stays flat."""
         self._ready.append(wave)
         if self._is_waking:
@@ -164,7 +153,7 @@ class ShareReads:
             self._is_waking = False
 
     def _wake_next(self, wave: _Wave) -> None:
-        for waiter in wave.left:
+        for waiter in wave.waiters:
             if waiter in self._waiters.get(wave.key, ()):
                 self.stop_waiting(waiter)
                 waiter.woken.on_settled(partial(self._has_run, wave), waiter.owner)  # after its own callback
@@ -181,7 +170,7 @@ class ShareReads:
             if is_over:
                 self._end(wave)
             else:
-                self._go_on(wave)
+                self._continue(wave)
 
     def _end(self, wave: _Wave) -> None:
         del self._waves[wave.key]
@@ -189,16 +178,14 @@ class ShareReads:
             self.wake(wave.key)
 
     def _nothing_left(self, key: ShareKey) -> bool:
-        """Return True if nothing can be acquired, and no head is free to be read."""
         head = self._head(key)
         if head.offset is None:
             return True
-        standing = self._standing(key)
-        return not head.cached and standing is not None and standing.offset <= head.offset
+        active = self._active(key)
+        return not head.cached and active is not None and active.offset <= head.offset
 
     @property
     def reserved(self) -> int:
-        """Number of active reservations."""
         return len(self._reservations)
 
     @property

@@ -32,7 +32,7 @@ _FETCH_CODES = frozenset(
         ErrorCode.UNKNOWN_SERVER_ERROR,
     }
 )
-"""Partition errors that clients can handle; the Java client throws on others (sharegroups/README.md rule 17)."""
+"""Partition errors that clients can handle. The Java client throws on others (sharegroups/README.md rule 17)."""
 
 _MOVED = frozenset(
     {
@@ -66,9 +66,9 @@ Results = dict[TopicIdPartition, Result]
 
 @dataclass(slots=True, eq=False)
 class Ready:
-    """A partition whose next offset is in the cache."""
+    """Partition whose next offset is in the cache."""
 
-    place: TopicIdPartition
+    partition: TopicIdPartition
     share: Share
     offset: int
     chunk: ShareChunk
@@ -80,9 +80,8 @@ class Survey:
 
     ready: list[Ready] = field(default_factory=list)
     missing: list[tuple[TopicIdPartition, Share, int]] = field(default_factory=list)
-    """(partition, its state, the offset to read from) of each partition whose next offset is not in the cache."""
+    """(partition, its state, the offset to read from)."""
     unstarted: list[TopicIdPartition] = field(default_factory=list)
-    """Partitions without state."""
 
 
 async def survey(
@@ -91,13 +90,13 @@ async def survey(
     """Survey the partitions that have no error in `results` yet. A partition that cannot be fetched here gets one.
 
     Other tasks may run in between if there are many. Code that acquires or reads therefore checks `is_as_found` again.
-    A share partition whose locks were granted at another node is released on the way (sharegroups/README.md rule 23).
+    Locks that were granted at another node are released (sharegroups/README.md rule 23).
     """
-    found = Survey()
+    surveyed = Survey()
     judged: dict[bytes, tuple[Topic | None, ErrorCode]] = {}
     for key in keys:
-        place = TopicIdPartition(key.topic_id, key.partition)
-        result = results.get(place)
+        partition = TopicIdPartition(key.topic_id, key.partition)
+        result = results.get(partition)
         if result is not None and result.error != ErrorCode.NONE:
             continue
         if key.topic_id not in judged:
@@ -106,27 +105,28 @@ async def survey(
         if topic is not None and code == ErrorCode.NONE:
             code = judge_partition(topic, key.partition, connection.node_id)
         if topic is None or code != ErrorCode.NONE:
-            results[place] = Result(error=client_code(code))
+            results[partition] = Result(error=client_code(code))
             follow_leader(services, key)
         else:
-            _look(found, connection, services, key, topic.leaders[key.partition].epoch)
+            _survey_one(surveyed, connection, services, key, topic.leaders[key.partition].epoch)
         if work is not AT_ONCE:
             await work.step()
-    return found
+    return surveyed
 
 
-def is_as_found(services: ShareServices, group_id: str, place: TopicIdPartition, share: Share, offset: int) -> bool:
+def is_as_found(services: ShareServices, group_id: str, partition: TopicIdPartition, share: Share, offset: int) -> bool:
     """Return True if a share partition is still in the state that the survey found."""
-    held = services.coordinator.share(ShareKey(group_id, *place))
+    held = services.coordinator.share(ShareKey(group_id, *partition))
     return held is share and share.partition.next_fetch_offset() == offset
 
 
-def _look(found: Survey, connection: Connection, services: ShareServices, key: ShareKey, leader_epoch: int) -> None:
-    """Add one partition that this node leads to the survey."""
-    place = TopicIdPartition(key.topic_id, key.partition)
+def _survey_one(
+    surveyed: Survey, connection: Connection, services: ShareServices, key: ShareKey, leader_epoch: int
+) -> None:
+    partition = TopicIdPartition(key.topic_id, key.partition)
     share = services.coordinator.share(key)
     if share is None:
-        found.unstarted.append(place)
+        surveyed.unstarted.append(partition)
         return
     if share.node_id != connection.node_id:
         follow_leader(services, key)
@@ -137,6 +137,6 @@ def _look(found: Survey, connection: Connection, services: ShareServices, key: S
     cached = ReadKey(key.topic_id, key.partition, settings.read_committed, holder_of(connection))
     chunk = services.reads.cache.find(cached, offset, leader_epoch, services.timers.now())
     if chunk is not None:
-        found.ready.append(Ready(place, share, offset, chunk))
+        surveyed.ready.append(Ready(partition, share, offset, chunk))
     else:
-        found.missing.append((place, share, offset))
+        surveyed.missing.append((partition, share, offset))

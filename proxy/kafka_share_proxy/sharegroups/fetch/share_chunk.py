@@ -1,4 +1,4 @@
-"""Cached records for share groups: whole batches, their aborted ranges, and the end of the log when they were read."""
+"""Cached records for share groups."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from kafka_share_proxy.reading.chunk_cache import Chunk
 from kafka_share_proxy.reading.far_records import FarRecords, FarSlice, Records
 
 CHUNKS_PER_PARTITION = 16
-"""Maximum number of chunks per partition and isolation level. That many groups can read one log at different offsets
-from the cache."""
+"""Maximum number of chunks per partition and isolation level, and of groups that read one log at different offsets."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -19,16 +18,14 @@ class ShareChunk(Chunk):
 
     records: Records
     aborted: Sequence[tuple[int, int]] = ()
-    """Offsets (first, last) of records of aborted transactions, ascending; empty unless read_committed."""
+    """Offsets (first, last) of records of aborted transactions, ascending. Empty unless read_committed."""
     end_offset: int = -1
-    """End of the readable records at the time of the read: high watermark or last stable offset."""
+    """High watermark or last stable offset at the time of the read."""
 
     def slice(self, first: int, last: int) -> memoryview | FarSlice:
-        """Return the bytes of batches first..last, both included."""
         end = self.batches[last]
         return self.records[self.batches[first].position : end.position + end.size]
 
     def dropped(self) -> None:
-        """Let the proxy that holds the bytes release them."""
         if isinstance(self.records, FarRecords):
             self.records.forget()

@@ -1,11 +1,9 @@
 """Rules for changes by an acknowledgement (SharePartition.acknowledge of Kafka 4.3).
 
-Rules: sharegroups/README.md rules 39-43 and 46-49.
-
-Theory of operation. First everything is checked without changing anything: the batches become a plan of steps, one per
-run of offsets with one acknowledge type. If all of them are possible, the steps are marked as one transition; otherwise
-the whole partition is refused. Renewals are neither stored nor undone: those planned before a refused step are
-performed.
+Rules: sharegroups/README.md rules 39-43 and 46-49. First everything is checked without changing anything: the batches
+become a plan of steps, one per run of offsets with one acknowledge type. If all of them are possible, the steps are
+marked as one transition; otherwise the whole partition is refused. Renewals are neither stored nor undone: those
+planned before a refused step are performed.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ AcknowledgementBatch = tuple[int, int, Sequence[int]]
 
 
 class Refusal(NamedTuple):
-    """A failed acknowledgement, with the error code for the whole partition."""
+    """Failed acknowledgement, with the error code for the whole partition."""
 
     error: ErrorCode
     message: str
@@ -125,14 +123,14 @@ def _bounded(
 ) -> tuple[list[Step], Refusal | None]:
     """Stop before the first renewal that the bound forbids."""
     for index, (run, _, _, acknowledge_type) in enumerate(steps):
-        words = bound.struck_by(run, now) if acknowledge_type == RENEW else None
+        words = bound.refusal_of(run, now) if acknowledge_type == RENEW else None
         if words is not None:
             return steps[:index], Refusal(ErrorCode.INVALID_RECORD_STATE, words, by_bound=True)
     return steps, refusal
 
 
 def _cut(window: Window, steps: Sequence[Step]) -> None:
-    """Cut the runs where the steps begin and end. Each run is cut once, however many steps it has."""
+    """Cut the runs where the steps begin and end. Each run is cut once, regardless of its number of steps."""
     if len(steps) == 1 and steps[0][0].first == steps[0][1] and steps[0][0].last == steps[0][2]:
         return
     for run, of_run in groupby(steps, key=_run_of):
@@ -168,7 +166,7 @@ def _target(acknowledge_type: int, count: int, delivery_count_limit: int) -> int
 def _plan(
     window: Window, member_id: str, batch: AcknowledgementBatch, renew_enabled: bool, steps: list[Step]
 ) -> Refusal | None:
-    """Add the steps of one batch; stop at the first impossible one."""
+    """Add the steps of one batch. Stop at the first impossible one."""
     first, last, types = batch
     if last < window.start_offset:
         return None

@@ -1,11 +1,10 @@
 """Choice of the offsets that a fetch acquires (Kafka 4.3 SharePartition.acquire; sharegroups/README.md rules 28-38).
 
-Theory of operation. The records read are processed from their first offset on. Tracked free offsets are acquired again,
-one in-flight batch after the other. Offsets that a reload left unread, and those beyond the window, are acquired for
-the first time, in whole log batches. MaxRecords is checked between in-flight batches only (batch_optimized) or exactly
+How it works: the records read are processed from their first offset on. Tracked free offsets are acquired again, one
+in-flight batch after the other. Offsets that a reload left unread, and those beyond the window, are acquired for the
+first time, in whole log batches. MaxRecords is checked between in-flight batches only (batch_optimized) or exactly
 (record_limit). Near the delivery limit an in-flight batch is delivered in ever smaller parts, so that the one record
-that crashes its consumers is isolated without using up the deliveries of its neighbours (sharegroups/README.md rule
-38).
+that crashes its consumers is isolated (sharegroups/README.md rule 38).
 
 It deliberately does less than Kafka 4.3 in one case: a log batch that is wider than the maximum window
 (`Window.offsets_max`) is acquired in parts, so that any resulting state of its records can be stored.
@@ -34,8 +33,9 @@ FEWEST_DELIVERIES_BEFORE_THROTTLING = 2
 """A delivery limit of 2 isolates no record (sharegroups/README.md rule 38)."""
 
 CUTS_MAX = 2000
-"""Approximate maximum number of in-flight batches that one acquire creates of new records. Each costs time, and a
-client may request any BatchSize. It equals the number of records that a share partition locks by default."""
+"""Approximate maximum number of in-flight batches that one acquire creates of new records, each of which costs time,
+regardless of BatchSize. It equals the number of records that a share partition locks by default.
+"""
 
 _base_offset = attrgetter("base_offset")
 
@@ -44,11 +44,10 @@ Ranges = list[tuple[int, int, int]]
 
 
 class LogBatch(Protocol):
-    """The properties of a record batch that this module needs (wire.batches.Batch has them)."""
+    """Properties of a record batch that this module needs (wire.batches.Batch has them)."""
 
     @property
-    def base_offset(self) -> int:
-        """Offset of the first record."""
+    def base_offset(self) -> int: ...
 
     @property
     def last_offset(self) -> int:
@@ -56,52 +55,48 @@ class LogBatch(Protocol):
 
 
 class PartitionSettings(Protocol):
-    """The part of settings.GroupSettings that this module needs. Pass the settings in force at the call."""
+    """The part of settings.GroupSettings that this module needs, in force at the call."""
 
     @property
-    def lock_duration_s(self) -> float:
-        """`share.record.lock.duration.ms`."""
+    def lock_duration_s(self) -> float: ...
 
     @property
-    def delivery_count_limit(self) -> int:
-        """`share.delivery.count.limit`."""
+    def delivery_count_limit(self) -> int: ...
 
     @property
-    def max_record_locks(self) -> int:
-        """`share.partition.max.record.locks`."""
+    def max_record_locks(self) -> int: ...
 
     @property
-    def renew_enabled(self) -> bool:
-        """`share.renew.acknowledge.enable`."""
+    def renew_enabled(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
 class ReadRecords:
     """Records of one upstream Fetch (or the cache) for this partition, bounded by the group's isolation level.
 
-    They must include all records of the log from fetch_offset to the end of the last batch: offsets before the first
-    batch, and between batches, are taken to have no records.
+    They must include all records of the log from fetch_offset to the end of the last batch: other offsets in that range
+    are taken to have no records.
     """
 
     fetch_offset: int
     """Offset requested: next_fetch_offset() at that time."""
     batches: Sequence[LogBatch]
-    """Whole log batches, ascending; the first may begin before fetch_offset. Empty = nothing new."""
+    """Whole log batches, ascending. The first may begin before fetch_offset. Empty: nothing new."""
     aborted: Sequence[tuple[int, int]] = ()
-    """batches.BatchTable.aborted_ranges(...) under read_committed; () under read_uncommitted."""
+    """batches.BatchTable.aborted_ranges(...) under read_committed, else empty."""
 
 
 class Acquisition(NamedTuple):
     """Result of an acquire, effective immediately. Nothing is stored for it."""
 
     ranges: tuple[tuple[int, int, int], ...]
-    """(first, last, delivery count): AcquiredRecords, ascending, not overlapping. Empty = nothing acquired."""
+    """(first, last, delivery count): AcquiredRecords, ascending, not overlapping."""
     acquired: int
     """Number of offsets acquired, which counts against the request's MaxRecords."""
     first_batch: int
-    """Index into read.batches of the first log batch to send; 0 if nothing was acquired."""
+    """Index into read.batches of the first log batch to send. 0 if nothing was acquired."""
     last_batch: int
-    """Index of the last log batch to send, included; -1 if nothing was acquired."""
+    """Index of the last log batch to send, included. -1 if nothing was acquired."""
     lock_deadline: float
 
 
@@ -151,14 +146,13 @@ class Acquirer:
         self.settings = settings
         self.now = now
         self.budget = 0
-        """Number of offsets that may still be acquired; a soft limit in batch_optimized."""
+        """Number of offsets that may still be acquired, a soft limit in batch_optimized."""
         self.data_first = 0
         self.data_last = 0
         """First and last offset that may be acquired."""
         self.taken: Ranges = []
 
     def acquire(self, max_records: int) -> Acquisition:
-        """Lock up to `max_records` offsets for the member."""
         batches = self.read.batches
         if max_records <= 0 or not batches or batches[-1].last_offset < self.window.start_offset:
             return NOTHING
@@ -173,7 +167,7 @@ class Acquirer:
         return self._response()
 
     def _set_bounds(self, max_records: int) -> bool:
-        """Set which offsets may be acquired and how many (sharegroups/README.md rule 28); False if none."""
+        """Set which offsets may be acquired and how many (sharegroups/README.md rule 28). False if none."""
         window, batches = self.window, self.read.batches
         self.data_first = max(batches[0].base_offset, window.start_offset)
         self.data_last = min(batches[-1].last_offset, window.last_allowed(self.data_first))
@@ -291,7 +285,7 @@ class Acquirer:
     # Offsets that are not tracked yet.
 
     def _acquire_fresh(self, first: int, last: int, *, unread: bool) -> None:
-        """Acquire first..last, or whole log batches of it; `unread`: they are in a hole that a reload left."""
+        """Acquire first..last, or whole log batches of it. `unread`: they are in a hole that a reload left."""
         if self.budget < last - first + 1:
             last = min(last, self._log_batch_end(first + self.budget - 1))
         if unread:
@@ -309,7 +303,7 @@ class Acquirer:
             self.window.end_offset = last
 
     def _log_batch_end(self, offset: int) -> int:
-        """Return the last offset of the log batch that contains `offset`; `offset` if none does."""
+        """Return the last offset of the log batch that contains `offset`, or `offset` if none does."""
         batches = self.read.batches
         index = bisect_right(batches, offset, key=_base_offset) - 1
         return max(batches[index].last_offset, offset) if index >= 0 else offset
@@ -418,7 +412,7 @@ def _first_from(batches: Sequence[LogBatch], offset: int, low: int) -> int:
 
 
 def _extend(ranges: Ranges, run: OffsetRun) -> None:
-    """Add a run to the ranges of one in-flight batch; adjacent runs with equal counts make one entry."""
+    """Add a run to the ranges of one in-flight batch. Adjacent runs with equal counts make one entry."""
     if ranges and ranges[-1][1] + 1 == run.first and ranges[-1][2] == run.count:
         ranges[-1] = (ranges[-1][0], run.last, run.count)
     else:

@@ -21,7 +21,7 @@ class InvalidShareLimits(ProxyError):
 
 
 def parse_int(text: str) -> int | None:
-    """Parse a 32-bit number as Java does, ignoring surrounding blanks; None if it is invalid."""
+    """Parse a 32-bit number as Java does, ignoring surrounding blanks. None if it is invalid."""
     stripped = text.strip()
     if not re.fullmatch(r"[-+]?[0-9]{1,32}", stripped):
         return None
@@ -31,8 +31,6 @@ def parse_int(text: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """Smallest and largest value that Kafka accepts."""
-
     low: int
     high: int = INT_MAX
 
@@ -89,7 +87,6 @@ class BrokerShareLimits:
     group_share_min_heartbeat_interval_ms: int = 5_000
     group_share_max_heartbeat_interval_ms: int = 15_000
     group_share_max_size: int = 200
-    """Maximum number of members in one group."""
     group_share_assignors: str = "simple"
     group_share_record_lock_duration_ms: int = 30_000
     group_share_min_record_lock_duration_ms: int = 15_000
@@ -129,9 +126,8 @@ class BrokerShareLimits:
         raise InvalidShareLimits("\n".join(mistakes))
 
     def value(self, name: str) -> int | str:
-        """Return the value of a setting by Kafka's name."""
-        found: int | str = getattr(self, _attribute(name))
-        return found
+        value: int | str = getattr(self, _attribute(name))
+        return value
 
     def _order_mistakes(self) -> list[str]:
         mistakes = [
@@ -148,7 +144,6 @@ class BrokerShareLimits:
 
 
 def broker_names() -> tuple[str, ...]:
-    """Return Kafka's names of the broker settings."""
     return tuple(field.name.replace("_", ".") for field in fields(BrokerShareLimits))
 
 

@@ -1,9 +1,9 @@
 """All share groups served by this process: members, settings, sessions, share partitions. No I/O.
 
-Theory of operation. Handlers look up state here, let the state machines decide, write the decisions to the journal and
-apply them. A share partition's locks belong to sessions at one node, its leader. When the leader moves, they are
-released once, and a session that ends at the old node has no effect at the new one (sharegroups/README.md rule 23). An
-idle share partition rests as its stored bytes, and is decoded at its next use.
+Handlers look up state here, let the state machines decide, write the decisions to the journal and apply them. A share
+partition's locks belong to sessions at one node, its leader. When the leader moves, they are released once, and a
+session that ends at the old node has no effect at the new one (sharegroups/README.md rule 23). An idle share partition
+rests as its stored bytes, and is decoded at its next use.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from kafka_share_proxy.sharegroups.model.snapshot import SNAPSHOT_BYTES_MAX, Sha
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, TopicIdPartition
 
 NOTHING_READ = -1
-"""Marker for no offset."""
 
 REST_STEP_S, REST_STEPS = 1.0, 60
 """Seconds per step, and steps per round over all loaded share partitions. One not used for a whole round rests."""
@@ -35,11 +34,12 @@ READ_BYTES_MIN = 1 << 16
 
 RECORD_OVERHEAD = 128
 """Bytes of a record batch with one snapshot in addition to the snapshot and the group id: its header, and the rest of
-the key."""
+the key.
+"""
 
 
 class ShareKey(NamedTuple):
-    """One share partition: a topic partition within one group."""
+    """A topic-partition within one group."""
 
     group_id: str
     topic_id: bytes
@@ -63,7 +63,7 @@ class Share:
     """Bytes to request next. Doubled if members consume what was read, halved if they do not."""
 
     oldest: int = NOTHING_READ
-    """The oldest offset in flight, which blocks the start offset."""
+    """Oldest offset in flight, which blocks the start offset."""
     oldest_since: float = -inf
 
     def note_oldest(self, now: float) -> None:
@@ -100,12 +100,11 @@ class ShareCoordinator:
         self._default = effective({}, limits)
         self._locks = LockIndex()
         self._deadlines = Deadlines()
-        """Earliest end of a member's session by group; without groups that have no members."""
+        """Earliest end of a member's session by group. Groups without members are left out."""
         self._ends_at = self._deadlines.not_later_than
         """One bound method for all groups, of which there may be many."""
         self._shares: dict[ShareKey, Share] = {}
         self._loaded: dict[str, set[ShareKey]] = {}
-        """Keys of the loaded share partitions by group."""
         self._resting = RestingShares()
         self._record_bytes = SNAPSHOT_BYTES_MAX
         self._rest_at = -inf
@@ -118,22 +117,20 @@ class ShareCoordinator:
 
     @property
     def groups(self) -> Mapping[str, ShareGroup]:
-        """The share groups held here, by id."""
         return self._groups
 
     def group(self, group_id: str) -> ShareGroup | None:
-        """Return a share group held here; None if there is none of that id."""
         return self._groups.get(group_id)
 
     def add_group(self, group_id: str) -> ShareGroup:
-        """Hold a new group. Return the existing one if it is already held."""
+        """Hold a group. Return the existing one if it is already held."""
         group = self._groups.get(group_id)
         if group is None:
             group = self._groups[group_id] = ShareGroup(group_id, self._ends_at)
         return group
 
     def remove_group(self, group_id: str) -> tuple[ShareKey, ...]:
-        """Remove a group, its sessions and share partitions (not its settings); return the share partitions' keys."""
+        """Remove a group, its sessions and share partitions (not its settings). Return the share partitions' keys."""
         group = self._groups.pop(group_id, None)
         if group is not None:
             group.dead = True
@@ -149,15 +146,14 @@ class ShareCoordinator:
         return self._settings.get(group_id, self._default)
 
     def stored_settings(self, group_id: str) -> Mapping[str, str]:
-        """Return the settings stored for a group, by name. The group need not exist."""
+        """Return the settings stored for a group, which need not exist."""
         return self._stored.get(group_id, {})
 
     def groups_with_settings(self) -> tuple[str, ...]:
-        """Return the ids of groups with stored settings, sorted."""
         return tuple(sorted(self._stored))
 
     def store_settings(self, group_id: str, values: Mapping[str, str]) -> None:
-        """Replace the settings of a group immediately; the caller has checked them (`settings.check_stored`)."""
+        """Replace the settings of a group immediately. The caller has checked them (`settings.check_stored`)."""
         if values:
             self._stored[group_id] = dict(values)
             self._settings[group_id] = effective(values, self.limits)
@@ -168,7 +164,7 @@ class ShareCoordinator:
     # Share partitions
 
     def share(self, key: ShareKey) -> Share | None:
-        """Return a share partition, loading it if it rests; None if it has no state."""
+        """Return a share partition, loading it if it rests. None if it has no state."""
         share = self._shares.get(key)
         if share is None:
             return self._load(key)
@@ -176,16 +172,13 @@ class ShareCoordinator:
         return share
 
     def shares(self) -> Iterator[tuple[ShareKey, Share]]:
-        """Return all loaded share partitions."""
         return iter(self._shares.items())
 
     def keys_of(self, group_id: str) -> tuple[ShareKey, ...]:
-        """Return the keys of a group's share partitions, including resting ones."""
-        resting = [ShareKey(group_id, *place) for place in self._resting.of_group(group_id)]
+        resting = [ShareKey(group_id, *topic_partition) for topic_partition in self._resting.of_group(group_id)]
         return (*self._loaded.get(group_id, ()), *resting)
 
     def loaded_of(self, group_id: str) -> list[tuple[ShareKey, Share]]:
-        """Return the loaded share partitions of a group."""
         return [(key, self._shares[key]) for key in self._loaded.get(group_id, ())]
 
     def topics(self) -> set[tuple[str, bytes]]:
@@ -194,7 +187,6 @@ class ShareCoordinator:
 
     @property
     def resting(self) -> int:
-        """Number of resting share partitions."""
         return len(self._resting)
 
     def holds(self, group_id: str, member_id: str, topic_id: bytes, partition: int) -> bool:
@@ -243,7 +235,7 @@ class ShareCoordinator:
             self._rest_if_idle(key)
 
     def rest_some(self, now: float) -> float:
-        """Check the next share partitions for idleness; return when the following step is due.
+        """Check the next share partitions for idleness. Return when the following step is due.
 
         Checking all of them in one step would block the loop.
         """
@@ -272,11 +264,10 @@ class ShareCoordinator:
         return self._groups_of.get(TopicIdPartition(topic_id, partition), {})
 
     def new_partition(self, key: ShareKey, start_offset: int, state_epoch: int = 0) -> SharePartition:
-        """Create a share partition that starts at this offset; `add_share` loads it once it is stored."""
+        """Create a share partition that starts at this offset. `add_share` loads it once it is stored."""
         return SharePartition(start_offset, state_epoch, locks=self._locks, key=key)
 
     def add_share(self, key: ShareKey, partition: SharePartition, node_id: int) -> Share:
-        """Load a share partition, replacing a loaded one."""
         self._resting.take(*key)
         partition.offsets_max = self._offsets_max(key)
         share = Share(partition, node_id)
@@ -295,7 +286,6 @@ class ShareCoordinator:
         return offsets_in(self._record_bytes - RECORD_OVERHEAD - len(key.group_id.encode()))
 
     def remove_share(self, key: ShareKey) -> None:
-        """Remove a share partition, if it is held."""
         self._resting.take(*key)
         if self._shares.pop(key, None) is None:
             return
@@ -303,10 +293,10 @@ class ShareCoordinator:
         loaded.discard(key)
         if not loaded:
             del self._loaded[key.group_id]
-        place = TopicIdPartition(key.topic_id, key.partition)
-        del self._groups_of[place][key.group_id]
-        if not self._groups_of[place]:
-            del self._groups_of[place]
+        topic_partition = TopicIdPartition(key.topic_id, key.partition)
+        del self._groups_of[topic_partition][key.group_id]
+        if not self._groups_of[topic_partition]:
+            del self._groups_of[topic_partition]
 
     def move_leader(self, key: ShareKey, node_id: int) -> Change | None:
         """Record the leader. If it moved, release all locks, once."""
@@ -322,8 +312,8 @@ class ShareCoordinator:
         group_id, member_id, node_id = session.key
         settings = self.settings(group_id)
         changes = []
-        for place in session.partitions:
-            key = ShareKey(group_id, place.topic_id, place.partition)
+        for topic_partition in session.partitions:
+            key = ShareKey(group_id, topic_partition.topic_id, topic_partition.partition)
             share = self._shares.get(key)
             if share is None or share.node_id != node_id:
                 continue
@@ -335,7 +325,7 @@ class ShareCoordinator:
     # Time
 
     def expire(self, now: float) -> list[Change]:
-        """Remove members without heartbeat and expired locks; return the changes to write.
+        """Remove members without heartbeat and expired locks. Return the changes to write.
 
         The records are available again immediately. The write follows (sharegroups/README.md rule 35).
         """
@@ -355,9 +345,8 @@ class ShareCoordinator:
         return changes
 
     def next_deadline(self) -> float:
-        """Return the time at which `expire` is due next. It may be too early, never too late."""
+        """Return when `expire` is due next. It may be too early, never too late."""
         return min(self._deadlines.next(), self._locks.next_deadline())
 
     def next_lock_deadline(self) -> float:
-        """Return the time at which the next acquisition lock may expire."""
         return self._locks.next_deadline()

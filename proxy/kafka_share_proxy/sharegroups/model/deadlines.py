@@ -33,11 +33,10 @@ class Deadlines:
             heapify(self._heap)
 
     def forget(self, name: str) -> None:
-        """Remove the deadline of a name, if it has one."""
         self._of.pop(name, None)
 
     def next(self) -> float:
-        """Return the earliest deadline; inf if there is none."""
+        """Return the earliest deadline, or inf."""
         heap = self._heap
         while heap and self._of.get(heap[0][1]) != heap[0][0]:
             heappop(heap)

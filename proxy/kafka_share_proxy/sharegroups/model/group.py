@@ -1,6 +1,6 @@
 """One share group: its members, their epochs and their assignment (KIP-932; Kafka's GroupMetadataManager, 4.3).
 
-Theory of operation. The group epoch grows with each change that requires a new assignment: a join, a leave, an expired
+How it works: the group epoch grows with each change that requires a new assignment: a join, a leave, an expired
 session, a changed subscription, a created or resized subscribed topic. A heartbeat that finds the assignment older than
 the group epoch computes a new one, at most every `assignment_interval_s`. There is no handshake: with its next
 heartbeat a member moves directly to the target epoch and its whole new assignment. A heartbeat with the member's
@@ -12,9 +12,8 @@ later. Second, a partition is *withdrawn* in two steps: the member acquires no f
 it has settled those it holds, or their locks expired. The Java client silently drops fetched records of a partition
 that it has to give up. They would stay locked, and soon block the whole share partition, until the locks expire.
 
-Heartbeats are checked in this order (share-group steps of KafkaApis and GroupCoordinatorService): `member_id_mistake`,
-then the caller's check of rights, then `request_mistake`, then, if the group is not known, `unknown_group`, then
-`ShareGroup.heartbeat`.
+Heartbeats are checked in this order (KafkaApis and GroupCoordinatorService): `member_id_mistake`, the caller's check of
+rights, `request_mistake`, `unknown_group` if the group is not known, `ShareGroup.heartbeat`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kafka_share_proxy.sharegroups.model.assignor import Assignment, Place, assign, by_topic
+from kafka_share_proxy.sharegroups.model.assignor import Assignment, Partition, assign, by_topic
 from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits, GroupSettings
 from kafka_share_proxy.wire.errors import ErrorCode
 
@@ -47,7 +46,7 @@ _NO_MEMBER: dict[str, Assignment] = {}
 """Target shared by all groups without an assignment, of which there may be many. Never changed."""
 
 Holds = Callable[[str, str, bytes, int], bool]
-"""Returns True if (group id, member id) holds records of (topic id, partition)."""
+"""Return True if (group id, member id) holds records of (topic id, partition)."""
 
 
 class TopicInfo(NamedTuple):
@@ -59,13 +58,13 @@ class TopicInfo(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """A ShareGroupHeartbeat request with its client."""
+    """ShareGroupHeartbeat request with its client."""
 
     member_id: str
     member_epoch: int
     rack_id: str | None = None
     topics: tuple[str, ...] | None = None
-    """Subscribed topic names; None means unchanged."""
+    """Subscribed topic names. None: unchanged."""
     client_id: str = ""
     client_host: str = ""
 
@@ -79,7 +78,7 @@ class HeartbeatReply:
     member_epoch: int = 0
     heartbeat_interval_s: float = 0.0
     assignment: Assignment | None = None
-    """The member's whole assignment; None if it has not changed since it was last sent."""
+    """The member's whole assignment. None if it has not changed since it was last sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +91,6 @@ class MemberDescription:
     client_id: str
     client_host: str
     topics: tuple[str, ...]
-    """Subscribed topic names, sorted."""
     assignment: Assignment
 
 
@@ -120,15 +118,14 @@ class Member:
     epoch: int = 0
     previous_epoch: int = 0
     assigned: Assignment = field(default_factory=dict)
-    """Assignment last sent to the member."""
-    withdrawn: dict[Place, float] = field(default_factory=dict)
+    withdrawn: dict[Partition, float] = field(default_factory=dict)
     """Partitions assigned to others by the target, with the time until which this member acquires nothing from them."""
     deadline: float = math.inf
     """Time at which the member's session expires without a heartbeat."""
 
 
 def member_id_mistake(member_id: str | None) -> str | None:
-    """Return the error text (INVALID_REQUEST) for an invalid member id in a share request; None if it is valid."""
+    """Return the error text (INVALID_REQUEST) for an invalid member id in a share request. None if it is valid."""
     if not member_id:
         return "MemberId can't be empty."
     if len(member_id) > MEMBER_ID_LENGTH_MAX:
@@ -137,7 +134,7 @@ def member_id_mistake(member_id: str | None) -> str | None:
 
 
 def request_mistake(group_id: str, beat: Heartbeat) -> str | None:
-    """Return the error text (INVALID_REQUEST) for an invalid heartbeat, else None. Called after the check of rights."""
+    """Return the error text (INVALID_REQUEST) for an invalid heartbeat, or None. Called after the check of rights."""
     if not group_id:
         return "GroupId can't be empty."
     if beat.rack_id == "":
@@ -169,7 +166,7 @@ def _no_member(group_id: str, deadline: float) -> None:
 
 
 class ShareGroup:
-    """Members, epochs and assignment of one group. Epochs start at 1; therefore the first join returns epoch 2."""
+    """Members, epochs and assignment of one group. Epochs start at 1, so that the first join returns epoch 2."""
 
     __slots__ = (
         "_assigned_at", "_earliest_deadline", "_ends_at", "_shape", "_subscriptions", "_targets", "assignment_epoch",
@@ -183,10 +180,9 @@ class ShareGroup:
         self.epoch = 1
         self.assignment_epoch = 0
         self.stored_epoch = 0
-        """The stored group epoch. A later one is not sent to members before it is stored."""
+        """Stored group epoch. A later one is not sent to members before it is stored."""
         self.members: dict[str, Member] = {}
         self.dead = False
-        """True after the deletion of the group; it must not be used then."""
         self.deleting = False
         """True while the deletion is being stored: meanwhile no member joins, and no share partition starts."""
         self._targets: dict[str, Assignment] = _NO_MEMBER
@@ -197,7 +193,6 @@ class ShareGroup:
 
     @property
     def state(self) -> str:
-        """Kafka's name of the state."""
         return DEAD if self.dead else STABLE if self.members else EMPTY
 
     def heartbeat(
@@ -222,7 +217,7 @@ class ShareGroup:
         if changed:
             self.epoch += 1
         self._maybe_assign(topics, settings, now, waits)
-        told = self._reconcile(member, topics, changed, settings, now, holds)
+        is_reassigned = self._reconcile(member, topics, changed, settings, now, holds)
         member.deadline = now + settings.session_timeout_s
         if member.deadline < self._earliest_deadline:
             self._earliest_deadline = member.deadline
@@ -231,22 +226,21 @@ class ShareGroup:
         return HeartbeatReply(
             member_epoch=member.epoch,
             heartbeat_interval_s=settings.heartbeat_interval_s,
-            assignment=member.assigned if whole or told else None,
+            assignment=member.assigned if whole or is_reassigned else None,
         )
 
-    def withdrawn_from(self, member_id: str, now: float) -> Collection[Place]:
+    def withdrawn_from(self, member_id: str, now: float) -> Collection[Partition]:
         """Return the partitions from which this member may acquire no more, since they are assigned to others."""
         member = self.members.get(member_id)
         if member is None or not member.withdrawn:
             return ()
-        return {place for place, until in member.withdrawn.items() if now < until}
+        return {partition for partition, until in member.withdrawn.items() if now < until}
 
     def subscribed_topics(self) -> set[str]:
-        """Return the names of the topics that any member subscribes to."""
         return set(self._subscriptions)
 
     def expire(self, now: float) -> tuple[str, ...]:
-        """Remove members whose session expired by `now`; return their ids. Their locks and share sessions continue."""
+        """Remove members whose session expired by `now`. Return their ids. Their locks and share sessions continue."""
         if now < self._earliest_deadline:
             return ()
         expired = tuple(sorted(member.member_id for member in self.members.values() if member.deadline <= now))
@@ -256,11 +250,11 @@ class ShareGroup:
         return expired
 
     def next_deadline(self) -> float:
-        """Return the time at which to call `expire`. It may be too early, never too late."""
+        """Return when to call `expire`. It may be too early, never too late."""
         return self._earliest_deadline
 
     def deletion_error(self) -> ErrorCode:
-        """Return the error that forbids DeleteGroups; NONE if it is allowed."""
+        """Return the error that forbids DeleteGroups. NONE if it is allowed."""
         return ErrorCode.NON_EMPTY_GROUP if self.members else ErrorCode.NONE
 
     def offsets_altered(self) -> None:
@@ -268,7 +262,6 @@ class ShareGroup:
         self.epoch += 1
 
     def describe(self) -> GroupDescription:
-        """Return the contents of ShareGroupDescribe; members by id."""
         return GroupDescription(
             group_id=self.group_id,
             state=self.state,
@@ -371,35 +364,47 @@ class ShareGroup:
             return False
         if member.epoch != self.assignment_epoch:
             member.previous_epoch, member.epoch = member.epoch, self.assignment_epoch
-        wanted = _topic_ids(member, topics)
-        target = {tid: parts for tid, parts in self._targets.get(member.member_id, _NOTHING).items() if tid in wanted}
-        kept = self._withdraw(member, wanted, target, settings, now, holds)
+        subscribed = _topic_ids(member, topics)
+        target = {
+            tid: parts for tid, parts in self._targets.get(member.member_id, _NOTHING).items() if tid in subscribed
+        }
+        kept = self._withdraw(member, subscribed, target, settings, now, holds)
         before = member.assigned
-        member.assigned = by_topic({*_places(target), *kept}) if kept else target
+        member.assigned = by_topic({*_partitions(target), *kept}) if kept else target
         return member.assigned != before
 
     def _withdraw(
         self,
         member: Member,
-        wanted: frozenset[bytes],
+        subscribed: frozenset[bytes],
         target: Assignment,
         settings: GroupSettings,
         now: float,
         holds: Holds,
-    ) -> list[Place]:
-        """Note the partitions that the member loses; return those that it keeps until their records are settled."""
-        given = set(_places(target))
-        lost = [place for place in _places(member.assigned) if place not in given and place[0] in wanted]
+    ) -> list[Partition]:
+        """Note the partitions that the member loses. Return those that it keeps until their records are settled."""
+        given = set(_partitions(target))
+        lost = [
+            partition
+            for partition in _partitions(member.assigned)
+            if partition not in given and partition[0] in subscribed
+        ]
         if not lost and not member.withdrawn:
             return []
         until = now + settings.lock_duration_s
-        withdrawn = {place: end for place, end in member.withdrawn.items() if place not in given and now < end}
-        withdrawn.update({place: member.withdrawn.get(place, until) for place in lost})
+        withdrawn = {
+            partition: end for partition, end in member.withdrawn.items() if partition not in given and now < end
+        }
+        withdrawn.update({partition: member.withdrawn.get(partition, until) for partition in lost})
         member.withdrawn = withdrawn
-        return [place for place in lost if now < withdrawn[place] and holds(self.group_id, member.member_id, *place)]
+        return [
+            partition
+            for partition in lost
+            if now < withdrawn[partition] and holds(self.group_id, member.member_id, *partition)
+        ]
 
 
-def _places(assignment: Assignment) -> Iterator[Place]:
+def _partitions(assignment: Assignment) -> Iterator[Partition]:
     return ((topic_id, partition) for topic_id, partitions in assignment.items() for partition in partitions)
 
 

@@ -56,8 +56,7 @@ class OffsetReset:
 
 
 def parse_duration_ms(text: str) -> int:
-    """Parse an ISO-8601 duration of days to seconds as java.time.Duration does; return milliseconds, not negative.
-
+    """Parse an ISO-8601 duration of days to seconds as java.time.Duration does. Return milliseconds, not negative.
     Raises ValueError.
     """
     sign = -1 if text.startswith("-") else 1

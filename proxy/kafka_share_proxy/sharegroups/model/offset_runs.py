@@ -1,7 +1,7 @@
 """The window of a share partition as runs of offsets, instead of an object per record.
 
-Theory of operation. An `OffsetRun` is a range of neighbouring offsets with one state, delivery count and owner. Runs
-are kept in a sorted list, with a parallel list of their first offsets for bisect. Kafka keeps one *in-flight batch* per
+How it works: an `OffsetRun` is a range of neighbouring offsets with one state, delivery count and owner. Runs are kept
+in a sorted list, with a parallel list of their first offsets for bisect. Kafka keeps one *in-flight batch* per
 AcquiredRecords entry of a first delivery, and explodes it to an entry per offset when its offsets begin to differ.
 Redelivery depends on that batch (sharegroups/README.md rules 30-32, 38). Therefore a run that is a whole in-flight
 batch has `unit` None, and the runs of an exploded one share a `Unit` with its bounds.
@@ -28,10 +28,10 @@ from kafka_share_proxy.sharegroups.model.snapshot import (
 )
 
 OFFSETS_MAX = offsets_in(SNAPSHOT_BYTES_MAX)
-"""Default of the maximum number of offsets in a window."""
+"""Default maximum number of offsets in a window."""
 UNREAD = -1
 ACQUIRED = 1
-"""Persisted ids of RecordState; UNREAD and ACQUIRED are never stored."""
+"""Persisted ids of RecordState. UNREAD and ACQUIRED are never stored."""
 
 __all__ = [
     "ACKNOWLEDGED",
@@ -48,7 +48,7 @@ __all__ = [
 
 
 class Unit:
-    """The bounds of an in-flight batch that was exploded."""
+    """Bounds of an in-flight batch that was exploded."""
 
     __slots__ = ("first", "last")
 
@@ -78,7 +78,7 @@ class OffsetRun(locks.Lockable):
         """State after `pending` is applied."""
         self.renewals = 0
         self.acquired_at = 0.0
-        """Time at which the present delivery began; only while ACQUIRED."""
+        """Time at which the present delivery began, while ACQUIRED."""
 
     def __repr__(self) -> str:
         waiting = f"->{self.target}" if self.pending is not None else ""
@@ -92,14 +92,12 @@ class GivenBack:
     first: int
     last: int
     count: int
-    """Number of deliveries, including this one."""
     owner: str | None
     acquired_at: float
     renewals: int
 
     @classmethod
     def of(cls, run: OffsetRun) -> GivenBack:
-        """Copy the delivery of a held run before it is freed."""
         return cls(run.first, run.last, run.count, run.owner, run.acquired_at, run.renewals)
 
 
@@ -112,14 +110,13 @@ class Transition:
         self, runs: Sequence[OffsetRun] = (), changes: tuple[tuple[int, int, int, int], ...] | None = None
     ) -> None:
         self.runs = runs
-        """The runs marked with this transition. Internal."""
         if changes is None:
             changes = tuple([(run.first, run.last, run.target, run.count) for run in runs])
         self.changes = changes
-        """(first, last, state, delivery count), ascending. Empty = nothing to store, the response is immediate."""
+        """(first, last, state, delivery count), ascending. Empty: nothing to store, the response is immediate."""
         self.settled = False
         self.kinds: Sequence[int] = ()
-        """Acknowledge type of each of `runs`; empty if a session ended or the leader moved."""
+        """Acknowledge type of each of `runs`. Empty if a session ended or the leader moved."""
         self.is_forced = False
         """True if an administrator released the records."""
         self.given_back: Sequence[GivenBack] = ()
@@ -130,15 +127,14 @@ class Transition:
 
 
 class Window:
-    """The tracked offsets of one share partition, from the start offset to the end of the window."""
+    """Tracked offsets of one share partition, from the start offset to the end of the window."""
 
     def __init__(self, start_offset: int) -> None:
         self.start_offset = start_offset
         self.end_offset = start_offset - 1
-        """Last offset of the window; start_offset - 1 if it is empty."""
+        """Last offset of the window. start_offset - 1 if it is empty."""
         self.runs: list[OffsetRun] = []
         self.firsts: list[int] = []
-        """First offset of each run, for bisect."""
         self.offsets_max = OFFSETS_MAX
         """Maximum number of offsets in the window. Each may need a separate state, and one record stores them all."""
         self.free_from = start_offset
@@ -152,7 +148,7 @@ class Window:
         return index
 
     def at(self, first: int) -> OffsetRun | None:
-        """Return the run that begins at `first`; None if there is none."""
+        """Return the run that begins at `first`, or None."""
         index = bisect_left(self.firsts, first)
         if index < len(self.firsts) and self.firsts[index] == first:
             return self.runs[index]
@@ -167,7 +163,6 @@ class Window:
             yield runs[index]
 
     def insert(self, run: OffsetRun) -> None:
-        """Insert a run that overlaps no other."""
         firsts = self.firsts
         if not firsts or run.first > firsts[-1]:
             firsts.append(run.first)
@@ -178,7 +173,6 @@ class Window:
             self.runs.insert(index, run)
 
     def remove(self, index: int) -> None:
-        """Remove the run at `index` and its lock."""
         run = self.runs.pop(index)
         del self.firsts[index]
         run.pending = None
@@ -227,7 +221,6 @@ class Window:
             self._swallow(index - 1)
 
     def _swallow(self, index: int) -> None:
-        """Extend the run at `index` over the next one."""
         self.runs[index].last = self.runs[index + 1].last
         del self.runs[index + 1]
         del self.firsts[index + 1]
@@ -259,7 +252,7 @@ class Window:
             self.start_offset = start_offset
 
     def room(self, max_record_locks: int) -> int:
-        """Return the number of offsets by which the window may grow; 0 or less if it is full."""
+        """Return the number of offsets by which the window may grow. 0 or less if it is full."""
         return min(max_record_locks, self.offsets_max) - (self.end_offset - self.start_offset + 1)
 
     def last_allowed(self, first: int) -> int:
@@ -267,7 +260,7 @@ class Window:
         return (self.start_offset if self.runs else first) + self.offsets_max - 1
 
     def next_free(self) -> int:
-        """Return the first offset in the window that can be acquired; end_offset + 1 if there is none."""
+        """Return the first offset in the window that can be acquired, or end_offset + 1."""
         runs = self.runs
         for index in range(bisect_left(self.firsts, self.free_from), len(runs)):
             if runs[index].state <= AVAILABLE:

@@ -1,10 +1,10 @@
 """One share partition: the state of its offsets in flight (Kafka's SharePartition; sharegroups/README.md).
 
-Theory of operation. A state machine without I/O: each call passes the event and its time (`now`, monotonic seconds),
-and returns the result. A change that must be durable before the response is returned as a `Transition`: `decide_...`
-marks the records, the caller stores `snapshot(transition)`, then `apply` settles them and moves the start offset, or
-`revert` restores them. Marked records can neither be acknowledged again nor acquired. Locks and deliveries in progress
-are never stored: a reloaded partition delivers those records again, with the delivery count they had before.
+How it works: a state machine without I/O. Each call passes the event and its time (`now`, monotonic seconds), and
+returns the result. A change that must be durable before the response is returned as a `Transition`: `decide_...` marks
+the records, the caller stores `snapshot(transition)`, then `apply` settles them and moves the start offset, or `revert`
+restores them. Marked records can neither be acknowledged again nor acquired. Locks and deliveries in progress are never
+stored: a reloaded partition delivers those records again, with the delivery count they had before.
 
 It deliberately does more than Kafka 4.3 (sharegroups/README.md rule 63): records held below a new log start are dropped
 immediately, not when their lock expires; the start offset passes compacted and aborted records without waiting for a
@@ -74,7 +74,8 @@ class WindowStatistics:
     """Number of offsets being acknowledged, waiting for the store."""
     delivery_complete: int
     """Number of settled offsets after the start offset (sharegroups/README.md rule 52): lag = end of the log - start
-    offset - this."""
+    offset - this.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,6 @@ class Lock:
     deadline: float
     renewals: int
     acquired_at: float
-    """Time at which this delivery began."""
 
 
 class SharePartition(Window):
@@ -97,14 +97,15 @@ class SharePartition(Window):
     def __init__(
         self, start_offset: int, state_epoch: int = 0, *, locks: LockIndex | None = None, key: Hashable = None
     ) -> None:
-        """`locks`: the coordinator's shared index; `key`: the coordinator's name for this partition."""
+        """`locks`: the coordinator's shared index. `key`: the coordinator's name for this partition."""
         super().__init__(start_offset)
         self.state_epoch = state_epoch
         self.index = locks if locks is not None else LockIndex()
         self.key = key
         self.reports_offsets = True
         """True if DescribeShareGroupOffsets returns the offsets. It does not before a delivery has ended in any way, or
-        an administrator has set the start offset: a broker stores none before (SharePartition.writeShareGroupState)."""
+        an administrator has set the start offset: a broker stores none before (SharePartition.writeShareGroupState).
+        """
 
     @classmethod
     def from_snapshot(
@@ -119,7 +120,7 @@ class SharePartition(Window):
         after = snapshot.start_offset
         for first, last, state, count in snapshot.batches:
             if first < after or last < first or state not in (AVAILABLE, ACKNOWLEDGED, ARCHIVED):
-                raise ValueError(f"state batch {first}-{last} in state {state} behind offset {after - 1}")
+                raise ValueError(f"state batch {first}-{last} in state {state} after offset {after - 1}")
             if first > after:
                 partition.insert(OffsetRun(partition, after, first - 1, UNREAD, 0))
             partition.insert(OffsetRun(partition, first, last, state, count))
@@ -177,11 +178,11 @@ class SharePartition(Window):
         return acknowledging.decide(self, self.index, member_id, batches, settings, now, bound)
 
     def decide_release(self, member_id: str, settings: PartitionSettings) -> Transition | None:
-        """Release the locks of a member whose session ended (sharegroups/README.md rule 18); None if it held none."""
+        """Release the locks of a member whose session ended (sharegroups/README.md rule 18). None if it held none."""
         return self._release([run for run in self._held() if run.owner == member_id], settings)
 
     def decide_release_all(self, settings: PartitionSettings) -> Transition | None:
-        """Release all locks because the leader moved (sharegroups/README.md rule 23); None if there were none."""
+        """Release all locks because the leader moved (sharegroups/README.md rule 23). None if there were none."""
         return self._release(self._held(), settings)
 
     def _held(self) -> list[OffsetRun]:
@@ -193,7 +194,7 @@ class SharePartition(Window):
         return acknowledging.mark(runs) if runs else None
 
     def expire(self, expired: Iterable[Lockable], settings: PartitionSettings) -> Transition | None:
-        """Free the locks that LockIndex.expired(now) found for this partition; None if nothing changed.
+        """Free the locks that LockIndex.expired(now) returned for this partition. None if nothing changed.
 
         The change takes effect in memory immediately (sharegroups/README.md rule 35). The transition only serves to
         store it: call apply() whether or not that succeeds. Records being acknowledged are left to apply() and
@@ -264,7 +265,7 @@ class SharePartition(Window):
         self.advance()
 
     def move_log_end(self, offset: int) -> None:
-        """Set the end of the log, which ends before `offset`. Drops tracked records beyond it, if any."""
+        """Set the end of the log, which ends before `offset`. Drops tracked records beyond it."""
         if offset > self.end_offset:
             return
         while self.runs and (self.runs[-1].first >= offset or self.runs[-1].state == UNREAD):
@@ -315,7 +316,7 @@ class SharePartition(Window):
         return ShareSnapshot(start_offset, self.state_epoch, complete, tuple(batches))
 
     def is_held(self) -> bool:
-        """Return True if a member holds an offset. Those being stored count."""
+        """True if a member holds an offset. Those being stored count."""
         return any(run.state == ACQUIRED for run in self.runs)
 
     def is_held_by(self, member_id: str) -> bool:
@@ -323,7 +324,6 @@ class SharePartition(Window):
         return any(run.owner == member_id for run in self.runs if run.state == ACQUIRED)
 
     def locks(self) -> list[Lock]:
-        """Return all locks, by offset."""
         return [
             Lock(run.first, run.last, run.owner or "", run.count, deadline(run), run.renewals, run.acquired_at)
             for run in self.runs

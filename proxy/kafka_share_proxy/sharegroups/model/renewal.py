@@ -1,7 +1,7 @@
 """Bound on how often, or for how long, renewals may extend one delivery (Kafka has none).
 
-KIP-1222 lets a member renew without limit, and the oldest offset that it holds blocks the group's start offset. If a
-group has a bound, a renewal beyond it is refused, and the lock expires at its deadline.
+KIP-1222 lets a member renew without limit, and the oldest offset that it holds blocks the group's start offset. A
+renewal beyond the bound is refused, and the lock expires at its deadline.
 """
 
 from __future__ import annotations
@@ -17,18 +17,16 @@ class RenewalBound:
     """Limits on the renewals of one delivery."""
 
     groups: str = "*"
-    """Groups that the bound applies to: an id, or a pattern with * and ?."""
+    """Group id, or a pattern with * and ?."""
     renewals: int | None = None
-    """Maximum number of renewals."""
     held_s: float | None = None
     """Seconds after the acquisition from which renewals are refused."""
 
     def holds_for(self, group_id: str) -> bool:
-        """Return True if the bound applies to the group."""
         return fnmatchcase(group_id, self.groups)
 
-    def struck_by(self, run: OffsetRun, now: float) -> str | None:
-        """Return the reason why the owner of `run` may not renew it; None if it may."""
+    def refusal_of(self, run: OffsetRun, now: float) -> str | None:
+        """Return the reason why the owner of `run` may not renew it. None if it may."""
         if self.renewals is not None and run.renewals >= self.renewals:
             return f"offset {run.first} was renewed {run.renewals} times, and the group's bound is {self.renewals}"
         held_s = now - run.acquired_at

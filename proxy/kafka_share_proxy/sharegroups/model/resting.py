@@ -1,10 +1,10 @@
 """Idle share partitions, held as their stored bytes.
 
-Theory of operation. A Python object costs more memory than the state of an idle share partition, which is little more
-than an offset. Therefore the values of neighbouring partitions of one topic in one group are concatenated in one bytes
-object, a *page*: for each its position in the page, its length, and its stored value. A page is rebuilt when a value is
-added or removed. That is cheap, because a page is small, and rare, because resting partitions are not in use. A long
-value is kept separately, so that pages stay small.
+How it works: a Python object costs more memory than the state of an idle share partition, which is little more than an
+offset. Therefore the values of neighbouring partitions of one topic in one group are concatenated in one bytes object,
+a *page*: for each its position in the page, its length, and its value. A page is rebuilt when a value is added or
+removed. That is cheap, because a page is small, and rare, because resting partitions are not in use. A long value is
+kept separately.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ class RestingShares:
         """Hold a value, replacing a previous one. The value must not be empty."""
         self.take(group_id, topic_id, partition)
         held = self._groups.setdefault(group_id, {})
-        key, place = _key(topic_id, partition)
+        key, slot = _key(topic_id, partition)
         if len(value) > SHORT_MAX:
-            held[key + bytes((place,))] = value
+            held[key + bytes((slot,))] = value
         else:
-            held[key] = held.get(key, b"") + bytes((place, len(value))) + value
+            held[key] = held.get(key, b"") + bytes((slot, len(value))) + value
         self._count += 1
 
     def take(self, group_id: str, topic_id: bytes, partition: int) -> bytes | None:
-        """Remove and return a value; None if there is none, also for a negative partition number."""
+        """Remove and return a value. None if there is none, also for a negative partition number."""
         held = self._groups.get(group_id)
         if held is None or partition < 0:
             return None
-        key, place = _key(topic_id, partition)
-        value = _cut(held, key, place) or held.pop(key + bytes((place,)), None)
+        key, slot = _key(topic_id, partition)
+        value = _cut(held, key, slot) or held.pop(key + bytes((slot,)), None)
         if value is None:
             return None
         self._count -= 1
@@ -59,40 +59,38 @@ class RestingShares:
         return value
 
     def of_group(self, group_id: str) -> Iterator[tuple[bytes, int]]:
-        """Yield (topic id, partition) of all values of a group."""
         for key, data in self._groups.get(group_id, {}).items():
             first = int.from_bytes(key[_TOPIC_ID : _TOPIC_ID + _NUMBER], "big") * PAGE
-            for place in _places(data) if len(key) == _TOPIC_ID + _NUMBER else key[-1:]:
-                yield key[:_TOPIC_ID], first + place
+            for slot in _slots(data) if len(key) == _TOPIC_ID + _NUMBER else key[-1:]:
+                yield key[:_TOPIC_ID], first + slot
 
     def topics(self) -> Iterator[tuple[str, bytes]]:
-        """Yield (group id, topic id) of all values; some more than once."""
+        """Yield (group id, topic id) of all values, some more than once."""
         for group_id, held in self._groups.items():
             for key in held:
                 yield group_id, key[:_TOPIC_ID]
 
     def clear(self) -> None:
-        """Remove all values."""
         self._groups.clear()
         self._count = 0
 
 
 def _key(topic_id: bytes, partition: int) -> tuple[bytes, int]:
     """Return the key of the page, and the partition's position in it."""
-    number, place = divmod(partition, PAGE)
-    return topic_id + number.to_bytes(_NUMBER, "big"), place
+    number, slot = divmod(partition, PAGE)
+    return topic_id + number.to_bytes(_NUMBER, "big"), slot
 
 
-def _cut(held: dict[bytes, bytes], key: bytes, place: int) -> bytes | None:
-    """Remove and return the value at a position of a page; None if there is none."""
+def _cut(held: dict[bytes, bytes], key: bytes, slot: int) -> bytes | None:
+    """Remove and return the value at a position of a page, or None."""
     page = held.get(key)
     position = 0
     while page is not None and position < len(page):
         end = position + 2 + page[position + 1]
-        if page[position] == place:
-            left = page[:position] + page[end:]
-            if left:
-                held[key] = left
+        if page[position] == slot:
+            remaining = page[:position] + page[end:]
+            if remaining:
+                held[key] = remaining
             else:
                 del held[key]
             return page[position + 2 : end]
@@ -100,7 +98,7 @@ def _cut(held: dict[bytes, bytes], key: bytes, place: int) -> bytes | None:
     return None
 
 
-def _places(page: bytes) -> Iterator[int]:
+def _slots(page: bytes) -> Iterator[int]:
     position = 0
     while position < len(page):
         yield page[position]

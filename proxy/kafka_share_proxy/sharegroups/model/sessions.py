@@ -3,8 +3,8 @@
 ShareFetch and ShareAcknowledge of one member to one broker use one sequence of epochs: 0 opens a session, each later
 request carries the next number, -1 closes it (KIP-932; Kafka's ShareSessionCache and SharePartitionManager). A session
 belongs to the connection that opened it and ends with it. A session reopened on another connection survives the end of
-the old one. Group membership is irrelevant here. The share partitions keep the locks on records: the caller of `end` or
-`end_connection` receives the session's partitions and releases them. Reopening releases nothing.
+the old one. Group membership is irrelevant here. The caller of `end` or `end_connection` releases the locks of the
+session's partitions. Reopening releases nothing.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicIdPartition
 
 INITIAL_EPOCH = 0
-"""Epoch that opens a session."""
 FINAL_EPOCH = -1
-"""Epoch that closes a session."""
 EPOCH_MAX = 2**31 - 1
 
 SESSION_PARTITIONS_MAX = 100_000
-"""Maximum number of partitions in one session. It is far above any real subscription, and prevents a client from
-growing memory without limit by naming new partitions. A request beyond it gets INVALID_REQUEST."""
+"""Maximum number of partitions in one session, far above any real subscription: a client must not grow memory without
+limit by listing new partitions. A request beyond it gets INVALID_REQUEST.
+"""
 
 
 SESSIONS_PARTITIONS_MAX = 1_000_000
 """Maximum number of partitions in all sessions together, about 250 MB. A request beyond it gets
-SHARE_SESSION_LIMIT_REACHED."""
+SHARE_SESSION_LIMIT_REACHED.
+"""
 
 
 class SessionKey(NamedTuple):
@@ -52,11 +52,9 @@ class Session:
     def __init__(self, key: SessionKey, connection_id: int, partitions: Iterable[TopicIdPartition]) -> None:
         self.key = key
         self.connection_id = connection_id
-        """Id of the client connection that opened the session."""
         self.epoch = next_epoch(INITIAL_EPOCH)
         """Epoch that the next request must carry."""
         self.request_epoch = INITIAL_EPOCH
-        """Epoch of the request in progress."""
         self._in_flight: dict[TopicIdPartition, bool] = dict.fromkeys(partitions, True)
 
     @property
@@ -100,7 +98,6 @@ class Session:
             self._in_flight.pop(partition, None)
 
     def advance(self) -> None:
-        """Accept a request with the expected epoch."""
         self.request_epoch = self.epoch
         self.epoch = next_epoch(self.epoch)
 
@@ -114,7 +111,6 @@ class ShareSessions:
         self.evicted = 0
         """Number of sessions that ended because their connection closed."""
         self.partitions = 0
-        """Number of partitions in all sessions together."""
         self._sessions: dict[SessionKey, Session] = {}
         self._by_node: dict[int, int] = {}
         self._by_connection: dict[int, set[SessionKey]] = {}
@@ -123,11 +119,9 @@ class ShareSessions:
         return len(self._sessions)
 
     def get(self, key: SessionKey) -> Session | None:
-        """Return the open session of this key, if any."""
         return self._sessions.get(key)
 
     def lives(self, session: Session) -> bool:
-        """Return True if this session object is still open."""
         return self._sessions.get(session.key) is session
 
     def fetch(
@@ -139,7 +133,7 @@ class ShareSessions:
         forgotten: Iterable[TopicIdPartition],
         has_acks: bool,
     ) -> Session | ErrorCode:
-        """Check a ShareFetch and apply it to the session; a refusal changes nothing.
+        """Check a ShareFetch and apply it to the session. A refusal changes nothing.
 
         The caller sends SHARE_SESSION_LIMIT_REACHED only after the request's MaxWaitMs. With epoch -1 the session is
         returned unchanged: the caller ends it (`end`) after the acknowledgements.
@@ -149,19 +143,19 @@ class ShareSessions:
         session = self._expected(key, epoch)
         if not isinstance(session, Session) or epoch == FINAL_EPOCH:
             return session
-        news = list(added)
-        before, more = len(session), sum(partition not in session for partition in news)
+        new_partitions = list(added)
+        before, more = len(session), sum(partition not in session for partition in new_partitions)
         if before + more > SESSION_PARTITIONS_MAX:
             return ErrorCode.INVALID_REQUEST
         if more and self.partitions + more > SESSIONS_PARTITIONS_MAX:
             return ErrorCode.SHARE_SESSION_LIMIT_REACHED
-        session.update(news, forgotten)
+        session.update(new_partitions, forgotten)
         self.partitions += len(session) - before
         session.advance()
         return session
 
     def acknowledge(self, key: SessionKey, epoch: int, connection_id: int) -> Session | ErrorCode:  # noqa: ARG002
-        """Check a ShareAcknowledge and apply it to the session; epoch -1 as in `fetch`.
+        """Check a ShareAcknowledge and apply it to the session, with epoch -1 as in `fetch`.
 
         Any connection may send it while the session is open: a broker does not check the connection either.
         """
@@ -193,7 +187,6 @@ class ShareSessions:
         return ended
 
     def end_group(self, group_id: str) -> tuple[Session, ...]:
-        """Remove the sessions of a deleted group, and return them."""
         keys = sorted(key for key in self._sessions if key.group_id == group_id)
         return tuple(session for key in keys if (session := self.end(key)) is not None)
 

@@ -1,8 +1,7 @@
-"""Settings of one share group (`share.*` on a GROUP resource).
+"""Settings of one share group (`share.*` on a GROUP resource). Pure tables and checks.
 
-Pure tables and checks. Names, defaults and bounds are those of Kafka 4.3 (GroupConfig; KIP-932, KIP-1240): the proxy
-accepts the same settings under the same names, so that a group can move unchanged to brokers that serve it natively.
-Defaults and bounds are taken from the broker's settings (`broker_limits`).
+Names, defaults and bounds are those of Kafka 4.3 (GroupConfig; KIP-932, KIP-1240), so that a group can move unchanged
+to brokers that serve it natively. Defaults and bounds are taken from the broker's settings (`broker_limits`).
 """
 
 from __future__ import annotations
@@ -54,12 +53,10 @@ class GroupConfigKey:
     """Broker setting with its default and, as group.share.min.* / max.*, its bounds."""
     documentation: str
     default: str = ""
-    """Default if there is no broker setting for it."""
     low: int = 0
     """Smallest number accepted, even if the broker's bounds are lower."""
 
     def default_value(self, limits: BrokerShareLimits) -> str:
-        """Return its value in a group that does not set it."""
         return self.default if self.synonym is None else str(limits.value(self.synonym))
 
     def bounds(self, limits: BrokerShareLimits) -> tuple[int, int]:
@@ -92,7 +89,7 @@ GROUP_CONFIGS: tuple[GroupConfigKey, ...] = (
         name=ASSIGNMENT_INTERVAL,
         type=ConfigType.INT,
         synonym="group.share.assignment.interval.ms",
-        documentation="Least time, in milliseconds, between two computations of the group's assignment.",
+        documentation="Minimum time, in milliseconds, between two computations of the group's assignment.",
     ),
     GroupConfigKey(
         name=OFFSET_RESET,
@@ -109,14 +106,14 @@ GROUP_CONFIGS: tuple[GroupConfigKey, ...] = (
         type=ConfigType.INT,
         synonym="group.share.delivery.count.limit",
         low=2,
-        documentation="How often a record may be delivered before it is archived.",
+        documentation="Maximum number of deliveries of a record before it is archived.",
     ),
     GroupConfigKey(
         name=HEARTBEAT_INTERVAL,
         type=ConfigType.INT,
         synonym="group.share.heartbeat.interval.ms",
         low=1,
-        documentation="Time, in milliseconds, between the heartbeats members are asked for.",
+        documentation="Time, in milliseconds, between the heartbeats of a member.",
     ),
     GroupConfigKey(
         name=ISOLATION_LEVEL,
@@ -132,7 +129,7 @@ GROUP_CONFIGS: tuple[GroupConfigKey, ...] = (
         type=ConfigType.INT,
         synonym="group.share.partition.max.record.locks",
         low=100,
-        documentation="How many records of one partition the group may have in flight.",
+        documentation="Maximum number of records of one partition that the group has in flight.",
     ),
     GroupConfigKey(
         name=LOCK_DURATION,
@@ -146,7 +143,7 @@ GROUP_CONFIGS: tuple[GroupConfigKey, ...] = (
         type=ConfigType.BOOLEAN,
         synonym=None,
         default="true",
-        documentation="Whether members may renew the lock of a record they hold.",
+        documentation="True if members may renew the lock of a record they hold.",
     ),
     GroupConfigKey(
         name=SESSION_TIMEOUT,

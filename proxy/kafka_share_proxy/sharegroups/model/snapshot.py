@@ -21,18 +21,19 @@ UNINITIALIZED_DELIVERY_COMPLETE_COUNT).
 """
 
 VERSION = 0
-"""Version of written values. A stored value begins with its version (int16)."""
+"""Version of written values (int16 at their start)."""
 
 SNAPSHOT_BYTES_MAX = 256 << 10
 """Maximum bytes of a stored value: room for the 10,000 offsets of the largest configurable window
 (`share.partition.max.record.locks`), each in a different state. Encoding it takes a few ms. A wider log batch is
-delivered in parts."""
+delivered in parts.
+"""
 
 _VERSION_BYTES = 2
 _HEAD = Struct(">hqii")
 """The version, then the fields up to the batches."""
 _BATCH = Struct(">qqbhx")
-"""One batch, and that it has no tagged fields."""
+"""One batch without tagged fields."""
 _REST_BYTES = 6
 """Maximum bytes of the length of the batches array, and of the byte for no tagged fields."""
 
@@ -44,14 +45,14 @@ def offsets_in(value_bytes: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ShareSnapshot:
-    """The durable state of one share partition (sharegroups/README.md rule 54)."""
+    """Durable state of one share partition (sharegroups/README.md rule 54)."""
 
     start_offset: int
     state_epoch: int
     delivery_complete_count: int
     """Number of terminal offsets at or above start_offset, for the lag only. NOTHING_COUNTED: no lag is known yet."""
     batches: tuple[tuple[int, int, int, int], ...]
-    """(first, last, state, delivery count): 0 available, 2 acknowledged, 4 archived; ascending, not overlapping."""
+    """(first, last, state, delivery count): 0 available, 2 acknowledged, 4 archived. Ascending, not overlapping."""
 
     def encode(self) -> bytes:
         """Encode the value to store (schemas/internal/ShareSnapshotValue.json).
@@ -78,7 +79,7 @@ class ShareSnapshot:
 
     @classmethod
     def _decode_plain(cls, value: bytes) -> ShareSnapshot | None:
-        """Decode a value in the layout of `encode`; None for any other, which the generated code decodes or refuses."""
+        """Decode a value in the layout of `encode`. None for any other, which the generated code decodes or refuses."""
         if len(value) <= _HEAD.size:
             return None
         _, start_offset, state_epoch, complete = _HEAD.unpack_from(value)
@@ -90,7 +91,7 @@ class ShareSnapshot:
 
     @staticmethod
     def check_version(value: bytes) -> None:
-        """Check that the version of a stored value is known, without decoding it. Raises RemoteProtocolError."""
+        """Check the version of a stored value without decoding it. Raises RemoteProtocolError."""
         version = int.from_bytes(value[:_VERSION_BYTES], "big", signed=True)
         if version != VERSION or len(value) < _VERSION_BYTES:
             raise RemoteProtocolError(f"share state of version {version} is not known here")

@@ -1,9 +1,9 @@
 """Changes of share groups in progress, which continue without the request that started them.
 
-Theory of operation. An append to the journal cannot be withdrawn. It may be stored although no request waits for it,
-because the client disconnected or received a retriable error. The effects of a stored change (settings are in force,
-the group is held or deleted) therefore happen here and not in the handler. The next change of the same kind must not
-overtake it: it waits, or its client receives a retriable error.
+An append to the journal cannot be withdrawn. It may be stored although no request waits for it, because the client
+disconnected or received a retriable error. The effects of a stored change (settings are in force, the group is held or
+deleted) therefore happen here and not in the handler. The next change of the same kind must not overtake it: it waits,
+or its client receives a retriable error.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kafka_share_proxy.wire.errors import ErrorCode
 FIRST_EPOCH = 1
 
 BEING_DELETED = "The group is being deleted."
-"""Error message sent with COORDINATOR_NOT_AVAILABLE (15) while a deletion is being stored."""
+"""Error message of COORDINATOR_NOT_AVAILABLE (15) while a deletion is being stored."""
 
 
 @dataclass(slots=True)
@@ -33,16 +33,14 @@ class ShareChanges:
     coordinator: ShareCoordinator
     writes: ShareWrites
     settings: dict[str, Promise[None]] = field(default_factory=dict)
-    """Groups whose settings are being stored."""
     deletions: dict[str, Promise[ErrorCode]] = field(default_factory=dict)
-    """Groups whose deletion is in progress."""
 
     def store_settings(
         self, group_id: str, values: Mapping[str, str], encoded: bytes | None, then: Callable[[], None]
     ) -> Promise[None]:
-        """Store the settings of a group, and put them in force once they are durable.
+        """Store the settings of a group, and put them in force once they are durable. Fails with JournalRefused.
 
-        The caller ensures that no other settings of the group are being stored. Fails with JournalRefused.
+        The caller ensures that no other settings of the group are being stored.
         """
         stored = self.settings[group_id] = self.writes.put([(StateKey("settings", group_id), encoded)])
 
@@ -90,7 +88,6 @@ class ShareChanges:
 
 
 def succeeded(stored: Promise[None]) -> bool:
-    """Return True if a settled append is durable."""
     try:
         stored.result()
     except JournalRefused:

@@ -27,11 +27,11 @@ class HeldShareState:
         await trio.lowlevel.checkpoint()
 
     async def forget(self, partitions: Collection[int]) -> None:
-        coordinator, gone = self._coordinator, set(partitions)
-        if gone.issuperset(state_records.SHARE_STATE.all):
+        coordinator, partitions_to_forget = self._coordinator, set(partitions)
+        if partitions_to_forget.issuperset(state_records.SHARE_STATE.all):
             coordinator.clear()
             return
-        for count, group_id in enumerate(state_records.groups_in(coordinator, gone)):
+        for count, group_id in enumerate(state_records.groups_in(coordinator, partitions_to_forget)):
             coordinator.remove_group(group_id)
             coordinator.store_settings(group_id, {})
             if count % FORGOTTEN_AT_ONCE == FORGOTTEN_AT_ONCE - 1:

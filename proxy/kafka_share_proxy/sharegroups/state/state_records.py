@@ -1,7 +1,7 @@
 """Records of `__proxy_share_state`: encoding and decoding of keys and values, and loading of a coordinator from them.
 
-A key begins with its record type, a value with its version (both int16), as in Kafka's own coordinator records; layouts
-are in schemas/internal. A proxy that finds an unknown type or version must not own that partition: a newer proxy wrote
+A key begins with its record type, a value with its version (both int16), as in Kafka's own coordinator records. Layouts
+are in schemas/internal. A proxy that reads an unknown type or version must not own that partition: a newer proxy wrote
 something that this one would lose.
 """
 
@@ -25,12 +25,11 @@ from kafka_share_proxy.wire.values import ZERO_UUID
 
 TOPIC = "__proxy_share_state"
 PARTITIONS = ownership_rules.PARTITIONS
-"""Number of partitions. Part of the format: a different count would look up every group in the wrong partition."""
+"""Number of partitions. Part of the format: a different count would change the partition of every group."""
 
 PARTITION, GROUP, SETTINGS, TAKEOVER, KEEP_ALIVE = range(5)
-"""Record types."""
 _TYPES = frozenset({PARTITION, GROUP, SETTINGS})
-"""Record types specific to share state. The others occur in every state topic."""
+"""Record types specific to share state."""
 _KEY_VERSION = 0
 
 KEYS_REMEMBERED = 1_000
@@ -57,13 +56,11 @@ def _partition_of(key: StateKey) -> int:
 
 
 def share_gate() -> StateGate:
-    """Create a gate for requests about share groups."""
     return StateGate(PARTITIONS, state_partition)
 
 
 @lru_cache(maxsize=KEYS_REMEMBERED)
 def encode_key(key: StateKey) -> bytes:
-    """Encode the key of a record about a group, its settings, or one of its share partitions."""
     if key.kind == "group":
         return _key(GROUP, messages.ShareGroupKey(group_id=key.group_id))
     if key.kind == "settings":
@@ -80,8 +77,8 @@ def decode_key(key: bytes) -> StateKey:
     if kind == GROUP:
         return StateKey("group", registry.codec_of(messages.ShareGroupKey, _KEY_VERSION).decode(key, _INT16).group_id)
     if kind == SETTINGS:
-        named = registry.codec_of(messages.ShareGroupSettingsKey, _KEY_VERSION).decode(key, _INT16)
-        return StateKey("settings", named.group_id)
+        decoded = registry.codec_of(messages.ShareGroupSettingsKey, _KEY_VERSION).decode(key, _INT16)
+        return StateKey("settings", decoded.group_id)
     share = registry.codec_of(messages.SharePartitionKey, _KEY_VERSION).decode(key, _INT16)
     return StateKey("partition", share.group_id, bytes(share.topic_id), share.partition)
 
@@ -100,11 +97,9 @@ SHARE_STATE: DescribedState[StateKey] = DescribedState(
     partition_of=_partition_of,
     record_bytes=SNAPSHOT_BYTES_MAX,
 )
-"""Description of how share state is stored."""
 
 
 def group_value(epoch: int) -> bytes:
-    """Encode the stored value of a group."""
     return _value(messages.ShareGroupValue(epoch=epoch))
 
 

@@ -1,11 +1,11 @@
 """Writes of decided share state changes through the journal.
 
-Theory of operation. A share partition decides a change (its units are then *in transition*). This module writes the
-change as a snapshot of the whole share partition, and applies it when the journal has confirmed it. Only then is the
-outcome reported. Each share partition is a separate append, independent of failures of others. For each partition of
-the state topic one bounded round of appends is in flight at a time. Its snapshots are made when it starts, from the
-confirmed state plus the changes it carries. Later changes wait for the next round. A definite refusal reverts the
-change. All of this happens here and not in the request handler, so that it happens even if the client disconnects.
+How it works: a share partition decides a change (its units are then *in transition*). This module writes the change as
+a snapshot of the whole share partition, and applies it when the journal has confirmed it. Each share partition is a
+separate append, independent of failures of others. For each partition of the state topic one bounded round of appends
+is in flight at a time, with snapshots of the confirmed state plus the changes it carries. Later changes wait for the
+next round. A definite refusal reverts the change. All of this happens here and not in the request handler, so that it
+happens even if the client disconnects.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from kafka_share_proxy.sharegroups.state.state_records import StateKey
 from kafka_share_proxy.wire.errors import ErrorCode
 
 Entry = tuple[StateKey, bytes | None]
-"""Key and value of a record of share state; None deletes it."""
+"""Key and value of a record of share state. None deletes it."""
 
 Outcome = dict[ShareKey, ErrorCode]
-"""Result by share partition. NONE = written and applied; any other code = refused and reverted, with the client's
-code."""
+"""Result by share partition. NONE: written and applied. Any other code: refused and reverted, with the client's code.
+"""
 
 WAITING_MAX = 100_000
 """Maximum number of changes that wait for the append in flight. Further changes are refused immediately."""
 
 ROUND_BYTES_MAX = 1 << 20
-"""Maximum snapshot bytes per round, for each partition of the state topic. One snapshot alone may be larger."""
+"""Maximum snapshot bytes per round. One snapshot alone may be larger."""
 
 _RETRIABLE = frozenset(
     {
@@ -59,31 +59,30 @@ def client_code(store_code: ErrorCode) -> ErrorCode:
 
 
 @dataclass(slots=True, eq=False)
-class _Asked:
+class _WriteRequest:
     """One caller's request to write several share partitions."""
 
-    left: int
-    """Number of share partitions without an outcome yet."""
+    remaining: int
     done: Promise[Outcome] = field(default_factory=Promise)
-    found: Outcome = field(default_factory=dict)
+    outcome: Outcome = field(default_factory=dict)
 
-    def tell(self, key: ShareKey, code: ErrorCode) -> None:
+    def settle(self, key: ShareKey, code: ErrorCode) -> None:
         """Store the outcome of one share partition. The last one completes the promise."""
-        self.found[key] = code
-        self.left -= 1
-        if not self.left:
-            self.done.set(self.found)
+        self.outcome[key] = code
+        self.remaining -= 1
+        if not self.remaining:
+            self.done.set(self.outcome)
 
 
 @dataclass(slots=True, eq=False)
 class _Order:
-    """One write of one share partition: a change, a first snapshot or a deletion."""
+    """One write of one share partition: a change, a first snapshot, or a deletion (neither of them)."""
 
-    asked: _Asked
+    request: _WriteRequest
     key: ShareKey
     change: Transition | None = None
     created: tuple[SharePartition, int] | None = None
-    """The first snapshot, and the node id of the leader. An order without this and without a change is a deletion."""
+    """First snapshot, and the node id of the leader."""
     final: bool = False
     """True if the change already holds in memory (expired locks). It is applied even if it could not be written."""
     fenced: ErrorCode = ErrorCode.NONE
@@ -132,33 +131,33 @@ class ShareWrites:
         self._changes_waiting = 0
 
     def write(self, changes: Sequence[Change], *, final: bool = False) -> Promise[Outcome]:
-        """Write decided changes, each share partition at most once. Never fails; see `Outcome`.
+        """Write decided changes, each share partition at most once. Never fails (see `Outcome`).
 
         `final` changes already hold in memory. They stay if the journal refuses them.
         """
         if not changes:
             return settled({})
-        asked = _Asked(len(changes))
-        orders = [_Order(asked, key, transition, final=final) for key, transition in changes]
+        request = _WriteRequest(len(changes))
+        orders = [_Order(request, key, transition, final=final) for key, transition in changes]
         room = max(0, WAITING_MAX - self._changes_waiting)
         self._write(orders[:room])
         for order in orders[room:]:
             self._settle(order, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        return asked.done
+        return request.done
 
     def create(self, key: ShareKey, partition: SharePartition, node_id: int) -> Promise[Outcome]:
         """Write the first snapshot of a share partition and load it, replacing one that is loaded."""
-        asked = _Asked(1)
-        self._write([_Order(asked, key, created=(partition, node_id))])
-        return asked.done
+        request = _WriteRequest(1)
+        self._write([_Order(request, key, created=(partition, node_id))])
+        return request.done
 
     def remove(self, keys: Sequence[ShareKey]) -> Promise[Outcome]:
         """Delete the state of share partitions. They are unloaded once the deletion is durable."""
         if not keys:
             return settled({})
-        asked = _Asked(len(keys))
-        self._write([_Order(asked, key) for key in keys])
-        return asked.done
+        request = _WriteRequest(len(keys))
+        self._write([_Order(request, key) for key in keys])
+        return request.done
 
     def put(self, records: Sequence[tuple[StateKey, bytes | None]]) -> Promise[None]:
         """Write a record that is not of a share partition: a group, settings, deletions. Fails with JournalRefused."""
@@ -235,8 +234,7 @@ class ShareWrites:
         self._start(lane)
 
     def _settle(self, order: _Order, code: ErrorCode) -> None:
-        """Apply or revert an order, then report its outcome."""
-        order.asked.tell(order.key, self._outcome(order, code))
+        order.request.settle(order.key, self._outcome(order, code))
         self._settled_at(order.key)
 
     def _outcome(self, order: _Order, code: ErrorCode) -> ErrorCode:
@@ -263,7 +261,6 @@ class ShareWrites:
                 order.fenced = order.fenced or code
 
     def _end(self, key: ShareKey, share: Share, transition: Transition, *, keep: bool) -> None:
-        """Apply or revert one change, and report its deliveries to the audit."""
         settings, now, audit = self._coordinator.settings(key.group_id), self._now(), self.audit
         if keep:
             if audit is not None:

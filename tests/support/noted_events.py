@@ -17,7 +17,7 @@ def events_of(path: Path) -> set[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
             called, first = ast.unparse(node.func).split(".")[-1], node.args[0].value
-            if called in {"notes", "_notes", "end", "_tell"} and isinstance(first, str):
+            if called in {"notes", "_notes", "end", "_log_change"} and isinstance(first, str):
                 found.add(first)
     return found
 

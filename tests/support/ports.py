@@ -552,7 +552,7 @@ class Connection:
             return
         head = headers.encode_response_header(header.key, header.version, header.correlation_id)
         size = (len(head) + len(body)).to_bytes(4, "big")
-        expected.came(memoryview(size + head + body))
+        expected.on_response(memoryview(size + head + body))
 
     def immediate_response(self, frame: bytes) -> None:
         self.taken.set(frame)

@@ -104,7 +104,7 @@ class FastCommit(ExpectedResponse):
 
     # The coordinator's response
 
-    def came(self, frame: memoryview) -> None:
+    def on_response(self, frame: memoryview) -> None:
         coming = self.services.journal.coming
         if self.is_over:
             coming.end(self, self.services.timers.now())

@@ -26,33 +26,28 @@ _head = RESPONSE_HEAD.unpack_from
 
 
 class ResponseReceiver(response_dispatch.ResponseSink, Protocol):
-    """Connection that forwards the responses."""
+    """Client connection that receives the responses."""
 
     @property
     def reads_broker(self) -> bool:
         """True if the broker's socket may be read now."""
 
-    def to_client(self, data: Data) -> None:
-        """Send bytes to the client, or keep them until its socket accepts them."""
+    def to_client(self, data: Data) -> None: ...
 
-    def flush_broker(self) -> None:
-        """Send kept bytes, because the broker's socket is writable again."""
+    def flush_broker(self) -> None: ...
 
     def own_response_begins(self) -> None:
-        """Note that the response to a request of the proxy has left the queue of pending responses."""
+        """Note that the response to a request of the proxy has left the pending queue."""
 
-    def client_left(self, error: OSError | None) -> None:
-        """Handle the end of the client's half of the connection."""
+    def client_left(self, error: OSError | None) -> None: ...
 
-    def broker_left(self, error: OSError | None) -> None:
-        """Handle the end of the broker's half of the connection."""
+    def broker_left(self, error: OSError | None) -> None: ...
 
-    def end(self, event: str, /, **context: Any) -> None:
-        """Close the client's connection and the broker's."""
+    def end(self, event: str, /, **context: Any) -> None: ...
 
 
 class BrokerToClient(BrokerResponses):
-    """Reader of the broker's responses, which go to the client. See `connection` for how the parts interact."""
+    """Reader of the broker's responses, which go to the client."""
 
     __slots__ = (
         "_buffer",
@@ -78,16 +73,15 @@ class BrokerToClient(BrokerResponses):
         self._waits_for = 1
         self._kept = NOTHING
         self.reads_little = False
-        """True if a walk left much of the last received bytes unprocessed. Later reads are then smaller."""
+        """True if the last walk left many bytes unprocessed. Later reads are then smaller."""
         self.is_paused = False
-        """True while received bytes wait for a later loop iteration. The broker is not read meanwhile."""
+        """True while received bytes wait for a later loop iteration. The broker is not read."""
         self._is_planned = False
-        """True while `call_in_turn` holds the call that continues."""
+        """True while `call_in_turn` holds `_resume`."""
         self.gathering: Gathering | None = None
-        """Response that is being gathered."""
 
     def ready(self, mask: int) -> None:
-        """Handle events of the broker's socket: the fast path for plain reads, `_event` for everything else."""
+        """Handle events of the broker's socket: plain reads on the fast path, all else by `_event`."""
         if mask != READ or not self.flows:
             self._event(mask)
             return
@@ -136,7 +130,6 @@ class BrokerToClient(BrokerResponses):
         return self._connection.describe()
 
     def failed(self, error: Exception) -> None:
-        """See faults.FaultOwner. Errors of the TLS handshake arrive here too."""
         if isinstance(error, RequestRefused):
             self._connection.failed(error)
         elif isinstance(error, RemoteProtocolError | UnusableResponse):
@@ -147,22 +140,21 @@ class BrokerToClient(BrokerResponses):
             self._connection.failed(error)
 
     def connected(self, transport: Transport) -> None:
-        """Use the transport of the established upstream connection."""
         self._recv = transport.recv_into
         self._wait_for = transport.wait_for
 
     @property
     def is_straight(self) -> bool:
-        """True if no part of a response is kept here. A whole receive buffer may then be read."""
+        """True if no part of a response is kept here, so that a whole receive buffer may be read."""
         return not (self._kept or self.gathering is not None or self.reads_little)
 
     @property
     def held(self) -> int:
-        """Bytes from the broker that are kept here, or have memory reserved."""
+        """Bytes kept here or reserved for the gathered response."""
         return memory_of(self._kept) + (0 if self.gathering is None else self.gathering.whole)
 
     def drop(self) -> None:
-        """Release kept bytes. After its end, the connection may wait a long time for the garbage collector."""
+        """Release kept bytes: a closed connection may wait long for the garbage collector."""
         self.gathering, self._kept = None, NOTHING
 
     @property
@@ -181,7 +173,7 @@ class BrokerToClient(BrokerResponses):
             self._read()
 
     def _read(self) -> None:
-        """Read into the gathered response, or after the kept bytes, which are the beginning of a head."""
+        """Read into the gathered response, or after the kept bytes, the beginning of a head."""
         gathering, kept = self.gathering, self._kept
         room = None if gathering is None else gathering.room
         self._buffer[: len(kept)] = kept
@@ -210,7 +202,7 @@ class BrokerToClient(BrokerResponses):
             self._walk(self._buffer, 0, 0)
 
     def resume_soon(self) -> None:
-        """Continue after a pause, in a later loop iteration. Called once the client's socket has accepted all bytes."""
+        """Continue after a pause, in a later loop iteration. Called once the client's socket accepted all bytes."""
         if not self._is_planned:
             self._is_planned = True
             self._connection.plane.reactor.call_in_turn(self, self._resume)
@@ -219,16 +211,16 @@ class BrokerToClient(BrokerResponses):
         self._is_planned = False
         if self._connection.closed:
             return
-        kept, self._kept, self.is_paused = self._kept, NOTHING, False
-        self._walk(kept, 0, len(kept), self._connection.plane.reactor.turn_ends())
+        remaining, self._kept, self.is_paused = self._kept, NOTHING, False
+        self._walk(remaining, 0, len(remaining), self._connection.plane.reactor.turn_ends())
 
     def sweep(self) -> None:
-        """Wake up for any bytes of a gathered response once a second, however many the kernel should wait for."""
+        """Wake up once a second for any bytes of a gathered response, however many the kernel should wait for."""
         self._await(0)
 
-    def _await(self, left: int) -> None:
-        """Wait until many bytes of a gathered response have arrived, or any bytes if only a few are missing."""
-        count = READ_AT_ONCE if left >= READ_AT_ONCE else left if left >= len(self._buffer) else 1
+    def _await(self, missing: int) -> None:
+        """Wait until enough bytes of a gathered response have arrived."""
+        count = READ_AT_ONCE if missing >= READ_AT_ONCE else missing if missing >= len(self._buffer) else 1
         if count != self._waits_for:
             self._wait_for(count)
             self._waits_for = count
@@ -239,12 +231,12 @@ class BrokerToClient(BrokerResponses):
         if not pending or count < RESPONSE_HEAD.size:
             return False
         size, correlation_id = _head(buffer, 0)
-        asked, expected = pending[0]
-        if isinstance(expected, ExpectedResponse) and correlation_id == asked and size + 4 == count:
+        expected_id, expected = pending[0]
+        if isinstance(expected, ExpectedResponse) and correlation_id == expected_id and size + 4 == count:
             pending.popleft()
-            expected.came(buffer[:count])
+            expected.on_response(buffer[:count])
             return True
-        if not response_dispatch.is_treatment(expected) or correlation_id != asked or size + 4 != count:
+        if not response_dispatch.is_treatment(expected) or correlation_id != expected_id or size + 4 != count:
             return False
         pending.popleft()
         self._connection.plane.reactor.turns.doing = self._connection, expected
@@ -264,9 +256,10 @@ class BrokerToClient(BrokerResponses):
         return True
 
     def _walk(self, buffer: memoryview, at: int, end: int, until: float | None = None) -> None:
-        """Walk buffer[at:end] until the time is over, and send everything with one write.
+        """Walk buffer[at:end] until `until` (None: for this connection's share of the iteration); send all with one
+        write.
 
-        Bytes before `at` are forwarded. If `until` is None, this connection's share of the loop iteration begins now.
+        Bytes before `at` are forwarded.
         """
         pieces: list[Data] = [buffer[:at]] if at else []
         trouble = None
@@ -289,7 +282,7 @@ class BrokerToClient(BrokerResponses):
         self._connection.update()
 
     def _collect(self, buffer: memoryview, pieces: list[Data], at: int, end: int, until: float | None) -> int:
-        """Append the bytes for the client to `pieces`. Returns where the walk stopped for bytes or for time."""
+        """Append the bytes for the client to `pieces`. Returns where the walk stopped."""
         reactor = self._connection.plane.reactor
         while at < end or (self.gathering is not None and self.gathering.is_whole):
             upto = self.receive(buffer, at, end) if self.gathering is None else at
@@ -300,10 +293,10 @@ class BrokerToClient(BrokerResponses):
             if self.gathering is not None:
                 at = self._gather(self.gathering, buffer, pieces, at, end)
             else:
-                due = self.peek(buffer, at, end)
-                if due is None:
+                response = self.peek(buffer, at, end)
+                if response is None:
                     break
-                at = self._take(due, buffer, pieces, at, end)
+                at = self._take(response, buffer, pieces, at, end)
             if at < end:
                 if until is None:
                     until = reactor.share_ends()
@@ -312,26 +305,27 @@ class BrokerToClient(BrokerResponses):
                     break
         return at
 
-    def _take(self, due: Due, buffer: memoryview, pieces: list[Data], at: int, end: int) -> int:
-        """Handle a response that is not forwarded unchanged."""
-        behind = at + due.size + 4
-        if due.expected is TOKEN:
-            upto = self.admit(due.size, at, end)
+    def _take(self, response: Due, buffer: memoryview, pieces: list[Data], at: int, end: int) -> int:
+        behind = at + response.size + 4
+        if response.expected is TOKEN:
+            upto = self.admit(response.size, at, end)
             pieces.append(buffer[at:upto])
             return upto
         limit = self._connection.plane.limits.collected_bytes
-        if due.size > limit:
-            raise RemoteProtocolError(f"an answer of {due.size} bytes is larger than limits.collected_bytes ({limit})")
+        if response.size > limit:
+            raise RemoteProtocolError(
+                f"a response of {response.size} bytes is larger than limits.collected_bytes ({limit})"
+            )
         self.pending.popleft()
-        if isinstance(due.expected, response_dispatch.OwnResponse):
+        if isinstance(response.expected, response_dispatch.OwnResponse):
             self._connection.own_response_begins()
         if behind > end:
-            self.gathering = Gathering(due.size, due.expected, presized=True)
+            self.gathering = Gathering(response.size, response.expected, presized=True)
             self._connection.held.update()
             if self.gathering.room is not None:
                 self._await(behind - end)
             return at
-        self._deliver(due.expected, buffer[at:behind], pieces)
+        self._deliver(response.expected, buffer[at:behind], pieces)
         return behind
 
     def _gather(self, gathering: Gathering, buffer: memoryview, pieces: list[Data], at: int, end: int) -> int:

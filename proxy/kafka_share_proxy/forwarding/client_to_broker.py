@@ -23,30 +23,25 @@ _head = REQUEST_HEAD.unpack_from
 
 
 class Forwarder(request_dispatch.TakesRequests, injected_requests.SendsRequests, TakesAtOnce, Protocol):
-    """Connection that forwards the requests."""
+    """Client connection that sends the requests."""
 
     @property
     def reads_client(self) -> bool:
         """True if the client's socket may be read now."""
 
-    def to_broker(self, data: Data) -> None:
-        """Send bytes to the broker, or keep them until a connection accepts them."""
+    def to_broker(self, data: Data) -> None: ...
 
-    def flush_client(self) -> None:
-        """Send kept bytes, because the client's socket is writable again."""
+    def flush_client(self) -> None: ...
 
-    def broker_refuses(self) -> None:
-        """Handle a failed send to the broker."""
+    def broker_refuses(self) -> None: ...
 
-    def client_left(self, error: OSError | None) -> None:
-        """Handle the end of the client's half of the connection."""
+    def client_left(self, error: OSError | None) -> None: ...
 
-    def handler_failed(self, error: Exception) -> None:
-        """End the connection because a request served for it failed."""
+    def handler_failed(self, error: Exception) -> None: ...
 
 
 class ClientToBroker(ClientRequests):
-    """Reader of the client's requests, which go to the broker. See `connection` for how the parts interact."""
+    """Reader of the client's requests, which go to the broker."""
 
     __slots__ = (
         "_at_once",
@@ -73,15 +68,14 @@ class ClientToBroker(ClientRequests):
         self._batch: list[Data] | None = None
         """Data forwarded by the current walk, sent with one write at its end. None between walks."""
         self.reads_little = False
-        """True if a walk left much of the last received bytes unprocessed. Later reads are then smaller."""
+        """True if the last walk left many bytes unprocessed. Later reads are then smaller."""
         self._at_once: SynchronousFastPath | None = None
         self.gathering: Gathering | None = None
-        """Request that is being gathered."""
         self.gathering_since = 0.0
         """Start of the gathering in seconds of the loop's clock."""
 
     def ready(self, mask: int) -> None:
-        """Handle events of the client's socket: the fast path for plain reads, `_event` for everything else."""
+        """Handle events of the client's socket: plain reads on the fast path, all else by `_event`."""
         if mask != READ or not self.flows:
             self._event(mask)
             return
@@ -153,11 +147,10 @@ class ClientToBroker(ClientRequests):
         self._connection.failed(error)
 
     def connected(self, transport: Transport) -> None:
-        """Use the transport of the established upstream connection."""
         self._send = transport.send
 
     def write(self, data: Data) -> None:
-        """Forward data that is no contiguous part of the receive buffer: at the end of the running walk, or now."""
+        """Forward data outside the receive buffer: at the end of the running walk, or now."""
         self.bytes += len(data)
         if self._batch is None:
             self._connection.to_broker(data)
@@ -165,7 +158,6 @@ class ClientToBroker(ClientRequests):
             self._batch.append(data)
 
     def _send_batch(self) -> None:
-        """Send the data that this walk has forwarded so far."""
         batch = self._batch
         if batch:
             data = batch[0] if len(batch) == 1 else b"".join(batch)
@@ -179,7 +171,7 @@ class ClientToBroker(ClientRequests):
 
     @property
     def is_full(self) -> bool:
-        """True if the maximum number of requests in flight is exceeded."""
+        """True if more requests are in flight than allowed."""
         return len(self.pending) > self.in_flight_max
 
     @property
@@ -189,22 +181,23 @@ class ClientToBroker(ClientRequests):
 
     @property
     def is_straight(self) -> bool:
-        """True if no part of a request is kept here. A whole receive buffer may then be read."""
+        """True if no part of a request is kept here, so that a whole receive buffer may be read."""
         return not (self._kept or self.gathering is not None or self.reads_little)
 
     @property
     def held(self) -> int:
-        """Bytes from the client that are kept here."""
         return memory_of(self._kept) + (0 if self.gathering is None else self.gathering.come)
 
     def drop(self) -> None:
-        """Release kept bytes. After its end, the connection may wait a long time for the garbage collector."""
+        """Release kept bytes: a closed connection may wait long for the garbage collector."""
         self.gathering, self._kept, self._at_once = None, NOTHING, None
 
-    def gather(self, size: int, asked: request_dispatch.GatheredRequest, buffer: memoryview, at: int, end: int) -> int:
+    def gather(
+        self, size: int, request: request_dispatch.GatheredRequest, buffer: memoryview, at: int, end: int
+    ) -> int:
         """Collect a request of `size` bytes, of which buffer[at:end] has arrived. Returns where the rest begins."""
         self._connection.state.move(ClientState.GATHERING)
-        self.gathering = Gathering(size, asked)
+        self.gathering = Gathering(size, request)
         self.gathering_since = self._connection.plane.reactor.now()
         return self.gathering.add(buffer, at, end)
 
@@ -224,7 +217,7 @@ class ClientToBroker(ClientRequests):
             self._connection.handler_failed(task.error)
 
     def resume_soon(self) -> None:
-        """Continue with the kept bytes in a later loop iteration, after a local request or a pause."""
+        """Continue with the kept bytes in a later loop iteration."""
         if self._kept:
             self._connection.state.move(ClientState.RESUMING)
             self._connection.plane.reactor.call_in_turn(self._connection, self._resume)
@@ -233,8 +226,8 @@ class ClientToBroker(ClientRequests):
         if self._connection.closed:
             return
         self._connection.state.move(ClientState.PASSING)
-        kept, self._kept = self._kept, NOTHING
-        self._walk(kept, 0, len(kept), self._connection.plane.reactor.turn_ends())
+        remaining, self._kept = self._kept, NOTHING
+        self._walk(remaining, 0, len(remaining), self._connection.plane.reactor.turn_ends())
 
     def _event(self, mask: int) -> None:
         connection = self._connection
@@ -250,7 +243,7 @@ class ClientToBroker(ClientRequests):
             connection.client_left(None)
 
     def _read(self) -> None:
-        """Read after the kept bytes, which are the beginning of a head."""
+        """Read after the kept bytes, the beginning of a head."""
         kept = self._kept
         self._buffer[: len(kept)] = kept
         most = len(kept) + READ_AFTER_PAUSE if self.reads_little else None
@@ -269,9 +262,9 @@ class ClientToBroker(ClientRequests):
         self._walk(self._buffer, 0, len(kept) + count)
 
     def _walk(self, buffer: memoryview, at: int, end: int, until: float | None = None) -> None:
-        """Walk buffer[at:end] until the time is over. Bytes before `at` are forwarded.
+        """Walk buffer[at:end] until `until`. None: for this connection's share of the iteration.
 
-        If `until` is None, this connection's share of the loop iteration begins now.
+        Bytes before `at` are forwarded.
         """
         self._batch = []
         try:
@@ -292,10 +285,9 @@ class ClientToBroker(ClientRequests):
         connection.update()
 
     def _walk_until(self, buffer: memoryview, at: int, end: int, until: float | None) -> tuple[int, bool]:
-        """Walk buffer[at:end]. Returns the position reached, and True if the time was over before the end.
+        """Walk buffer[at:end]. Returns the position reached, and True if time was over before the end.
 
-        The clock is not read after the first run of forwarded frames, because that run may have ended at the end of
-        the bytes.
+        The clock is not read after the first run of forwarded frames, which may have ended at the end of the bytes.
         """
         reactor, runs = self._connection.plane.reactor, 1 if at else 0
         if at and until is None:
@@ -323,10 +315,10 @@ class ClientToBroker(ClientRequests):
             walked: int | None = self.gathering.add(buffer, at, end)
         else:
             walked = request_dispatch.treat(self._connection, buffer, at, end)
-        self._look_if_whole()
+        self._dispatch_if_whole()
         return walked
 
-    def _look_if_whole(self) -> None:
+    def _dispatch_if_whole(self) -> None:
         gathering = self.gathering
         if gathering is not None and gathering.is_whole:
             self.gathering = None

@@ -1,16 +1,15 @@
 """A client connection and its own upstream connection.
 
-The client's bytes are forwarded to the broker as they arrive (`ClientToBroker`), and the broker's to the client
-(`BrokerToClient`). Each direction walks the frame boundaries in the shared receive buffer, and `pending` stores what
-the next response belongs to. The two `ready` methods are the fast path: one read, one walk, one write, for any number
-of whole frames. Everything else (a gathered frame, a peer that does not accept bytes, a local request, SASL, the end)
-clears `flows` of a direction. The slow path then handles it, until `update` finds the way clear again. The state of
-the connection is one value (`connection_state`), changed by the part that causes the change.
+Each direction (`ClientToBroker`, `BrokerToClient`) walks the frame boundaries in the shared receive buffer, and
+`pending` stores what the next response belongs to. The two `ready` methods are the fast path: one read, one walk, one
+write, for any number of whole frames. Everything else (a gathered frame, a peer that does not accept bytes, a local
+request, SASL, the end) clears `flows` of a direction. The slow path then handles it, until `update` finds the way clear
+again.
 
 Back-pressure: bytes that a peer does not accept wait in its `PeerSocket`, and their source is not read until they are
-sent. A connection therefore holds at most one receive buffer per direction, one gathered frame per direction and one
-local response. Code that runs inside a walk must not use the receive buffer. Handlers therefore start after a walk,
-the proxy's own responses are delivered by `call_soon`, and kept bytes are walked in separate memory (`kept_bytes`).
+sent. A connection holds at most one receive buffer per direction, one gathered frame per direction and one local
+response. Code inside a walk must not use the receive buffer. Handlers therefore start after a walk, the proxy's own
+responses are delivered by `call_soon`, and kept bytes are walked in separate memory (`kept_bytes`).
 """
 
 from __future__ import annotations
@@ -95,17 +94,15 @@ class ForwardedConnection:
         self.responses = BrokerToClient(self, transport, self.pending)
         self.sasl = Sasl()
         self.is_known = plane.introduction is None
-        """True once the broker has responded to a request that it serves for known clients only."""
+        """True once the broker responded to a request that it serves for known clients only."""
         self.held = HeldBytes(self, plane)
         self.slot_values: SlotValues = {}
-        """Values that features store with this connection."""
         self._local: LocalRequests | None = None
         self._injected: InjectedRequests | None = None
         self._on_close: list[Callable[[], None]] | None = None
         self._draining = False
         self._cancel_dial: Callable[[], None] | None = None
         self._reached: Address | None = None
-        """Address of the upstream target that accepted the connection."""
         self._timeouts = Timeouts(plane.limits)
         transport.attach(self.requests.ready, READ)
 
@@ -149,14 +146,12 @@ class ForwardedConnection:
             self.broker_refuses()
 
     def to_client(self, data: Data | Pieces) -> None:
-        """Send to the client, or keep the bytes until its socket accepts them."""
         try:
             self.client.write(data)
         except OSError as error:
             self.client_left(error)
 
     def flush_client(self) -> None:
-        """Send kept bytes, because the client's socket is writable again."""
         try:
             self.client.flush()
         except OSError as error:
@@ -166,7 +161,6 @@ class ForwardedConnection:
         self.update()
 
     def flush_broker(self) -> None:
-        """Send kept bytes, because the broker's socket is writable again."""
         if self.broker is None:
             return
         try:
@@ -196,15 +190,15 @@ class ForwardedConnection:
 
     # requests served here, and our own
 
-    def serve(self, asked: request_dispatch.GatheredRequest, frame: memoryview) -> None:
-        """Mute the client until this request is served here. `update` starts it."""
+    def serve(self, request: request_dispatch.GatheredRequest, frame: memoryview) -> None:
+        """Mute the client until this request is served. `update` starts it."""
         if self._local is None:
             self._local = LocalRequests(self)
-        self._local.mute(asked, frame)
+        self._local.mute(request, frame)
         self.held.update()
 
     def response(self, data: ResponseFrame) -> None:
-        """Send the response to the local request. The client is unmuted once the kernel has accepted it."""
+        """Send the response to the local request. The client is unmuted once the kernel has it."""
         self.plane.count_local_response()
         self.responses.bytes += len(data)
         self.to_client(data)
@@ -212,7 +206,6 @@ class ForwardedConnection:
 
     @property
     def in_flight(self) -> int:
-        """Number of client requests that wait for a response."""
         return self._client_pending + self.state.now.is_muted
 
     def responded(self, promise: Promise[memoryview], body: memoryview) -> None:
@@ -222,7 +215,6 @@ class ForwardedConnection:
         promise.set(body)
 
     def own_response_begins(self) -> None:
-        """Note that the response to a request of the proxy has left the pending queue, complete or not."""
         if self._injected is not None:
             self._injected.in_flight -= 1
 
@@ -231,15 +223,13 @@ class ForwardedConnection:
         self.plane.reactor.call_on_behalf_of(self, callback)
 
     def describe(self) -> dict[str, object]:
-        """Return fields for log lines about this connection."""
         return {"connection": self.id, "client": self.client_host, "node_id": self.node_id}
 
     def guarded(self, callback: Callable[[], object]) -> None:
-        """Call now, on behalf of this connection. An exception ends this connection and nothing else."""
+        """Call now. An exception ends this connection and nothing else."""
         on_behalf_of(self, callback)
 
     def handler_failed(self, error: Exception) -> None:
-        """End the connection because the handler of the local request raised."""
         if isinstance(error, UpstreamLost):
             self.end("connection-closed", reason="upstream lost while serving")
         elif isinstance(error, RemoteProtocolError):
@@ -250,12 +240,11 @@ class ForwardedConnection:
     # SASL
 
     def sasl_handshake_sent(self, version: int) -> None:
-        """Note the start of an authentication exchange, and drop the cached rights of the previous one."""
+        """Begin an authentication exchange, and drop the cached rights of the previous one."""
         self.sasl.handshake_sent(version)
         rights.forget(self)
 
     def sasl_handshake_responded(self, version: int, error_code: int) -> None:
-        """Handle the response to SaslHandshake."""
         self.sasl.handshake_responded(error_code)
         if version == 0:
             self.state.move(ClientState.PASSING)
@@ -265,7 +254,6 @@ class ForwardedConnection:
             self.requests.resume_soon()
 
     def sasl_authenticate_responded(self, error_code: int, session_lifetime_ms: int, sent_at: float) -> None:
-        """Handle the response to SaslAuthenticate."""
         self.sasl.authenticate_responded(error_code, session_lifetime_ms, sent_at)
 
     def may_send_request(self, now: float) -> bool:
@@ -278,12 +266,10 @@ class ForwardedConnection:
 
     @property
     def closed(self) -> bool:
-        """True if the connection has ended."""
         return self.state.now is ClientState.CLOSED
 
     @property
     def reads_client(self) -> bool:
-        """True if the client's socket may be read now."""
         requests = self.requests
         if not requests.walks_on or self.upstream.now is UpstreamState.REFUSING or self._broker_has_unsent:
             return False
@@ -291,7 +277,6 @@ class ForwardedConnection:
 
     @property
     def reads_broker(self) -> bool:
-        """True if the broker's socket may be read now."""
         return not (self.client.has_unsent or self.responses.is_paused)
 
     @property
@@ -309,7 +294,9 @@ class ForwardedConnection:
         return not (broker_owes or self.client.has_unsent)
 
     def update(self) -> None:
-        """Send held data, start waiting requests and set the awaited events, after anything outside the fast path."""
+        """Send held data, start waiting requests and set the awaited events. Called after anything off the fast
+        path.
+        """
         if self.closed:
             return
         if self._injected is not None and self._injected.are_held:
@@ -337,7 +324,7 @@ class ForwardedConnection:
             local.written()
 
     def _watch(self) -> None:
-        """Set the events to wait for on both sockets, and whether bytes may use the fast path."""
+        """Set the awaited events of both sockets, and whether bytes may use the fast path."""
         if self.closed:
             return
         client, broker, requests, state = self.client, self.broker, self.requests, self.state.now
@@ -402,14 +389,14 @@ class ForwardedConnection:
         self.end("connection-closed", reason="client reset" if error is not None else "client left")
 
     def broker_left(self, error: OSError | None) -> None:
-        """Handle the end of the broker's half. Received bytes are still forwarded, then the client is disconnected."""
+        """Handle the end of the broker's half. Received bytes are still forwarded before the client is disconnected."""
         if self.closed:
             return
         self._leave_client()
         self.end("connection-closed", reason="upstream closed" if error is None else f"upstream: {error}")
 
     def _leave_client(self) -> None:
-        """Detach the client's socket. It is closed after the remaining bytes are sent, even if more arrive."""
+        """Detach the client's socket. It is closed after the remaining bytes are sent."""
         unsent = self._local.take_unsent() if self._local is not None else 0
         client, self.client = self.client, PeerSocket()
         self.plane.linger(client, unsent)
@@ -425,7 +412,7 @@ class ForwardedConnection:
             self.end(FAILED, reason=repr(error), error=error)
 
     def end(self, event: str, /, **context: Any) -> None:
-        """Close both halves and notify all waiters. `event` and `context` go to the notes."""
+        """Close both halves and notify all waiters. `event` and `context` are logged."""
         if self.closed:
             return
         self.state.move(ClientState.CLOSED)
@@ -443,7 +430,7 @@ class ForwardedConnection:
         self.plane.forget(self, event, context)
 
     def release(self) -> None:
-        """Drop the parts, which refer back to this closed connection, so that no reference cycle remains."""
+        """Drop the parts, so that no reference cycle remains."""
         del self.requests, self.responses, self.held
         self._local = self._injected = None
 
@@ -489,6 +476,6 @@ class ForwardedConnection:
             self._injected.keep_alive(now)
 
     def drain(self) -> None:
-        """Accept no new request, and end as soon as nothing is in flight."""
+        """Accept no new request, and end once nothing is in flight."""
         self._draining = True
         self.update()

@@ -1,8 +1,4 @@
-"""Interfaces between the parts of a client connection that several parts need.
-
-Each part receives its connection and uses only the members of its interface. An interface that only one part needs is
-in that part's own file. No part imports `connection` or `data_plane`.
-"""
+"""Interfaces of a client connection that several of its parts use. No part imports `connection` or `data_plane`."""
 
 from __future__ import annotations
 
@@ -26,7 +22,6 @@ from kafka_share_proxy.loop.transports import Transport
 from kafka_share_proxy.wire.values import Address
 
 Query = tuple[int, int, bytes]
-"""API key, version and body of a request."""
 
 
 class ListenedPort(Protocol):
@@ -41,103 +36,91 @@ class ListenedPort(Protocol):
         """Function that returns the upstream addresses. Connections go to the first one that accepts."""
 
     @property
-    def context(self) -> Context:
-        """Context for response rewriters."""
+    def context(self) -> Context: ...
 
 
 class EndedConnection(Protocol):
     """Data of a connection that has ended."""
 
     @property
-    def id(self) -> int:
-        """Id that is unique in this process."""
+    def id(self) -> int: ...
 
     @property
-    def node_id(self) -> int:
-        """See brokers.interfaces.Connection."""
+    def node_id(self) -> int: ...
 
     @property
-    def client_host(self) -> str:
-        """Client's address without port."""
+    def client_host(self) -> str: ...
 
     @property
     def requests(self) -> RequestWalk:
-        """Walk over the requests, with the bytes forwarded to the broker."""
+        """Walk with the bytes forwarded to the broker."""
 
     @property
     def responses(self) -> ResponseWalk:
-        """Walk over the responses, with the bytes forwarded to the client."""
+        """Walk with the bytes forwarded to the client."""
 
 
 class SharedByConnections(Protocol):
-    """Data plane: the state that all connections share."""
+    """State that all connections share: the data plane."""
 
     reactor: Reactor
     limits: Limits
     notes: Notes
     routes: Routes
     passing: Passing
-    """Requests that are forwarded without further inspection, by `routes`."""
+    """Requests that `routes` forwards without inspection."""
     slices: Slices
     budget: ResponseBudget
     gathered: GatherBudget
     introduction: Query | None
     """Request that brokers serve for known clients only. None: every client counts as known."""
     keep_alive: Callable[[Connection], Query | None]
-    """Function that returns a request to keep an upstream connection from being closed as idle, or None."""
+    """Function that returns a request to keep an idle upstream connection open, or None."""
     node_at: Callable[[Address | None], int]
-    """Function that returns the broker that advertises this address. UNKNOWN_NODE if none does or the address is None.
-    """
+    """Function that returns the broker that advertises an address. UNKNOWN_NODE if there is none."""
     served: Callable[[int, float], None]
-    """Function called after each locally served request with its API key and the duration in seconds."""
+    """Function called after each locally served request with its API key and its duration in seconds."""
     dial: Dial
 
     def next_id(self) -> int:
         """Return a number that no other connection of this process has."""
 
-    def upstream_transport(self, dialled: Dialled) -> Transport:
-        """Return the transport of a new upstream connection."""
+    def upstream_transport(self, dialled: Dialled) -> Transport: ...
 
-    def count_local_response(self) -> None:
-        """Count a local response."""
+    def count_local_response(self) -> None: ...
 
-    def hold(self, held: HeldBytes, change: int) -> None:
-        """See held_bytes.Account."""
+    def hold(self, held: HeldBytes, change: int) -> None: ...
 
     def linger(self, peer: PeerSocket, response_bytes: int = 0) -> None:
-        """Send the peer's waiting bytes, let it disconnect, then close. `response_bytes` then leave the budget."""
+        """Send the waiting bytes, let the peer disconnect, then close. `response_bytes` then leave the budget."""
 
     def forget(self, connection: EndedConnection, event: str, context: Mapping[str, Any]) -> None:
-        """Remove and log a connection that has ended."""
+        """Remove and log an ended connection."""
 
 
 class PartOwner(Protocol):
     """Connection as each of its parts sees it."""
 
     @property
-    def plane(self) -> SharedByConnections:
-        """State that all connections share."""
+    def plane(self) -> SharedByConnections: ...
 
     @property
     def state(self) -> Progress[ClientState]:
         """State of the client's half. The part that causes a change calls `move`."""
 
     @property
-    def closed(self) -> bool:
-        """True if the connection has ended."""
+    def closed(self) -> bool: ...
 
     @property
     def held(self) -> HeldBytes:
-        """Share of this connection in the bytes that all connections keep."""
+        """This connection's share of the bytes that all connections keep."""
 
-    def describe(self) -> dict[str, object]:
-        """Return fields for log lines about this connection."""
+    def describe(self) -> dict[str, object]: ...
 
-    def failed(self, error: Exception) -> None:
-        """See CallbackOwner."""
+    def failed(self, error: Exception) -> None: ...
 
     def call_soon(self, callback: Callable[[], object]) -> None:
         """Call at the end of this loop iteration, on behalf of this connection."""
 
     def update(self) -> None:
-        """Send held data, start waiting requests and set the awaited events, after anything outside the fast path."""
+        """Send held data, start waiting requests and set the awaited events."""

@@ -49,11 +49,9 @@ class ClientState(Enum):
 
     def __init__(self, _words: str) -> None:
         self.next: tuple[ClientState, ...] = ()
-        """States that may follow."""
         self.looks_at_requests = False
-        """True if the next request may be inspected."""
         self.is_muted = False
-        """True while a request is served here. The client is not read meanwhile."""
+        """True while a request is served here and the client is not read."""
 
 
 class UpstreamState(Enum):
@@ -66,7 +64,6 @@ class UpstreamState(Enum):
 
     def __init__(self, _words: str) -> None:
         self.next: tuple[UpstreamState, ...] = ()
-        """States that may follow."""
 
 
 CLIENT_STATES: dict[ClientState, tuple[ClientState, ...]] = {
@@ -87,7 +84,6 @@ CLIENT_STATES: dict[ClientState, tuple[ClientState, ...]] = {
     ClientState.RESUMING: (ClientState.PASSING, ClientState.CLOSED),
     ClientState.CLOSED: (),
 }
-"""State of the client's half -> states that may follow."""
 
 UPSTREAM_STATES: dict[UpstreamState, tuple[UpstreamState, ...]] = {
     UpstreamState.UNDIALLED: (UpstreamState.DIALLING,),
@@ -95,7 +91,7 @@ UPSTREAM_STATES: dict[UpstreamState, tuple[UpstreamState, ...]] = {
     UpstreamState.OPEN: (UpstreamState.REFUSING,),
     UpstreamState.REFUSING: (),
 }
-"""State of the upstream connection -> states that may follow. It ends together with the client's half."""
+"""The upstream connection ends together with the client's half."""
 
 for _state, _next in CLIENT_STATES.items():  # looked up for every gathered request: attributes are quicker than a dict
     _state.next = _next
@@ -116,11 +112,7 @@ class Progress(Generic[S]):
         self.now: S = first
 
     def move(self, to: S) -> None:
-        """Change to another state.
-
-        Raises:
-            LocalProtocolError: the current state does not lead there; it stays as it is.
-        """
+        """Change to another state. Raises LocalProtocolError, and keeps the state, if the table does not allow it."""
         if to not in self.now.next:
             raise LocalProtocolError(f"a connection cannot go from {self.now.name} to {to.name}")
         self.now = to

@@ -16,29 +16,25 @@ class TimedStream(Protocol):
     quiet_s: int
     """Seconds since the last byte."""
     gathering: Gathering | None
-    """Request that is being gathered."""
     gathering_since: float
-    """Start of the gathering in seconds of the loop's clock."""
+    """Time of the loop's clock in seconds."""
 
 
 class Timed(Protocol):
     """Connection whose time limits are checked."""
 
     @property
-    def state(self) -> Progress[ClientState]:
-        """State of the client's half."""
+    def state(self) -> Progress[ClientState]: ...
 
     @property
     def client(self) -> PeerSocket:
-        """Socket to which the response of a local request is sent."""
+        """Socket for the response to a local request."""
 
     @property
-    def requests(self) -> TimedStream:
-        """Stream of the client's requests."""
+    def requests(self) -> TimedStream: ...
 
     @property
-    def in_flight(self) -> int:
-        """Number of client requests that wait for a response."""
+    def in_flight(self) -> int: ...
 
 
 class Timeouts:

@@ -52,7 +52,7 @@ SWEEP_S = 1.0
 RELEASE_S = 1.0
 """Seconds between the end of a connection and the release of its parts."""
 RELEASED_PER_END, RELEASED_PER_SWEEP = 2, 300
-"""Maximum number of connections released when another one ends, and per second: 10 us each."""
+"""Maximum number of connections released per ended connection, and per second: 10 us each."""
 
 
 @dataclass(slots=True, eq=False)
@@ -66,7 +66,6 @@ class Port:
 
     @property
     def number(self) -> int:
-        """Port number of the listener."""
         return self.listeners[0].port
 
 
@@ -79,28 +78,26 @@ class PlaneStatistics:
     tls_handshakes: int
     """Unfinished TLS handshakes of clients."""
     tls_handshakes_refused_total: int
-    """Handshakes that were refused or ended because a limit was reached."""
+    """Handshakes refused or ended because a limit was reached."""
     tls_bytes: int
-    """Estimated memory of the clients' TLS connections."""
+    """Estimated memory of TLS connections to clients."""
     upstream_connections: int
     in_flight: int
-    """Requests that wait for a response."""
     muted: int
     """Connections with a local request."""
     local_answers_total: int
     local_answer_bytes: int
-    """Bytes of local responses that the kernel has not accepted, and bytes reserved for such responses."""
+    """Bytes of local responses that the kernel has not accepted, and bytes reserved for them."""
     local_answers_without_room: int
     gathered_bytes: int
-    """Bytes of requests and responses that are gathered, kept or processed (`limits.gathered_total_bytes`)."""
+    """Bytes of requests and responses gathered, kept or processed (`limits.gathered_total_bytes`)."""
     gathered_without_room: int
-    """Connections that ended because there was no memory for their requests or responses."""
+    """Connections ended for lack of memory for their requests or responses."""
     bytes_up: int
     bytes_down: int
     unsent_bytes: int
     """Bytes that a peer has not accepted yet."""
     ended: Mapping[str, int]
-    """Ended connections by event."""
 
 
 class Plane:
@@ -126,10 +123,7 @@ class Plane:
     ) -> None:
         """`routes` is called once a second and by `refresh_routes`.
 
-        `keep_alive` returns a request that keeps an upstream connection from being closed as idle, or None.
-        `introduction` is a request that brokers serve for known clients only. None: every client counts as known.
-        `node_at` returns the broker that advertises an address, or UNKNOWN_NODE. `served` is called after each locally
-        served request with its API key and the duration in seconds.
+        See `connection_parts.SharedByConnections` for the other functions.
         """
         self.reactor = reactor
         self._get_routes = routes
@@ -155,9 +149,8 @@ class Plane:
         self._ports: dict[int, Port] = {}
         self._connections: dict[int, ForwardedConnection] = {}
         self._to_release: deque[tuple[float, ForwardedConnection]] = deque()
-        """Ended connections with the time of their end. After `RELEASE_S` they have no callbacks left."""
+        """Ended connections with the time of their end. `RELEASE_S` later they have no callbacks."""
         self._by_address: Counter[str] = Counter()
-        """Number of connections by client address."""
         self._lingering: dict[Linger, int] = {}
         self._ids = itertools.count(1)
         self._accepts = True
@@ -171,13 +164,10 @@ class Plane:
     # listeners
 
     def listen(self, node_id: int, host: str, port: int, targets: Callable[[], Sequence[Address]]) -> int:
-        """Listen on host:port for a broker (UNKNOWN_NODE: bootstrap). Connections go to the first target that accepts.
+        """Listen on host:port for a broker (UNKNOWN_NODE: bootstrap) and return the port.
 
-        Returns:
-            the port, for callers that passed 0.
-
-        Raises:
-            OSError: the port is in use, above 65535, or not allowed; the text says which.
+        Connections go to the first target that accepts. Raises OSError with a reason: the port is in use, above 65535,
+        or not allowed.
         """
         entry = Port(node_id, targets, Context(node_id))
         sockets = bind(host, port)
@@ -187,13 +177,13 @@ class Plane:
         return entry.number
 
     def close_listener(self, node_id: int) -> None:
-        """Close the listener of this broker. Its connections stay. Does nothing if there is no listener."""
+        """Close the listener of this broker, if there is one. Its connections stay."""
         entry = self._ports.pop(node_id, None)
         for listener in entry.listeners if entry is not None else ():
             listener.close()
 
     def stop_accepting(self) -> None:
-        """Close all listeners, and connections whose TLS handshake is not finished."""
+        """Close all listeners and all unfinished TLS handshakes."""
         self._accepts = False
         for node_id in list(self._ports):
             self.close_listener(node_id)
@@ -201,10 +191,9 @@ class Plane:
             self._handshakes.close()
 
     async def drained(self, deadline: float) -> bool:
-        """Let requests in flight finish until `deadline` (reactor.now()). Idle connections end immediately.
+        """Let requests in flight finish until `deadline` (reactor.now()). Returns False if connections had to be cut.
 
-        Returns:
-            False if some connections had to be cut.
+        Idle connections end immediately.
         """
         self.stop_accepting()
         self._empty = trio.Event()
@@ -218,7 +207,6 @@ class Plane:
         return not cut
 
     def close(self) -> None:
-        """Close all connections and listeners immediately."""
         self._closed = True
         self.stop_accepting()
         self._alarm.cancel()
@@ -229,11 +217,9 @@ class Plane:
 
     @property
     def is_idle(self) -> bool:
-        """True if no client is connected."""
         return not (self._connections or self._lingering or self._handshaking)
 
     def statistics(self) -> PlaneStatistics:
-        """Return the figures of connections and bytes for the metrics."""
         alive = self._connections.values()
         return PlaneStatistics(
             connections=len(alive),
@@ -256,7 +242,7 @@ class Plane:
         )
 
     def refresh_routes(self) -> None:
-        """Load the current routes for all connections. A request that has begun keeps its treatment."""
+        """Load the current routes. A request that has begun keeps its treatment."""
         routes = self._get_routes()
         if routes is self.routes:
             return
@@ -269,11 +255,9 @@ class Plane:
     # for connections
 
     def next_id(self) -> int:
-        """Return a number that no other connection of this process has."""
         return next(self._ids)
 
     def upstream_transport(self, dialled: Dialled) -> Transport:
-        """Return the transport of a new upstream connection."""
         if self.upstream_tls is None:
             return PlainTransport(self.reactor, dialled.sock)
         return TlsTransport(
@@ -291,14 +275,13 @@ class Plane:
     def hold(self, held: HeldBytes, change: int) -> None:
         """See held_bytes.Account.
 
-        If the total exceeds the limit, the connections with the longest unfinished requests end, possibly including
-        this one.
+        Beyond the limit, the connections with the longest unfinished requests end, possibly this one.
         """
         gathered = self.gathered
         gathered.used += change
         while change > 0 and gathered.is_overdrawn:
-            everybody = (connection.held for connection in self._connections.values())
-            longest = max(everybody, key=_unfinished, default=held)
+            shares = (connection.held for connection in self._connections.values())
+            longest = max(shares, key=_unfinished, default=held)
             if not longest.unfinished:
                 longest = held
             gathered.refusals += 1
@@ -308,7 +291,6 @@ class Plane:
             longest.write_off(text)
 
     def linger(self, peer: PeerSocket, response_bytes: int = 0) -> None:
-        """Send the peer's waiting bytes, let it disconnect, then close. `response_bytes` then leave the budget."""
         deadline = self.reactor.now() + self.limits.stalled_client_s
         linger = Linger(peer, deadline, self.reactor.now, self._lingered)
         self._lingering[linger] = response_bytes
@@ -318,7 +300,6 @@ class Plane:
             linger.proceed()
 
     def forget(self, connection: EndedConnection, event: str, context: Mapping[str, Any]) -> None:
-        """Remove and log a connection that has ended."""
         self._release_ended(RELEASED_PER_END)
         self._to_release.append((self.reactor.now(), self._connections.pop(connection.id)))
         self._by_address[connection.client_host] -= 1
@@ -390,9 +371,9 @@ class Plane:
         return 0 if self._handshakes is None else self._handshakes.pending
 
     def _limit_reached(self, client_host: str) -> str:
-        """Return a description of the limit that leaves no room for one more connection, or an empty string.
+        """Return the limit that leaves no room for one more connection. Empty if there is none.
 
-        A socket that still sends remaining bytes after the end of its connection uses a descriptor and counts as well.
+        A socket that still sends bytes after its connection ended uses a descriptor and counts too.
         """
         limits = self.limits
         if len(self._connections) + len(self._lingering) + self._handshaking >= limits.connections:
@@ -415,7 +396,7 @@ class Plane:
 
 
 def handshake_limits(limits: Limits) -> HandshakeLimits:
-    """Return the limits of unfinished TLS handshakes, which leave half of the connections to others."""
+    """Return the limits of unfinished TLS handshakes: half of the connections."""
     total = max(min(limits.tls_handshakes, limits.connections // 2), 1)
     per_address = max(min(limits.tls_handshakes_per_address, total // 2), 1)
     return HandshakeLimits(total, per_address, limits.tls_handshake_s)
@@ -426,27 +407,27 @@ def _unfinished(held: HeldBytes) -> int:
 
 
 def passing(routes: Routes, turns: Turns) -> Passing:
-    """Return which requests can be forwarded without being gathered. `turns` records the requests under inspection."""
+    """Return the requests that can be forwarded without being gathered. `turns` records those under inspection."""
     plain: dict[bytes, Route] = {}
-    looked: dict[bytes, Look] = {}
+    inspected: dict[bytes, Look] = {}
     produce = set()
     for name, route in routes.items():
         if route.kind is Kind.PRODUCE and route.serve_here is not None:
-            looked[name] = _shortened(route, look_at_beginning(route.serve_here, AcksMatch(route.version, route)))
+            inspected[name] = _shortened(route, look_at_beginning(route.serve_here, AcksMatch(route.version, route)))
         elif route.kind is Kind.PRODUCE and route.amend is None:
-            looked[name] = AcksMatch(route.version, route)
+            inspected[name] = AcksMatch(route.version, route)
             produce.add(name)
         elif route.kind in (Kind.FORWARD, Kind.RESPONSE):
             if route.amend is None:
                 plain[name] = route
             else:
-                looked[name] = _shortened(route, look_to_amend(route.amend, route))
+                inspected[name] = _shortened(route, look_to_amend(route.amend, route))
         elif route.kind is Kind.INSPECT and route.serve_here is not None:
             look = look_to_inspect(
                 _noted(route, route.serve_here, turns), look_to_amend(route.amend or _unchanged, route)
             )
-            looked[name] = _shortened(route, look)
-    return Passing(plain, looked, frozenset(produce))
+            inspected[name] = _shortened(route, look)
+    return Passing(plain, inspected, frozenset(produce))
 
 
 def _noted(route: Route, serve_here: Callable[[memoryview], bool], turns: Turns) -> Callable[[memoryview], bool]:
@@ -461,7 +442,7 @@ def _noted(route: Route, serve_here: Callable[[memoryview], bool], turns: Turns)
 
 
 def _shortened(route: Route, look: Look) -> Look:
-    """Wrap a look in a cheaper check that replaces it in the common case, if there is one."""
+    """Wrap a look in a cheaper check for the common case, if there is one."""
     if route.repeats:
         return RememberedMatch(look)
     if route.amend is not None:
@@ -477,5 +458,4 @@ def _shortened(route: Route, look: Look) -> Look:
     return look
 
 
-def _unchanged(_frame: memoryview) -> None:
-    """Leave the response as it is."""
+def _unchanged(_frame: memoryview) -> None: ...

@@ -12,22 +12,18 @@ class Holder(Protocol):
     """Connection that keeps bytes."""
 
     @property
-    def closed(self) -> bool:
-        """True if the connection has ended, and keeps nothing."""
+    def closed(self) -> bool: ...
 
     @property
-    def holds(self) -> int:
-        """Bytes that it keeps."""
+    def holds(self) -> int: ...
 
     @property
     def unfinished(self) -> int:
         """Received bytes of an incomplete request, which its client may never finish."""
 
-    def call_soon(self, callback: Callable[[], object]) -> None:
-        """Call at the end of this loop iteration."""
+    def call_soon(self, callback: Callable[[], object]) -> None: ...
 
-    def end(self, event: str, /, **context: Any) -> None:
-        """Close the connection."""
+    def end(self, event: str, /, **context: Any) -> None: ...
 
 
 class Account(Protocol):
@@ -36,11 +32,7 @@ class Account(Protocol):
     gathered: GatherBudget
 
     def hold(self, held: HeldBytes, change: int) -> None:
-        """Change the bytes of a connection by `change`.
-
-        Raises:
-            RequestRefused: there is no memory left, and this connection has to end.
-        """
+        """Change the bytes of a connection. Raises RequestRefused if there is no memory left, so that it has to end."""
 
 
 class HeldBytes:
@@ -53,7 +45,6 @@ class HeldBytes:
         self._account = account
         self._counted = 0
         self.is_written_off = False
-        """True if the connection is about to end, and its share was already given to others."""
 
     @property
     def unfinished(self) -> int:
@@ -61,17 +52,13 @@ class HeldBytes:
         return 0 if self.is_written_off else self._connection.unfinished
 
     def update(self) -> None:
-        """Report the current number of bytes to the account.
-
-        Raises:
-            RequestRefused: there is no memory left for it.
-        """
+        """Report the current number of bytes. Raises RequestRefused if there is no memory left for it."""
         if self.is_written_off:
             return
         connection = self._connection
-        held = 0 if connection.closed else connection.holds
-        if held != self._counted:
-            change, self._counted = held - self._counted, held
+        size = 0 if connection.closed else connection.holds
+        if size != self._counted:
+            change, self._counted = size - self._counted, size
             self._account.hold(self, change)
 
     def write_off(self, reason: str) -> None:

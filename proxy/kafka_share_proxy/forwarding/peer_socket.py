@@ -14,9 +14,9 @@ PIECES_MAX = 1024
 
 
 class PeerSocket:
-    """Socket to a client or a broker. It has no transport while the broker is being dialled.
+    """Socket to a client or a broker, without a transport while the broker is being dialled.
 
-    The waiting bytes are limited to one receive (the source is not read until they are sent) or one response.
+    The waiting bytes are limited to one receive (the source is not read meanwhile) or one response.
     """
 
     __slots__ = ("_send", "_sendmsg", "_waiting", "has_unsent", "progress", "transport", "waits_for")
@@ -25,38 +25,30 @@ class PeerSocket:
         self.transport: Transport | None = None
         self._waiting: list[memoryview] = []
         self.has_unsent = False
-        """True if bytes wait for the peer."""
         self.progress = 0
         """Counter that grows whenever the peer accepts bytes that had to wait."""
         self.waits_for = 0
-        """Last mask passed to `want`."""
         self._send: Callable[[Data], int] | None = None
         self._sendmsg: Callable[[Sequence[Data]], int] | None = None
         if transport is not None:
             self.open(transport)
 
     def open(self, transport: Transport) -> None:
-        """Use this transport from now on. `flush` sends the waiting bytes."""
+        """Use this transport. `flush` sends the waiting bytes."""
         self.transport = transport
         self._send = transport.send
         self._sendmsg = transport.sendmsg
 
     @property
     def is_open(self) -> bool:
-        """True if there is a transport."""
         return self.transport is not None
 
     @property
     def unsent(self) -> int:
-        """Number of bytes that wait for the peer."""
         return sum(map(len, self._waiting))
 
     def write(self, data: Data | Pieces) -> None:
-        """Send, and keep a copy of the bytes that the kernel does not accept.
-
-        Raises:
-            OSError: the peer has gone.
-        """
+        """Send, and keep a copy of the bytes that the kernel does not accept. Raises OSError if the peer has gone."""
         if isinstance(data, Pieces):
             data = self._push_pieces(data)
             if not data:
@@ -74,11 +66,7 @@ class PeerSocket:
         self.has_unsent = True
 
     def flush(self) -> None:
-        """Send the waiting bytes, as far as the peer accepts them.
-
-        Raises:
-            OSError: the peer has gone.
-        """
+        """Send the waiting bytes, as far as the peer accepts them. Raises OSError if the peer has gone."""
         while self._waiting:
             first = self._waiting[0]
             sent = self._push(first)
@@ -90,18 +78,15 @@ class PeerSocket:
         self.has_unsent = False
 
     def want(self, mask: int) -> None:
-        """Set the events to wait for on the socket."""
         self.waits_for = mask
         if self.transport is not None:
             self.transport.want(mask)
 
     def discard(self) -> None:
-        """Drop the bytes that wait to be sent."""
         self._waiting.clear()
         self.has_unsent = False
 
     def close(self) -> None:
-        """Close the socket, if there is one."""
         self.discard()
         self._send = self._sendmsg = None
         if self.transport is not None:
@@ -130,15 +115,14 @@ class PeerSocket:
 
 
 FAREWELL_S = 1.0
-"""Seconds that a peer has to disconnect after the end was signalled to it."""
+"""Seconds for a peer to disconnect after the end was signalled to it."""
 
 
 class Linger:
     """Sender of the remaining bytes to a peer whose other half has gone. It closes after the peer has.
 
-    It signals the end to the peer first. If a socket is closed while the kernel holds unread bytes of the peer, the
-    connection is reset. A reset discards what the peer has not read yet: responses, or requests without acks.
-    Therefore the peer ends first, or its time is up. `end` closes in any case.
+    If a socket is closed while the kernel holds unread bytes of the peer, the connection is reset, which discards what
+    the peer has not read yet: responses, or requests without acks. Therefore the peer ends first, or its time is up.
     """
 
     __slots__ = ("_clock", "_ended", "_has_parted", "_peer", "deadline")
@@ -146,21 +130,19 @@ class Linger:
     def __init__(
         self, peer: PeerSocket, deadline: float, clock: Callable[[], float], ended: Callable[[Linger], None]
     ) -> None:
-        """`ended(self)` is called once the socket is closed; `proceed` begins."""
+        """`ended(self)` is called once the socket is closed."""
         self._peer = peer
         self._clock = clock
         self._ended: Callable[[Linger], None] | None = ended
         self._has_parted = False
         self.deadline = deadline
-        """Time at which the owner has to call `end` (as `clock`)."""
+        """Time (by `clock`) at which the owner has to call `end`."""
 
     @property
     def has_unsent(self) -> bool:
-        """True if bytes wait for the peer."""
         return self._peer.has_unsent
 
     def proceed(self) -> None:
-        """Begin to wait for the peer."""
         transport = self._peer.transport
         assert transport is not None  # noqa: S101  # callers have looked
         transport.want(0)
@@ -169,7 +151,7 @@ class Linger:
             faults.guard(self, self._part)
 
     def ready(self, mask: int) -> None:
-        """Handle an event: the peer accepts more, sends bytes that are discarded, or has gone."""
+        """Handle an event: the peer accepts more, sends bytes, which are discarded, or has gone."""
         transport = self._peer.transport
         if mask & (ERROR | HANGUP) or transport is None:
             self.end()
@@ -186,7 +168,6 @@ class Linger:
         self.end()
 
     def end(self) -> None:
-        """Close the socket immediately."""
         self._peer.close()
         if self._ended is not None:
             ended, self._ended = self._ended, None

@@ -1,10 +1,10 @@
 """The SASL state of a connection, as far as it is visible from outside. The exchange itself is forwarded.
 
-The state decides when the proxy may send its own requests on the client's upstream connection: a broker ends the
-connection on any other request between SaslHandshake and the end of the authentication, and after the session lifetime
-(KIP-368). A client request that would be served here ends the connection too. The protocol does not signal success (an
-intermediate round looks the same), so an exchange counts as over when the client itself sends an ordinary request
-after a response without error.
+A broker ends the connection on any other request between SaslHandshake and the end of the authentication, and after the
+session lifetime (KIP-368). The state therefore decides when the proxy may send its own requests upstream, and a client
+request that would be served here ends the connection too. The protocol does not signal success (an intermediate round
+looks the same), so an exchange counts as over when the client itself sends an ordinary request after a response without
+error.
 
     NONE ─ handshake v1 ─▶ EXCHANGING ─ no error, then an ordinary request ─▶ DONE ─ handshake ─▶ EXCHANGING
       └─── handshake v0 ─▶ TOKENS ─ a frame that is a Kafka request ─▶ DONE
@@ -21,7 +21,7 @@ class SaslStage(Enum):
     """Stage of the authentication exchange."""
 
     NONE = auto()
-    """No handshake was seen: the listener has no SASL, or the client has not begun it."""
+    """The listener has no SASL, or the client has not begun it."""
     EXCHANGING = auto()
     TOKENS = auto()
     DONE = auto()
@@ -43,20 +43,17 @@ class Sasl:
         self._expires = inf
 
     def handshake_sent(self, version: int) -> None:
-        """Note the start of an exchange. After v0, raw tokens follow."""
         self.stage = SaslStage.EXCHANGING if version else SaslStage.TOKENS
         self._agreed = False
 
     def handshake_responded(self, error_code: int) -> None:
-        """Note whether the broker accepted the mechanism."""
         if error_code:
             self.stage = SaslStage.FAILED
 
     def authenticate_responded(self, error_code: int, session_lifetime_ms: int, sent_at: float) -> None:
-        """Note the outcome of one round. Its lifetime counts from the time of the request, so that it is not too long.
+        """Note the outcome of one round. The lifetime counts from the time of the request, so that it is not too long.
 
-        A lifetime of 0 has no meaning: a broker with session lifetimes returns one with every success, and none in
-        intermediate rounds. The previous value therefore stays.
+        A broker with session lifetimes returns one with every success, and 0 in intermediate rounds, which is ignored.
         """
         if error_code:
             self.stage = SaslStage.FAILED
@@ -66,12 +63,11 @@ class Sasl:
             self._expires = sent_at + session_lifetime_ms / 1000
 
     def ordinary_request(self) -> None:
-        """Note a request of the client that is not part of an exchange."""
         if self.stage in _JUDGED:
             return
         if self.stage is SaslStage.TOKENS or (self.stage is SaslStage.EXCHANGING and self._agreed):
             self.stage = SaslStage.DONE
 
     def may_send_request(self, now: float) -> bool:
-        """Return True if the broker would process an ordinary request or one of the proxy, not end the connection."""
+        """Return True if the broker would process an ordinary request, not end the connection."""
         return self.stage in _JUDGED and now < self._expires

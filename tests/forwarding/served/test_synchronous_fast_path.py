@@ -33,7 +33,7 @@ class Taken(ExpectedResponse):
             self.on_taken()
         return self.takes
 
-    def came(self, frame: memoryview) -> None:
+    def on_response(self, frame: memoryview) -> None:
         self.responses.append(bytes(frame))
 
     def lost(self) -> None:

@@ -1,9 +1,8 @@
 """Fetch v0-v3, while views are served: UNSUPPORTED_VERSION (35) for every partition (views/README.md rule 30).
 
-Brokers up to 3.9 still serve these versions. View responses contain batches of magic 2, which began with v4. These
-versions are not offered. A client that sends them nevertheless gets an error for each partition, not a closed
-connection. The message definitions of 4.x no longer contain the layouts. They are read and written here by hand, as in
-the definitions of 3.x.
+Brokers up to 3.9 still serve these versions. View responses contain batches of magic 2, which began with v4. A client
+that sends v0-v3 although they are not offered gets an error for each partition, not a closed connection. The layouts,
+which the message definitions of 4.x no longer contain, are those of 3.x, written by hand.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, RemoteProtocolError
 
 VERSIONS = range(4)
-"""Versions that get this response."""
 
 _THROTTLE_SINCE, _MAX_BYTES_SINCE = 1, 3
 _INT16, _INT32, _PARTITION = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">iqi")
@@ -25,12 +23,10 @@ _RESPONSE = struct.Struct(">ihqi")
 
 
 def route(version: int) -> Route:
-    """Return the route of one of these versions: served here, without decoding the body."""
     return Route(kind=Kind.LOCAL, key=ApiKey.FETCH, version=version, handler=handle, opaque=True)
 
 
 async def handle(call: Call[memoryview]) -> bytes:
-    """Return the partitions of the request, each with the error."""
     try:
         topics = _topics(bytes(call.message), call.version)
     except (struct.error, ValueError) as error:
@@ -47,7 +43,7 @@ async def handle(call: Call[memoryview]) -> bytes:
 
 
 def _topics(frame: bytes, version: int) -> list[tuple[bytes, list[int]]]:
-    """Return topic names and partition numbers. Raises struct.error or ValueError if the bytes are no such request."""
+    """Return topic names and partition numbers. Raises struct.error or ValueError."""
     client_id = _INT16.unpack_from(frame, 8)[0]
     at = 10 + max(client_id, 0) + (16 if version >= _MAX_BYTES_SINCE else 12)
     count, at = _INT32.unpack_from(frame, at)[0], at + 4
@@ -56,10 +52,10 @@ def _topics(frame: bytes, version: int) -> list[tuple[bytes, list[int]]]:
         size = _INT16.unpack_from(frame, at)[0]
         name, at = frame[at + 2 : at + 2 + size], at + 2 + size
         partitions, at = _INT32.unpack_from(frame, at)[0], at + 4
-        found = [
+        numbers = [
             _PARTITION.unpack_from(frame, at + n * _PARTITION.size)[0] for n in range(_fitting(partitions, frame, at))
         ]
-        topics.append((name, found))
+        topics.append((name, numbers))
         at += partitions * _PARTITION.size
     return topics
 

@@ -36,21 +36,21 @@ KEY = ApiKey.METADATA
 
 def repair(response: messages.MetadataResponse, book: AddressBook) -> None:
     """Replace broker addresses. Brokers without one are left out, and so is their leadership."""
-    named = {broker.node_id for broker in response.brokers or ()}
+    upstream_nodes = {broker.node_id for broker in response.brokers or ()}
     response.brokers = ours(response.brokers, book)
     if not response.brokers and response.error_code == ErrorCode.NONE:
-        if named:
+        if upstream_nodes:
             raise unusable("Metadata")
-        response.brokers = _known(book)
-    gone = named - {broker.node_id for broker in response.brokers}
-    if gone:
-        _without_leaders(response, gone)
-    if response.controller_id in gone:
+        response.brokers = _bound_brokers(book)
+    hidden_nodes = upstream_nodes - {broker.node_id for broker in response.brokers}
+    if hidden_nodes:
+        _without_leaders(response, hidden_nodes)
+    if response.controller_id in hidden_nodes:
         response.controller_id = response.brokers[0].node_id if response.brokers else UNKNOWN_NODE
 
 
 def all_topics_rewriter(version: int, book: AddressBook) -> Rewrite:
-    """Return the rewriter of responses to "all topics", which replaces addresses and removes hidden topics."""
+    """Return the rewriter of responses to "all topics", which also removes hidden topics."""
     readdress = rewriter(KEY, version, book, repair, names_no_broker)
 
     def rewrite(frame: memoryview, context: Context) -> bytes | None:
@@ -65,31 +65,30 @@ def all_topics_rewriter(version: int, book: AddressBook) -> Rewrite:
     return rewrite
 
 
-def names_no_broker(_: memoryview, found: Sequence[Endpoint]) -> bool:
+def names_no_broker(_: memoryview, endpoints: Sequence[Endpoint]) -> bool:
     """Return True if a response has an empty list of brokers. `repair` then decides."""
-    return not found
+    return not endpoints
 
 
-def _known(book: AddressBook) -> list[messages.MetadataResponse.MetadataResponseBroker]:
-    """Return the brokers with a listener here, when upstream names none."""
+def _bound_brokers(book: AddressBook) -> list[messages.MetadataResponse.MetadataResponseBroker]:
     broker = messages.MetadataResponse.MetadataResponseBroker
-    known = [(node_id, book.ours_of(node_id)) for node_id in sorted(book.nodes)]
-    found = [broker(node_id=node_id, host=at.host, port=at.port) for node_id, at in known if at is not None]
-    if not found:
+    addresses = [(node_id, book.ours_of(node_id)) for node_id in sorted(book.nodes)]
+    brokers = [broker(node_id=node_id, host=at.host, port=at.port) for node_id, at in addresses if at is not None]
+    if not brokers:
         raise unusable("Metadata")
-    return found
+    return brokers
 
 
-def _without_leaders(response: messages.MetadataResponse, gone: set[int]) -> None:
+def _without_leaders(response: messages.MetadataResponse, hidden_nodes: set[int]) -> None:
     for topic in response.topics or ():
         for partition in topic.partitions or ():
-            if partition.leader_id in gone:
+            if partition.leader_id in hidden_nodes:
                 partition.error_code = int(ErrorCode.LEADER_NOT_AVAILABLE)
                 partition.leader_id = UNKNOWN_NODE
 
 
 def _amend(version: int, parts: RewritingParts) -> Amend:
-    """Return the amendment that selects the rewriter. Only the request shows if the response is about all topics."""
+    """Return the amendment that selects the rewriter: only the request shows if the response is about all topics."""
     every = parts.cache.through(all_topics_rewriter(version, parts.book))
     for_all = Route(kind=Kind.RESPONSE, key=KEY, version=version, rewrite=every)
     asks = AboutAllTopics().look(KEY, version)

@@ -35,7 +35,7 @@ _MESSAGE = "The coordinator cannot be reached through this proxy at the moment."
 
 
 def repair(response: messages.FindCoordinatorResponse, book: AddressBook) -> None:
-    """Set the proxy's address in every coordinator, or an error if there is none at present."""
+    """Set the proxy's address in every coordinator, or an error if there is none."""
     for entry in response.coordinators or (response,):
         if not has_place(entry, book):
             entry.error_code, entry.error_message = int(ErrorCode.COORDINATOR_NOT_AVAILABLE), _MESSAGE
@@ -43,7 +43,6 @@ def repair(response: messages.FindCoordinatorResponse, book: AddressBook) -> Non
 
 
 async def handle(call: Call[messages.FindCoordinatorRequest], book: AddressBook) -> bytes | None:
-    """Send a long request to the broker in parts, and merge the responses."""
     request = call.message
     keys = request.coordinator_keys
     if not keys:
@@ -64,7 +63,7 @@ async def handle(call: Call[messages.FindCoordinatorRequest], book: AddressBook)
 
 
 IN_PARTS = DeclaredApi(key=KEY, handle=handle, wants=lambda _: LongerThan(LONG_BYTES))
-"""Declaration for long requests, which are sent to the broker in parts even if nothing else is served here."""
+"""Long requests are sent in parts even if nothing else is served here."""
 
 
 API = ForwardedApi(key=KEY, repair=repair, responses_repeat=True)

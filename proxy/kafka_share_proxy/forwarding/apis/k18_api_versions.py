@@ -33,7 +33,6 @@ _UNSUPPORTED = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
 
 
 def rewriter(version: int, versions: EffectiveVersions) -> Rewrite:
-    """Return the uncached rewriter of ApiVersions responses of this version."""
 
     def rewrite(frame: memoryview, context: Context) -> bytes:
         unsupported = frame[_CORRELATION : _CORRELATION + 2] == _UNSUPPORTED
@@ -49,15 +48,14 @@ def rewriter(version: int, versions: EffectiveVersions) -> Rewrite:
 
 
 def unsupported_version(version: int) -> Route:
-    """Return the route of a version that is not offered: served here, without decoding the body."""
     return Route(kind=Kind.LOCAL, key=KEY, version=version, handler=handle, opaque=True, needs_no_authentication=True)
 
 
 async def handle(call: Call[memoryview]) -> bytes:
-    """Return the supported versions of ApiVersions in the oldest layout (body v0, error 35)."""
+    """Return the supported versions of ApiVersions (body v0, error 35)."""
     message = messages.ApiVersionsResponse
-    known = message.ApiVersion(api_key=KEY, min_version=registry.versions(KEY)[0], max_version=CAPS[KEY])
-    response = message(error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=[known])
+    supported = message.ApiVersion(api_key=KEY, min_version=registry.versions(KEY)[0], max_version=CAPS[KEY])
+    response = message(error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=[supported])
     return bytes(frames.response(KEY, 0, call.correlation_id, response))
 
 

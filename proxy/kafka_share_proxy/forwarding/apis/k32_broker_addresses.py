@@ -31,20 +31,18 @@ _Setting: TypeAlias = "messages.DescribeConfigsResponse.DescribeConfigsResourceR
 _Synonym: TypeAlias = "messages.DescribeConfigsResponse.DescribeConfigsSynonym"
 
 BROKER = 4
-"""Resource type of brokers (ConfigResource.Type)."""
 
 LISTENERS = frozenset({"listeners", "advertised.listeners"})
 WITHHELD = frozenset({"controller.quorum.voters", "controller.quorum.bootstrap.servers", "zookeeper.connect"})
 
 REWRITTEN_BYTES_MAX = 256 << 10
-"""Maximum bytes of a response with addresses, decoded in at most 16 ms. All settings of a broker take about 110 kB."""
+"""Maximum bytes of a response with addresses: decoded in at most 16 ms. All settings of a broker take about 110 kB."""
 
 _LISTENER = re.compile(r"\s*([^:/,\s]+)://(\[[^\]]*\]|[^:/\[\]]*):(-?\d+)\s*")
-"""Pattern of NAME://host:port (kafka.cluster.EndPoint)."""
+"""NAME://host:port (kafka.cluster.EndPoint)."""
 
 
 def rewriter(version: int, book: AddressBook) -> Rewrite:
-    """Return the rewriter of DescribeConfigs responses of this version."""
     flexible = headers.response_header_version(ApiKey.DESCRIBE_CONFIGS, version) > 0
     names = tuple(_encoded(name, flexible=flexible) for name in sorted(LISTENERS | WITHHELD))
 
@@ -54,7 +52,7 @@ def rewriter(version: int, book: AddressBook) -> Rewrite:
             return None
         if len(frame) > REWRITTEN_BYTES_MAX:
             raise UnusableResponse(
-                f"DescribeConfigs: an answer of {len(frame)} bytes names addresses of brokers; more than "
+                f"DescribeConfigs: a response of {len(frame)} bytes names addresses of brokers; more than "
                 f"{REWRITTEN_BYTES_MAX} are not rewritten: ask about brokers in a request of their own"
             )
         return repaired(frame, ApiKey.DESCRIBE_CONFIGS, version, book, hide)
@@ -63,7 +61,6 @@ def rewriter(version: int, book: AddressBook) -> Rewrite:
 
 
 def hide(response: messages.DescribeConfigsResponse, book: AddressBook) -> None:
-    """Remove the addresses of the upstream cluster from a decoded DescribeConfigs response."""
     for result in response.results or ():
         if result.resource_type != BROKER:
             continue
@@ -75,7 +72,6 @@ def hide(response: messages.DescribeConfigsResponse, book: AddressBook) -> None:
 
 
 def _hide(entry: _Setting | _Synonym, ours: Address | None) -> None:
-    """Remove them from an entry or a synonym."""
     if entry.name in LISTENERS:
         shown = listeners(entry.value, ours)
     elif entry.name in WITHHELD:
@@ -88,29 +84,28 @@ def _hide(entry: _Setting | _Synonym, ours: Address | None) -> None:
 
 
 def listeners(value: str | None, ours: Address | None) -> str | None:
-    """Return a list of listeners with the proxy's address. None if it has to be withheld."""
+    """Return a list of listeners with the proxy's address. None to withhold it."""
     if not value:
         return value
     shown = []
     for element in value.split(","):
-        found = _LISTENER.fullmatch(element)
-        if found is None:
+        match = _LISTENER.fullmatch(element)
+        if match is None:
             return None
-        if not found[2]:
+        if not match[2]:
             shown.append(element)
         elif ours is None:
             return None
         else:
             host = f"[{ours.host}]" if ":" in ours.host else ours.host
-            shown.append(f"{found[1]}://{host}:{ours.port}")
+            shown.append(f"{match[1]}://{host}:{ours.port}")
     return ",".join(shown)
 
 
 def _values(data: bytes, name: bytes, *, flexible: bool) -> Iterator[bytes]:
     """Yield the bytes after each occurrence of this name, read as the string that its value is.
 
-    This is cheap, because most responses are about topics, of which there may be thousands. If the name is something
-    else (a topic may have it), the result is not a value: it only selects the responses to decode.
+    This cheap search only selects the responses to decode. Most are about topics, and a topic may have the same name.
     """
     at = data.find(name)
     while at >= 0:
@@ -128,7 +123,6 @@ def _has_port(value: bytes) -> bool:
 
 
 def _encoded(name: str, *, flexible: bool) -> bytes:
-    """Encode a string of the protocol with its length, as a compact or a classic string."""
     size = len(name)
     return (bytes((size + 1,)) if flexible else size.to_bytes(2, "big")) + name.encode()
 

@@ -26,15 +26,14 @@ BROKERS = 1
 
 
 def repair(response: messages.DescribeClusterResponse, book: AddressBook) -> None:
-    """Replace the addresses of brokers, and remove all others."""
     if response.endpoint_type != BROKERS:
         _hide(response)
         return
-    named = {broker.broker_id for broker in response.brokers or ()}
+    upstream_nodes = {broker.broker_id for broker in response.brokers or ()}
     response.brokers = ours(response.brokers, book, "broker_id")
-    if named and not response.brokers:
+    if upstream_nodes and not response.brokers:
         raise unusable("DescribeCluster")
-    if response.controller_id in named - {broker.broker_id for broker in response.brokers}:
+    if response.controller_id in upstream_nodes - {broker.broker_id for broker in response.brokers}:
         response.controller_id = response.brokers[0].broker_id
 
 
@@ -46,7 +45,7 @@ def _hide(response: messages.DescribeClusterResponse) -> None:
 
 
 def names_no_brokers(version: int) -> Callable[[memoryview, Sequence[Endpoint]], bool]:
-    """Return a predicate on response frames of this version: True if the response names other nodes than brokers."""
+    """Return a predicate: True if a response frame of this version names other nodes than brokers."""
 
     def names(frame: memoryview, _: Sequence[Endpoint]) -> bool:
         response: messages.DescribeClusterResponse = frames.decode_response(KEY, version, frame)[1]

@@ -19,18 +19,18 @@ from kafka_share_proxy.wire.definitions.api_key import ApiKey
 KEY = ApiKey.SHARE_FETCH
 
 ROOM = 0.75
-"""Maximum MaxBytes as a fraction of the collect limit. Leaves memory for the last batch and the other fields."""
+"""Maximum MaxBytes as a fraction of the collect limit. Leaves memory for the last batch and other fields."""
 
 _MAX_BYTES = Struct(">i")
 
 
 def limit_max_bytes(version: int, collected_bytes: int) -> Amend:
-    """Return an amendment that lowers MaxBytes. It raises RemoteProtocolError if a request is too short."""
+    """Return an amendment that lowers MaxBytes, and raises RemoteProtocolError if a request is too short."""
     highest = int(collected_bytes * ROOM)
-    place = prefixes.of_request(KEY, version, PlaceOf("MaxBytes"))
+    offset_of = prefixes.of_request(KEY, version, PlaceOf("MaxBytes"))
 
     def amend(frame: memoryview) -> None:
-        at = place(frame, len(frame))
+        at = offset_of(frame, len(frame))
         if _MAX_BYTES.unpack_from(frame, at)[0] > highest:
             _MAX_BYTES.pack_into(frame, at, highest)
 

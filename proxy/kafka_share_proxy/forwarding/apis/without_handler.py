@@ -1,9 +1,6 @@
-"""Forwarded APIs that need only a declaration: nothing in this package reads their messages.
+"""Forwarded APIs that need only a declaration.
 
 - Produce (key 0): responses from v10 on may name new leaders (KIP-951). The walk in C forwards those that name none.
-- SaslHandshake (17), SaslAuthenticate (36): the data plane follows the exchange (`forwarding.sasl`).
-- ShareAcknowledge (79): responses may name new leaders.
-- StreamsGroupHeartbeat (88), StreamsGroupDescribe (89): endpoints of the applications themselves.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Combine several features that handle the same API into a chain that ends at the broker.
 
-Each feature checks whether it wants the request. The first one that returns a response ends the chain. A feature that
-returns None leaves the request unchanged to the next one. A handler that wants to change the response of the rest of
-the chain calls `next_response`: it returns the decoded response of the next feature that wants the request, or of the
-broker, to the message in its current form.
+The first feature that returns a response ends the chain. One that returns None leaves the request unchanged to the
+next. To change the response of the rest of the chain, a handler calls `next_response`, which returns the decoded
+response to the message in its current form.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any, TypeVar
 
 from kafka_share_proxy.forwarding.dispatch.declared_api import Served
 from kafka_share_proxy.forwarding.dispatch.early_matches import ByKnownGroup, Look, any_of
-from kafka_share_proxy.forwarding.served.interfaces import AtOnce, AtOnceConnection, Call, nobody
+from kafka_share_proxy.forwarding.served.interfaces import AtOnce, AtOnceConnection, Call, never_wanted
 from kafka_share_proxy.forwarding.served.upstream_requests import decoded, send_upstream
 from kafka_share_proxy.loop.interfaces import Request
 from kafka_share_proxy.wire.codec import frames
@@ -25,20 +24,19 @@ from kafka_share_proxy.wire.codec.frames import ResponseFrame
 from kafka_share_proxy.wire.definitions.messages import Message, RequestMessage
 
 R = TypeVar("R", bound=Message)
-"""Class of the response."""
 
 
 def in_order(features: Iterable[Mapping[int, Served]]) -> dict[int, Served]:
-    """Combine the features into one entry per API key. Earlier features have precedence."""
-    found: dict[int, list[Served]] = {}
+    """Combine the features into one entry per API key, earlier features first."""
+    by_key: dict[int, list[Served]] = {}
     for feature in features:
         for key, served in feature.items():
-            found.setdefault(key, []).append(served)
-    return {key: _chained(links) for key, links in found.items()}
+            by_key.setdefault(key, []).append(served)
+    return {key: _chained(links) for key, links in by_key.items()}
 
 
 async def next_response(call: Call[RequestMessage[R]]) -> R:
-    """Return the decoded response of the rest of the chain to the current `call.message`. Raises UpstreamLost."""
+    """Return the decoded response of the rest of the chain to `call.message`. Raises UpstreamLost."""
     response = None if call.behind is None else await call.behind(replace(call, frame=None, behind=None))
     return await send_upstream(call, call.message) if response is None else await decoded(call, response)
 
@@ -54,23 +52,23 @@ def _chained(links: Sequence[Served]) -> Served:
 
 
 def _at_once(links: Sequence[Served]) -> AtOnce | None:
-    """Return the synchronous fast path of the last link, for requests that no earlier link wants."""
+    """Return the fast path of the last link, for requests that no earlier link wants."""
     looks, at_once = [link.wants for link in links[:-1]], links[-1].at_once
     if at_once is None or any(link.picks is not None for link in links):
         return None
-    known = [look for look in looks if isinstance(look, ByKnownGroup)]
-    if len(known) < len(looks):
+    by_group = [look for look in looks if isinstance(look, ByKnownGroup)]
+    if len(by_group) < len(looks):
         return None  # it would take a second read of the request to know
-    worded = tuple(look for look in known if look.words)
+    worded = tuple(look for look in by_group if look.words)
     if worded:
         at_once = _unless_worded(worded, at_once)
-    groups = [group for look in known for group in look.groups]
-    unless = [one for look in known for one in look.unless]
+    groups = [group for look in by_group for group in look.groups]
+    unless = [one for look in by_group for one in look.unless]
     return _unless_grouped(groups, unless, at_once) if groups or unless else at_once
 
 
 def _unless_grouped(groups: Sequence[Mapping[str, Any]], unless: Sequence[Sized], at_once: AtOnce) -> AtOnce:
-    """Exclude requests about one of these groups from the fast path."""
+    """Exclude requests about one of these groups."""
 
     def is_wanted(group_id: str) -> bool:
         for group in groups:
@@ -82,9 +80,9 @@ def _unless_grouped(groups: Sequence[Mapping[str, Any]], unless: Sequence[Sized]
         connection: AtOnceConnection,
         frame: memoryview,
         request: Request,
-        is_wanted_before: Callable[[str], bool] = nobody,
+        is_wanted_before: Callable[[str], bool] = never_wanted,
     ) -> bool:
-        if is_wanted_before is nobody:
+        if is_wanted_before is never_wanted:
             return at_once(connection, frame, request, is_wanted)
         return at_once(connection, frame, request, lambda group: is_wanted_before(group) or is_wanted(group))
 
@@ -92,7 +90,7 @@ def _unless_grouped(groups: Sequence[Mapping[str, Any]], unless: Sequence[Sized]
 
 
 def _unless_worded(looks: tuple[ByKnownGroup, ...], at_once: AtOnce) -> AtOnce:
-    """Exclude requests from the fast path that one of these looks wants because of a word in them."""
+    """Exclude requests that one of these looks wants because of a word in them."""
     has_word = re.compile(b"|".join(re.escape(word) for look in looks for word in look.words)).search
     made: dict[tuple[int, int], Sequence[Look]] = {}
 
@@ -107,7 +105,7 @@ def _unless_worded(looks: tuple[ByKnownGroup, ...], at_once: AtOnce) -> AtOnce:
         connection: AtOnceConnection,
         frame: memoryview,
         request: Request,
-        is_wanted_before: Callable[[str], bool] = nobody,
+        is_wanted_before: Callable[[str], bool] = never_wanted,
     ) -> bool:
         if has_word(frame) is not None and is_wanted(frame, request):
             return False
@@ -117,10 +115,10 @@ def _unless_worded(looks: tuple[ByKnownGroup, ...], at_once: AtOnce) -> AtOnce:
 
 
 async def _first_response(links: tuple[Served, ...], call: Call[Message]) -> ResponseFrame | Message | None:
-    for place, link in enumerate(links):
+    for index, link in enumerate(links):
         if not await _wants(link, call):
             continue
-        behind = links[place + 1 :]
+        behind = links[index + 1 :]
         call.behind = partial(_first_response, behind) if behind else None
         response = await link.handler(call)
         if response is not None:
@@ -135,7 +133,7 @@ async def _wants(link: Served, call: Call[Message]) -> bool:
 
 
 def _frame(call: Call[Message]) -> memoryview:
-    """Return the request frame without size: as received, or encoded again if a handler has changed the message."""
+    """Return the request frame without size: as received, or encoded again if a handler changed the message."""
     if call.frame is not None:
         return call.frame
     return memoryview(frames.request(call.key, call.version, call.correlation_id, call.client_id, call.message))[4:]

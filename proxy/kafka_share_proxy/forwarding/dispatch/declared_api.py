@@ -1,7 +1,6 @@
 """Declaration of one API next to its handler. Routes, offered versions, refusals and owners are derived from it.
 
-A feature lists its declarations (`sharegroups.share_group_apis.APIS`, `views.view_apis.APIS`).
-`forwarding.dispatch.chain` puts the features that handle the same API into a chain.
+Features list their declarations in `sharegroups.share_group_apis.APIS` and `views.view_apis.APIS`.
 """
 
 from __future__ import annotations
@@ -21,15 +20,14 @@ from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.errors import ErrorCode
 
 S = TypeVar("S")
-"""Services that the handlers of a feature use."""
 
 Away = Callable[[Call[Any], ErrorCode, str], Coroutine[Any, Any, Message]]
-"""Function that builds the response while the API cannot be served: error code, and a message for people."""
+"""Function that builds the response while the API cannot be served, from an error code and a text."""
 
 Interrupted = Callable[[Call[Any], str], Coroutine[Any, Any, Message | None]]
-"""Function that builds the response for a request interrupted after its handler began, with a message for people.
+"""Function that builds the response for a request interrupted after its handler began, from a text.
 
-It returns None to use the response for requests that had not begun (`Away`).
+It returns None to use `Away`.
 """
 
 
@@ -41,10 +39,7 @@ class Needs(Enum):
     OWNER = auto()
     """The handler runs at the owner of the request's groups, while their state is loaded there."""
     GROUP_LOADED = auto()
-    """The handler runs here once it is known whether this proxy holds the request's group.
-
-    If it does not, the request is forwarded.
-    """
+    """The handler runs here once it is known whether this proxy holds the group. If not, the request is forwarded."""
     ALL_LOADED = auto()
     """The handler runs here once no state is being loaded."""
 
@@ -55,11 +50,11 @@ class Served:
 
     handler: Handler
     wants: EarlyMatch | None = None
-    """Early look that selects the handler's requests by their bytes. None: all requests."""
+    """Early look that selects requests by their bytes. None: all requests."""
     picks: Picks | None = None
-    """Predicate that selects, among those, the requests that the handler serves (`routes.Route.picks`)."""
+    """Predicate on the decoded requests among those (`routes.Route.picks`)."""
     at_once: AtOnce | None = None
-    """Synchronous fast path for the commonest of them (`routes.Route.at_once`)."""
+    """Synchronous fast path (`routes.Route.at_once`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,47 +63,44 @@ class DeclaredApi(Generic[S]):
 
     key: int
     handle: Callable[[Call[Any], S], Coroutine[Any, Any, ResponseFrame | Message | None]]
-    """Handler. It returns the response as a message or a whole frame, or None if the request is not the feature's.
+    """Handler. It returns a message, a whole frame, or None if the request is not the feature's, with the message
+    unchanged.
 
-    In the latter case it leaves the message unchanged. A handler may call the rest of the chain
-    (`chain.next_response`) with the message as received or altered.
+    It may call the rest of the chain (`chain.next_response`) with the message as received or altered.
     """
     versions: tuple[int, int] | None = None
-    """Lowest and highest version offered to clients, independent of the brokers, which never receive these requests.
-
-    None: the versions of the brokers.
+    """Lowest and highest version offered to clients, whatever the brokers support. None: the versions of the
+    brokers.
     """
     raised_to: int | None = None
     """With `versions` None: offer up to this version where the brokers support the API in a lower one."""
     wants: Callable[[S], EarlyMatch] | None = None
-    """Function that returns the early look at the bytes of requests. None: the feature wants every request."""
+    """Function that returns the early look. None: every request."""
     picks: Callable[[S], Picks] | None = None
     """Function that returns the predicate on decoded requests. None: requests for which `handle` returns a response."""
     needs: Needs = Needs.NOTHING
     away: Away | None = None
-    """Response while the required state is unavailable: being loaded, moved, or at an owner that cannot be reached."""
+    """Response while the required state is being loaded or moved, or its owner cannot be reached."""
     interrupted: Interrupted | None = None
     """Response when the state became unavailable while the handler ran, so that the stored result is unknown.
 
     None: as `away`, which suits requests that clients may repeat.
     """
     splits: Splits | None = None
-    """List of groups in the request, which may have several owners. None: the request names one, as `group_id`."""
+    """List of groups in the request, which may have several owners. None: one group, `group_id`."""
     groups_max: int | None = None
-    """Maximum number of groups in one request. A request with more gets 42 (INVALID_REQUEST) for each."""
+    """Maximum number of groups in one request. Beyond it, each gets 42 (INVALID_REQUEST)."""
     is_repeated: bool = False
     """True if every client retries the request on a retriable error.
 
-    False for requests of tools, which do not retry: they wait longer here, and get an error immediately if no proxy
-    can serve them.
+    False for tools, which do not retry: their requests wait longer, and fail immediately if no proxy can serve them.
     """
 
     def handler(self, services: S) -> Handler:
-        """Return the handler bound to its services."""
-        return partial(_given, self.handle, services)
+        return partial(_with_services, self.handle, services)
 
     def served(self, services: S, handler: Handler | None = None) -> Served:
-        """Return the declaration bound to its services. `handler` replaces its own handler."""
+        """Return the declaration bound to its services. `handler` replaces its own."""
         picks = None if self.picks is None else self.picks(services)
         wants = None if self.wants is None else self.wants(services)
         return Served(
@@ -118,7 +110,7 @@ class DeclaredApi(Generic[S]):
         )
 
 
-def _given(
+def _with_services(
     handle: Callable[[Call[Any], S], Coroutine[Any, Any, ResponseFrame | Message | None]], services: S, call: Call[Any]
 ) -> Coroutine[Any, Any, ResponseFrame | Message | None]:
     return handle(call, services)

@@ -1,10 +1,10 @@
 """Early looks: checks of a request's bytes that show whether a feature wants the request. Each kind is a class.
 
-`look` returns a function that is called for every request of an API in one version. Only `wire.codec.prefixes` knows
-the layout of those bytes. The walk in C handles some kinds itself (`request_inspection`).
+`look` returns a function that is called for every request of an API in one version. The walk in C handles some kinds
+itself (`request_inspection`).
 
 If the bytes so far do not suffice, the result is True: the request is gathered, checked again, and then decoded. Bytes
-that are not such a request are not wanted and go to the broker, which judges them, except where a kind says otherwise.
+that are not such a request go to the broker, except where a kind says otherwise.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from kafka_share_proxy.wire.errors import RemoteProtocolError
 from kafka_share_proxy.wire.values import ZERO_UUID
 
 LOOKED_MAX = 2_000
-"""Maximum number of array elements read in one request, which takes about a millisecond.
+"""Maximum number of array elements read in one request: about a millisecond.
 
-A longer request is wanted, and is judged when it is decoded, which happens in slices.
+A longer request is wanted, and is judged after it is decoded in slices.
 """
 
 Look = Callable[[memoryview], bool]
-"""Predicate on the received part of a request frame, without size: True if the feature wants it. It does not decode."""
+"""Predicate on the received part of a request frame, without size: True if the feature wants it."""
 
 
 class EarlyMatch(Protocol):
     """Kind of early look."""
 
     def look(self, key: int, version: int) -> Look:
-        """Return the look for this API and version. Raises UnknownVersion or LocalProtocolError (`prefixes`)."""
+        """Return the look for one API version. Raises UnknownVersion or LocalProtocolError (`prefixes`)."""
 
 
 def _yes(_frame: memoryview) -> bool:
@@ -45,7 +45,7 @@ def _no(_frame: memoryview) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class EveryRequest:
-    """Wants every request, to be judged after decoding. For rare APIs."""
+    """Wants every request. For rare APIs."""
 
     def look(self, _key: int, _version: int) -> Look:
         return _yes
@@ -95,7 +95,7 @@ class LongerThan:
 
 @dataclass(frozen=True, slots=True)
 class ContainsAny:
-    """Wants requests that contain one of these words anywhere. Handled in C for up to 4 words (`WordMatch`)."""
+    """Wants requests that contain one of these words. Handled in C for up to 4 words (`WordMatch`)."""
 
     words: tuple[bytes, ...]
 
@@ -113,7 +113,7 @@ class ContainsAny:
 class ContainsNow:
     """Wants requests that contain one of a changing set of words.
 
-    A request of more than `searched` bytes is not searched: it is wanted if there are any words.
+    A request of more than `searched` bytes is wanted if there are any words.
     """
 
     words: Collection[bytes]
@@ -137,9 +137,8 @@ class ByGroupId:
 
     is_wanted: Callable[[str], bool]
     has_any: Callable[[], bool] | None = None
-    """Function that returns False while no group at all is wanted. Requests are then not read."""
+    """Function that returns False while no group is wanted, so that requests are not read."""
     most: int = LOOKED_MAX
-    """Maximum number of array elements to read."""
 
     def look(self, key: int, version: int) -> Look:
         read, most = prefixes.group_ids(key, version), self.most
@@ -149,12 +148,12 @@ class ByGroupId:
             if has_any is not None and not has_any():
                 return False
             try:
-                found = read(frame, len(frame), most)
+                group_ids = read(frame, len(frame), most)
             except RemoteProtocolError:
                 return False
-            if type(found) is str:
-                return is_wanted(found)
-            return found is not None and (isinstance(found, Unread) or any(map(is_wanted, found)))
+            if type(group_ids) is str:
+                return is_wanted(group_ids)
+            return group_ids is not None and (isinstance(group_ids, Unread) or any(map(is_wanted, group_ids)))
 
         return names
 
@@ -163,14 +162,13 @@ class ByGroupId:
 class ByKnownGroup:
     """Wants requests that name a known group or contain one of these words, as decided by `exactly`.
 
-    While all `unless` are empty, a request with neither a known group nor a word is handled in C (`GroupMatch`).
+    While all `unless` are empty, C handles requests with neither (`GroupMatch`).
     """
 
     exactly: EarlyMatch
     groups: tuple[Mapping[str, Any], ...]
-    """Dicts by group id, which may grow and shrink."""
     unless: tuple[Sized, ...] = ()
-    """Collections that may grow and shrink. While one of them is not empty, every request is checked by `exactly`."""
+    """While one of these collections is not empty, `exactly` checks every request."""
     words: tuple[bytes, ...] = ()
 
     def look(self, key: int, version: int) -> Look:
@@ -186,7 +184,6 @@ class ByTopicPrefix:
 
     prefix: str
     most: int = LOOKED_MAX
-    """Maximum number of array elements to read."""
 
     def look(self, key: int, version: int) -> Look:
         read, most = prefixes.topic_named(key, version, self.prefix), self.most
@@ -206,29 +203,26 @@ class ByTopicId:
 
     is_wanted: Callable[[bytes], bool]
     most: int = LOOKED_MAX
-    """Maximum number of array elements to read."""
 
     def look(self, key: int, version: int) -> Look:
         read, most, is_wanted = prefixes.topic_ids(key, version), self.most, self.is_wanted
 
         def lists(frame: memoryview) -> bool:
             try:
-                found = read(frame, SIZE_UNKNOWN, most)
+                topics = read(frame, SIZE_UNKNOWN, most)
             except RemoteProtocolError:
                 return True
-            return isinstance(found, Unread) or any(map(is_wanted, found or ()))
+            return isinstance(topics, Unread) or any(map(is_wanted, topics or ()))
 
         return lists
 
 
 @dataclass(frozen=True, slots=True)
 class ByUnknownTopicId:
-    """Wants requests that list a topic by an unknown id. A topic that is listed by its name has no id."""
+    """Wants requests that list a topic by an unknown id."""
 
     known: Mapping[bytes, None]
-    """Known topic ids, which may grow and shrink."""
     most: int = LOOKED_MAX
-    """Maximum number of array elements to read."""
 
     def look(self, key: int, version: int) -> Look:
         read, most, known = prefixes.topic_ids(key, version), self.most, self.known
@@ -239,10 +233,12 @@ class ByUnknownTopicId:
             try:
                 if data.count(ZERO_UUID) >= array(data, len(data))[1]:
                     return False  # a topic that is listed by its name has an id of zeros
-                found = read(data, len(data), most)
+                topic_ids = read(data, len(data), most)
             except RemoteProtocolError:
                 return False
-            return isinstance(found, Unread) or any(id_ not in known and id_ != ZERO_UUID for id_ in found or ())
+            return isinstance(topic_ids, Unread) or any(
+                id_ not in known and id_ != ZERO_UUID for id_ in topic_ids or ()
+            )
 
         return lists
 
@@ -255,19 +251,17 @@ class ByIdOrTag:
     """
 
     known: Mapping[bytes, None]
-    """Known topic ids, which may grow and shrink."""
     most: int = LOOKED_MAX
-    """Maximum number of array elements to read."""
 
     def look(self, key: int, version: int) -> Look:
         read, most, known = prefixes.topic_ids(key, version, untagged=True), self.most, self.known
 
         def lists(frame: memoryview) -> bool:
             try:
-                found = read(frame, len(frame), most)
+                topic_ids = read(frame, len(frame), most)
             except RemoteProtocolError:
                 return True
-            return isinstance(found, Unread) or not all(map(known.__contains__, found or ()))
+            return isinstance(topic_ids, Unread) or not all(map(known.__contains__, topic_ids or ()))
 
         return lists
 
@@ -290,14 +284,13 @@ class AboutAllTopics:
 
 @dataclass(frozen=True, slots=True)
 class ByVersion:
-    """Uses a different kind from each listed version on. Below the lowest of them no request is wanted."""
+    """Uses a different kind from each listed version on. Below the lowest, no request is wanted."""
 
     since: Mapping[int, EarlyMatch]
 
     def at(self, version: int) -> EarlyMatch:
-        """Return the kind for this version."""
-        found = [since for since in sorted(self.since) if since <= version]
-        return self.since[found[-1]] if found else FromVersion(version + 1)
+        versions = [since for since in sorted(self.since) if since <= version]
+        return self.since[versions[-1]] if versions else FromVersion(version + 1)
 
     def look(self, key: int, version: int) -> Look:
         return self.at(version).look(key, version)
@@ -315,15 +308,15 @@ class AnyOf:
 
 
 def any_of(kinds: Sequence[EarlyMatch]) -> EarlyMatch:
-    """Return a combination of several kinds, as one kind that C handles if it handles each of them."""
-    known = [kind for kind in kinds if isinstance(kind, ByKnownGroup)]
-    if len(known) < len(kinds):
+    """Combine several kinds into one, which C handles if it handles each of them."""
+    by_group = [kind for kind in kinds if isinstance(kind, ByKnownGroup)]
+    if len(by_group) < len(kinds):
         return AnyOf(tuple(kinds))
     return ByKnownGroup(
-        AnyOf(tuple(each.exactly for each in known)),
-        groups=tuple(group for each in known for group in each.groups),
-        unless=tuple(one for each in known for one in each.unless),
-        words=tuple(word for each in known for word in each.words),
+        AnyOf(tuple(each.exactly for each in by_group)),
+        groups=tuple(group for each in by_group for group in each.groups),
+        unless=tuple(one for each in by_group for one in each.unless),
+        words=tuple(word for each in by_group for word in each.words),
     )
 
 

@@ -1,7 +1,6 @@
 """Declaration of an API that the broker serves: changes to its requests and responses. See `forwarding/apis/`.
 
-An API without a declaration is forwarded as its bytes arrive. If the message definitions contain addresses in its
-responses, the proxy does not start.
+APIs without a declaration are forwarded as they arrive. The proxy does not start if their responses contain addresses.
 """
 
 from __future__ import annotations
@@ -34,27 +33,26 @@ class ForwardedApi:
 
     key: int
     kind: Kind | None = None
-    """Kind, if the data plane has to distinguish its requests. None: ANSWER with a rewriter, otherwise FORWARD."""
+    """Kind, if the data plane has to distinguish its requests. None: RESPONSE with a rewriter, otherwise FORWARD."""
     repair: Repair | None = None
-    """Function for responses that contain a broker without an address here. Set if responses carry broker addresses."""
+    """Function for responses with a broker that has no address here."""
     special: Callable[[int], Special] | None = None
-    """Function from a version to the predicate for responses to repair even though all brokers have addresses here."""
+    """Function from a version to the predicate for responses to repair even if all brokers have addresses here."""
     waived: str = ""
-    """Reason why the addresses in responses must stay as they are."""
+    """Reason why addresses in responses stay as they are."""
     rewrite: Callable[[int, RewritingParts], Rewrite | None] | None = None
-    """Function that returns, for a version, the rewriter to use instead of the one made from `repair`."""
+    """Function from a version to a rewriter that replaces the one made from `repair`."""
     responses_repeat: bool = False
-    """True if responses repeat byte for byte, so that their rewritten form is cached."""
+    """True if responses repeat byte for byte. Their rewritten form is then cached."""
     amend: Callable[[int, RewritingParts], Amend] | None = None
-    """Function that returns, for a version, what inspects requests before they are forwarded (`routes.Route.amend`)."""
+    """Function from a version to the inspection of requests before they are forwarded (`routes.Route.amend`)."""
     requests_repeat: bool = False
     """See `routes.Route.repeats`."""
 
     def rewriter(self, version: int, parts: RewritingParts) -> Rewrite | None:
-        """Return the rewriter of responses of this version. None if they are forwarded as they arrive.
+        """Return the rewriter of responses of this version. None to forward them as they arrive.
 
-        Raises:
-            LocalProtocolError: they carry addresses that are neither rewritten nor waived.
+        Raises LocalProtocolError if they carry addresses that are neither rewritten nor waived.
         """
         rewrite = self._rewrite(version, parts)
         return parts.cache.through(rewrite) if rewrite is not None and self.responses_repeat else rewrite
@@ -66,6 +64,6 @@ class ForwardedApi:
             return None
         if self.repair is None:
             name = registry.API_KEYS[self.key]
-            raise LocalProtocolError(f"{name} v{version} carries addresses, and nobody rewrites them")
+            raise LocalProtocolError(f"{name} v{version} carries addresses that are neither rewritten nor waived")
         special = None if self.special is None else self.special(version)
         return rewriter(self.key, version, parts.book, self.repair, special)

@@ -1,7 +1,6 @@
 """APIs and versions offered to clients: what upstream supports and this proxy knows, and what is served here.
 
-Everything is derived from the message definitions (`wire.definitions.registry`) and the broker's response, except the
-decisions below, each with its reason.
+Everything is derived from the message definitions and the broker's response, except the decisions below.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode
 
 Range = tuple[int, int]
-"""Lowest and highest version, both included."""
+"""Lowest and highest version."""
 
 _Api: TypeAlias = "messages.ApiVersionsResponse.ApiVersion"
 
@@ -25,7 +24,7 @@ CAPS: Mapping[int, int] = {
     ApiKey.API_VERSIONS: 4,  # v5 names the cluster and node that the client expects (KIP-1242); clients retry with v4
     ApiKey.DESCRIBE_QUORUM: 1,  # v2 lists the controllers' listeners, which have no address here
 }
-"""Highest offered version by API key, whatever upstream supports."""
+"""Highest offered version by API key."""
 
 BROKER_INTERNAL: frozenset[int] = frozenset(
     {
@@ -36,7 +35,7 @@ BROKER_INTERNAL: frozenset[int] = frozenset(
         ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
     }
 )
-"""APIs for share state between brokers: on the brokers' listener by definition, but for brokers only."""
+"""APIs for share state, on the brokers' listener by definition, but for brokers only."""
 
 PRODUCE_ADVERTISED_MIN = 0
 """Lowest Produce version in ApiVersions. Older librdkafka do not compress unless Produce v0 is listed; brokers list it
@@ -44,30 +43,25 @@ too and serve v3 (KAFKA-18659).
 """
 
 FEATURES_SINCE = 3
-"""First version of ApiVersions with features."""
 FEATURE_MIN_ZERO_SINCE = 4
 """First version of ApiVersions that lists a supported feature whose minimum is 0 (KAFKA-17011)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureOffer:
-    """Changes to the offered versions by a feature that is served here."""
+    """Changes to the offered versions by a feature served here."""
 
     name: str
-    """Name of the API in the log."""
     apis: Mapping[int, Range]
-    """Versions by API key, of APIs served only here. Upstream's own versions do not apply to them."""
+    """Versions by API key, of APIs served only here."""
     raised_to: Mapping[int, int]
     """Version by API key up to which an API of upstream is offered, if upstream supports only a lower one."""
     metadata_needed: int
-    """Lowest version of Metadata that upstream must support."""
     needed_for: str
-    """Description of the feature that needs it."""
     level: tuple[str, int]
-    """Name and level of a Kafka feature (KIP-584), supported and finalized while this is served."""
+    """Kafka feature (KIP-584) and its level, supported and finalized."""
 
     def can_be_served(self, upstream: Mapping[int, Range]) -> bool:
-        """Return True if upstream supports the required version of Metadata."""
         return upstream.get(ApiKey.METADATA, (0, -1))[1] >= self.metadata_needed
 
 
@@ -76,28 +70,26 @@ class Offer:
     """Changes of this proxy to the offered versions, fixed at start."""
 
     features: tuple[FeatureOffer, ...] = ()
-    """Features served here. Other features are upstream's own, if it has them."""
     pass_unknown: bool = False
     """True to also offer APIs that are newer than our definitions, and forward them unread."""
 
     def is_served_here(self, key: int) -> bool:
-        """Return True if all requests of an API are served here, or refused."""
         return any(key in feature.apis for feature in self.features)
 
 
 @dataclass(slots=True)
 class EffectiveVersions:
-    """Versions that the brokers support, and the versions offered in total. One instance per process.
+    """Versions that the brokers support, and the versions offered. One instance per process.
 
-    A client's own table is made from the response of the broker it talks to, so brokers may differ (rolling upgrade).
+    A client's own table is made from the response of its broker, so brokers may differ (rolling upgrade).
     """
 
     offer: Offer
     _by_node: dict[int, Mapping[int, Range]] = field(default_factory=dict)
     upstream: Mapping[int, Range] = field(default_factory=dict)
-    """Range by API key that every known broker supports, safe for any broker. Empty before the first response."""
+    """Range by API key that every known broker supports. Empty before the first response."""
     ranges: Mapping[int, Range] = field(default_factory=dict)
-    """Range by API key offered to clients by all known brokers."""
+    """Range by API key offered to clients."""
 
     def learn(self, node_id: int, ranges: Mapping[int, Range]) -> None:
         """Store the ranges that a broker reported. `node_id` is UNKNOWN_NODE if the broker is not identified."""
@@ -106,7 +98,6 @@ class EffectiveVersions:
             self._combine()
 
     def forget(self, node_id: int) -> None:
-        """Remove a broker. Does nothing if it never reported its ranges."""
         if self._by_node.pop(node_id, None) is not None:
             self._combine()
 
@@ -116,11 +107,11 @@ class EffectiveVersions:
 
 
 def common(tables: Iterable[Mapping[int, Range]]) -> dict[int, Range]:
-    """Return the common range of each API key. Keys that one table lacks, or without common version, are left out."""
+    """Return the common range of each API key that all tables have, without those that have none."""
     tables = list(tables)
     keys = set.intersection(*(set(table) for table in tables)) if tables else set()
-    found = {key: (max(t[key][0] for t in tables), min(t[key][1] for t in tables)) for key in sorted(keys)}
-    return {key: versions for key, versions in found.items() if versions[0] <= versions[1]}
+    ranges = {key: (max(t[key][0] for t in tables), min(t[key][1] for t in tables)) for key in sorted(keys)}
+    return {key: versions for key, versions in ranges.items() if versions[0] <= versions[1]}
 
 
 @cache
@@ -130,12 +121,11 @@ def client_facing() -> frozenset[int]:
 
 
 def is_newer(key: int) -> bool:
-    """Return True if an API key is newer than our definitions, which excludes retired and invalid keys."""
+    """Return True if an API key is newer than our definitions, not retired or invalid."""
     return key > max(registry.API_KEYS)
 
 
 def effective(upstream: Mapping[int, Range], offer: Offer) -> dict[int, Range]:
-    """Return the offered range by API key, sorted by key."""
     ranges = {key: ours for key, theirs in upstream.items() if (ours := _offered(key, theirs, offer)) is not None}
     for feature in offer.features:
         if feature.can_be_served(upstream):
@@ -144,26 +134,28 @@ def effective(upstream: Mapping[int, Range], offer: Offer) -> dict[int, Range]:
 
 
 def shortcomings(upstream: Mapping[int, Range], offer: Offer) -> tuple[str, ...]:
-    """Return sentences for `check` about what will not work with this upstream. Empty if there are none."""
-    found = []
+    """Return sentences for `check` about what will not work with this upstream."""
+    sentences = []
     for key in (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA, ApiKey.API_VERSIONS):
         if _offered(key, upstream.get(key, (0, -1)), offer) is None:
             name, known = registry.API_KEYS[key], registry.versions(key)
             theirs = _words(upstream[key]) if key in upstream else "none"
-            found.append(f"{name}: upstream serves {theirs}, this proxy knows {_words(known)}; no version in common")
+            sentences.append(
+                f"{name}: upstream serves {theirs}, this proxy knows {_words(known)}; no version in common"
+            )
     highest = upstream.get(ApiKey.METADATA, (0, -1))[1]
     has = f"which has only v{highest}" if highest >= 0 else "which has no Metadata at all"
-    found += [
+    sentences += [
         f"{feature.name} cannot be served here: they need Metadata v{feature.metadata_needed} upstream "
         f"({feature.needed_for}), {has}"
         for feature in offer.features
         if not feature.can_be_served(upstream)
     ]
-    return tuple(found)
+    return tuple(sentences)
 
 
 def _offered(key: int, theirs: Range, offer: Offer) -> Range | None:
-    """Return the offered range of one key in upstream's list. None if it is hidden."""
+    """Return the offered range of one key in upstream's list. None to hide it."""
     if key not in registry.API_KEYS:
         return theirs if offer.pass_unknown and is_newer(key) else None
     if offer.is_served_here(key) or key not in client_facing():
@@ -182,37 +174,35 @@ def _words(versions: Range) -> str:
 
 
 def ranges_of(response: messages.ApiVersionsResponse) -> dict[int, Range]:
-    """Return the range by API key of a decoded ApiVersionsResponse."""
     return {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys or ()}
 
 
 def offer_to_client(response: messages.ApiVersionsResponse, version: int, offer: Offer) -> None:
-    """Change a decoded ApiVersionsResponse of the broker into the one for the client. Everything else is kept.
+    """Change a decoded ApiVersionsResponse of the broker into the one for the client.
 
-    `version` is the version that the body was encoded with: a response with error 35 always has body v0 (KIP-511), and
-    lists the versions of ApiVersions only.
+    `version` is that of the body: a response with error 35 always has body v0 (KIP-511), and lists ApiVersions only.
     """
     upstream = ranges_of(response)
     if response.error_code == ErrorCode.NONE:
-        wanted = effective(upstream, offer)
+        offered = effective(upstream, offer)
     else:
-        wanted = {key: ours for key, theirs in upstream.items() if (ours := _offered(key, theirs, offer)) is not None}
-    kept = {item.api_key: item for item in response.api_keys or ()}
-    response.api_keys = [_entry(kept.get(key), key, versions) for key, versions in wanted.items()]
+        offered = {key: ours for key, theirs in upstream.items() if (ours := _offered(key, theirs, offer)) is not None}
+    entries = {item.api_key: item for item in response.api_keys or ()}
+    response.api_keys = [_entry(entries.get(key), key, versions) for key, versions in offered.items()]
     for feature in offer.features:
         if response.error_code == ErrorCode.NONE and feature.can_be_served(upstream):
             _offer_level(response, version, *feature.level)
 
 
-def _entry(kept: _Api | None, key: int, versions: Range) -> _Api:
-    if kept is None:
+def _entry(entry: _Api | None, key: int, versions: Range) -> _Api:
+    if entry is None:
         return messages.ApiVersionsResponse.ApiVersion(api_key=key, min_version=versions[0], max_version=versions[1])
-    kept.min_version, kept.max_version = versions
-    return kept
+    entry.min_version, entry.max_version = versions
+    return entry
 
 
 def _offer_level(response: messages.ApiVersionsResponse, version: int, name: str, level: int) -> None:
-    """Set a feature to the level served here, supported and finalized. Upstream's own level does not apply to it."""
+    """Set a feature, supported and finalized, to the level served here. Upstream's own level does not apply."""
     message = messages.ApiVersionsResponse
     if version >= FEATURE_MIN_ZERO_SINCE:
         mine = message.SupportedFeatureKey(name=name, min_version=0, max_version=level)

@@ -1,7 +1,7 @@
 """Treatment of requests that are not forwarded unchanged: the frames at which the walk over a client's bytes stops.
 
-Every function receives the connection and the position of the frame. It returns the position where the walk continues,
-or None if it stops: more bytes are needed, or nothing after this request may be inspected yet.
+Functions receive the connection and the position of the frame. They return the position where the walk continues, or
+None if it stops: more bytes are needed, or nothing after this request may be inspected yet.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kafka_share_proxy.wire.errors import RequestRefused
 
 
 class GatheredRequest(NamedTuple):
-    """Request that is gathered: its head and its route."""
+    """Head and route of a request that is gathered."""
 
     route: Route
     head: RequestHead
@@ -45,10 +45,9 @@ class RequestStream(Protocol):
     def admit(self, size: int, at: int, end: int) -> int:
         """Forward the request at `at`. Returns the end of its bytes received so far."""
 
-    def write(self, data: Data) -> None:
-        """Forward to the broker."""
+    def write(self, data: Data) -> None: ...
 
-    def gather(self, size: int, asked: GatheredRequest, buffer: memoryview, at: int, end: int) -> int:
+    def gather(self, size: int, request: GatheredRequest, buffer: memoryview, at: int, end: int) -> int:
         """Collect the request at `at`. Returns where the rest begins."""
 
     def introduce(self) -> None:
@@ -59,37 +58,27 @@ class Forwards(Protocol):
     """Connection whose requests are forwarded."""
 
     @property
-    def requests(self) -> RequestStream:
-        """Stream of the client's requests."""
+    def requests(self) -> RequestStream: ...
 
     @property
-    def pending(self) -> Pending:
-        """Requests that wait for a response."""
+    def pending(self) -> Pending: ...
 
 
 class TakesRequests(PartOwner, Forwards, Protocol):
     """Connection whose request is dispatched."""
 
     is_known: bool
-    """True once the broker has responded to a request that it serves for known clients only."""
 
     @property
-    def sasl(self) -> Sasl:
-        """Authentication state of the connection."""
+    def sasl(self) -> Sasl: ...
 
-    def serve(self, asked: GatheredRequest, frame: memoryview) -> None:
-        """Mute the client until this request is served here."""
+    def serve(self, request: GatheredRequest, frame: memoryview) -> None: ...
 
-    def sasl_handshake_sent(self, version: int) -> None:
-        """Note that the client begins an authentication exchange."""
+    def sasl_handshake_sent(self, version: int) -> None: ...
 
 
 def treat(connection: TakesRequests, buffer: memoryview, at: int, end: int) -> int | None:
-    """Treat the frame at `at` by its route.
-
-    Raises:
-        RemoteProtocolError: the frame is not a request, or a refused one.
-    """
+    """Treat the frame at `at` by its route. Raises RemoteProtocolError if it is not a request, or a refused one."""
     head = connection.requests.peek(buffer, at, end)
     if head is None:
         return None
@@ -106,24 +95,24 @@ def treat(connection: TakesRequests, buffer: memoryview, at: int, end: int) -> i
     return _pass(connection, buffer, at, end, head, route)
 
 
-def gathered(connection: TakesRequests, asked: GatheredRequest, frame: memoryview) -> None:
+def gathered(connection: TakesRequests, request: GatheredRequest, frame: memoryview) -> None:
     """Serve a gathered request here, or forward it. `frame` includes its size, is writable and not shared."""
-    route = asked.route
+    route = request.route
     connection.plane.reactor.turns.doing = connection, route
     if route.kind is Kind.LOCAL or (route.serve_here is not None and route.serve_here(frame[4:])):
-        _limit(connection, asked, "served_request_bytes")
-        connection.serve(asked, frame)
+        _limit(connection, request, "served_request_bytes")
+        connection.serve(request, frame)
     else:
         connection.state.move(ClientState.PASSING)
-        pass_whole(connection, asked, frame)
+        pass_whole(connection, request, frame)
 
 
-def pass_whole(connection: Forwards, asked: GatheredRequest, frame: memoryview) -> None:
-    """Forward a request that was gathered, amended if its route requires it."""
-    route = asked.route
+def pass_whole(connection: Forwards, request: GatheredRequest, frame: memoryview) -> None:
+    """Forward a gathered request, amended if its route requires it."""
+    route = request.route
     treatment = None if route.amend is None else route.amend(frame[4:])
     if not (route.kind is Kind.PRODUCE and _expects_no_response(route, frame)):
-        connection.pending.append((asked.head.correlation_id, treatment or route))
+        connection.pending.append((request.head.correlation_id, treatment or route))
     connection.requests.write(frame)
 
 
@@ -135,8 +124,8 @@ def _expects_no_response(route: Route, frame: memoryview) -> bool:
 def _ends_tokens(connection: TakesRequests, head: RequestHead) -> bool:
     """Return True if a frame among raw SASL tokens is a request: its first four bytes name a listed API version.
 
-    No token begins with such bytes: PLAIN has a NUL and a user name there (far above any version), SCRAM and
-    OAUTHBEARER have text, GSSAPI tokens begin with 0x60 or 0x05. Tokens without a response are removed from the queue.
+    No token begins with such bytes: PLAIN has a NUL and a user name there, SCRAM and OAUTHBEARER have text, GSSAPI
+    tokens begin with 0x60 or 0x05. Tokens without a response are removed from the queue.
     """
     if head.name not in connection.plane.routes:
         return False
@@ -172,22 +161,22 @@ def _sasl(
     return upto
 
 
-def _gather(connection: TakesRequests, buffer: memoryview, at: int, end: int, asked: GatheredRequest) -> int | None:
-    _limit(connection, asked, _LARGEST.get(asked.route.kind, "inspected_request_bytes"))
-    if asked.head.size > connection.plane.limits.unauthenticated_request_bytes and not connection.is_known:
+def _gather(connection: TakesRequests, buffer: memoryview, at: int, end: int, request: GatheredRequest) -> int | None:
+    _limit(connection, request, _LARGEST.get(request.route.kind, "inspected_request_bytes"))
+    if request.head.size > connection.plane.limits.unauthenticated_request_bytes and not connection.is_known:
         connection.requests.introduce()
         return None
-    return connection.requests.gather(asked.head.size, asked, buffer, at, end)
+    return connection.requests.gather(request.head.size, request, buffer, at, end)
 
 
 _LARGEST = {Kind.LOCAL: "served_request_bytes", Kind.PRODUCE: "collected_bytes"}
-"""Name of the limit for a gathered request, by kind."""
 
 
-def _limit(connection: TakesRequests, asked: GatheredRequest, name: str) -> None:
-    """Raise RequestRefused if the request is larger than the limit of that name."""
-    size, limit = asked.head.size, getattr(connection.plane.limits, name)
+def _limit(connection: TakesRequests, request: GatheredRequest, name: str) -> None:
+    """Raise RequestRefused if the request is larger than this limit."""
+    size, limit = request.head.size, getattr(connection.plane.limits, name)
     if size > limit:
         raise RequestRefused(
-            f"request {asked.route.key} v{asked.route.version} of {size} bytes is larger than limits.{name} ({limit})"
+            f"request {request.route.key} v{request.route.version} of {size} bytes is larger than "
+            f"limits.{name} ({limit})"
         )

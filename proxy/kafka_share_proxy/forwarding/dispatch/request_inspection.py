@@ -1,7 +1,6 @@
 """Looks at requests that are forwarded only after an inspection (`walk.Look`).
 
-The walk in C knows some of these by their `kind` and handles the common case itself (`_walk.c`). It calls the look in
-all other cases. A look would return the same result for the cases handled in C.
+The walk in C handles the common case of some kinds itself (`_walk.c`), with the same result as the look.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.definitions.group_place import group_place
 
 REMEMBERED_MAX = 4096
-"""Maximum number of remembered requests for one API key and version. All are dropped when it is reached."""
+"""Maximum number of remembered requests for one API version. All are dropped beyond it."""
 REMEMBERED_BYTES_MAX = 1024
-"""Maximum bytes of a remembered request, after its correlation id. `layouts.h` has the number for C."""
+"""Maximum bytes of a remembered request, after its correlation id. Also in `layouts.h`."""
 
 HEAD_MAX = 128 << 10
-"""Bytes of a Produce request that must include its acks; more than the longest client and transactional id need."""
+"""Bytes of a Produce request that must include its acks: more than the longest client and transactional id need."""
 
 
 class Silent:
@@ -40,7 +39,6 @@ class MatchKind(IntEnum):
     """Kind of look that the walk in C may handle itself. The numbers are in `layouts.h`."""
 
     CALLED = 0
-    """The look is always called."""
     ACKS = 1
     WORDS = 2
     IDS = 3
@@ -50,7 +48,7 @@ class MatchKind(IntEnum):
 
 
 class AcksMatch:
-    """Look at Produce: without acks there is no response. Requests of non-transactional producers are handled in C."""
+    """Look at Produce: without acks there is no response. C handles requests of non-transactional producers."""
 
     __slots__ = ("_read", "absent", "expected")
     kind = int(MatchKind.ACKS)
@@ -68,7 +66,7 @@ class AcksMatch:
 
 
 def look_to_amend(amend: Callable[[memoryview], Expected | None], expected: Expected) -> Look:
-    """Return a look that calls `amend` with a complete request without its size. It may return another treatment."""
+    """Return a look that calls `amend` with a complete request without its size, for another treatment."""
 
     def look(buffer: memoryview, at: int, end: int, frame_end: int) -> Expected | None:
         if end < frame_end:
@@ -81,7 +79,7 @@ def look_to_amend(amend: Callable[[memoryview], Expected | None], expected: Expe
 class TopicMatch:
     """Shortcut for a look at Produce that may serve requests here: those with one topic of another name prefix.
 
-    C forwards these as for `AcksMatch`. In Python, every request is left to the look.
+    C forwards these as for `AcksMatch`. Python leaves every request to the look.
     """
 
     __slots__ = ("_look", "absent", "expected", "prefix")
@@ -100,18 +98,14 @@ class TopicMatch:
 def _absent(version: int) -> int | None:
     """Return the byte that appears twice between client id and acks of a Produce that is not transactional.
 
-    It encodes no tags and no transactional id, or the latter as an old-style string. None: C leaves this version to
-    the look.
+    It encodes no tags and no transactional id, or the latter as an old-style string. None: C uses the look.
     """
     first, second = prefixes.after_client_id(ApiKey.PRODUCE, version, "Acks")
     return first if first == second else None
 
 
 class RememberedMatch:
-    """Cache for a look that decides by the bytes of whole requests alone, for requests that repeat byte for byte.
-
-    Its results for forwarded requests are stored by the bytes after the correlation id.
-    """
+    """Cache of the look for requests that repeat byte for byte. It stores the results for forwarded requests."""
 
     __slots__ = ("_look", "remembered")
     kind = int(MatchKind.REMEMBERED)
@@ -119,7 +113,7 @@ class RememberedMatch:
     def __init__(self, look: Look) -> None:
         self._look = look
         self.remembered: dict[bytes, Expected] = {}
-        """Results by request bytes. The walk in C reads this dict directly."""
+        """Results by the bytes after the correlation id. The walk in C reads this dict directly."""
 
     def __call__(self, buffer: memoryview, at: int, end: int, frame_end: int) -> Expected | None:
         if end < frame_end or frame_end - at - REQUEST_HEAD.size > REMEMBERED_BYTES_MAX:
@@ -136,7 +130,7 @@ class RememberedMatch:
 
 
 class WordMatch:
-    """Shortcut for a look that may serve requests here: requests without any of these words are forwarded."""
+    """Shortcut for a look: requests without any of these words are forwarded."""
 
     __slots__ = ("_look", "expected", "words")
     kind = int(MatchKind.WORDS)
@@ -158,7 +152,7 @@ class WordMatch:
 class IdMatch:
     """Shortcut for a look at Fetch from v13 on: requests with only known topic ids and no tags are forwarded.
 
-    The walk in C reads the ids. In Python, every request is left to the look.
+    Python leaves every request to the look.
     """
 
     __slots__ = ("_look", "expected", "ids", "topics_at")
@@ -167,7 +161,7 @@ class IdMatch:
     def __init__(self, ids: Mapping[bytes, None], version: int, look: Look, expected: Expected) -> None:
         self.ids = ids
         self.topics_at = len(prefixes.after_client_id(ApiKey.FETCH, version, "Topics"))
-        """Bytes from the header tags (which are empty) to the topics."""
+        """Bytes from the (empty) header tags to the topics."""
         self._look = look
         self.expected = expected
 
@@ -176,17 +170,15 @@ class IdMatch:
 
 
 class GroupMatch:
-    """Shortcut for a look that may serve requests about groups here: requests about an unknown group are forwarded.
+    """Shortcut for a look: requests about an unknown group and without these words are forwarded.
 
-    This requires that none of the words occurs in the request (`early_matches.ByKnownGroup`). The walk in C reads a
-    group id at its usual position. In Python, every request is left to the look.
+    C reads a group id at its usual position. Python leaves every request to the look.
     """
 
     __slots__ = ("_look", "expected", "groups", "place", "unless", "words")
     kind = int(MatchKind.GROUPS)
 
     def __init__(self, wants: ByKnownGroup, api: tuple[int, int], look: Look, expected: Expected) -> None:
-        """`api`: key and version."""
         self.groups, self.unless, self.words = wants.groups, wants.unless, wants.words
         self.place = tuple(group_place(*api))
         self._look = look
@@ -210,7 +202,7 @@ def look_to_inspect(serve_here: Callable[[memoryview], bool], forward: Look) -> 
 def look_at_beginning(serve_here: Callable[[memoryview], bool], forward: Look) -> Look:
     """Return a look like `look_to_inspect` for long requests: `serve_here` gets the bytes received so far.
 
-    It returns True if they do not suffice. The request is then gathered, and `serve_here` is called again.
+    If they do not suffice, it returns True, and is called again once the request is gathered.
     """
 
     def look(buffer: memoryview, at: int, end: int, frame_end: int) -> Expected | None:

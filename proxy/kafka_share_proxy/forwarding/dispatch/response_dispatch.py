@@ -1,7 +1,7 @@
 """Deliver gathered responses: rewrite them, observe them, or hand them to the proxy's own requests.
 
-The queue of pending responses (`forwarding.walk.client_requests.Expected`) holds an object of one of these classes.
-`arrived` receives the frame with its size and returns what the client gets: the frame, other bytes, or nothing.
+The pending queue (`forwarding.walk.client_requests.Expected`) holds objects of these classes. `arrived` receives the
+frame with its size and returns the bytes for the client, if any.
 """
 
 from __future__ import annotations
@@ -22,24 +22,19 @@ class ResponseSink(PartOwner, Protocol):
     """Connection that a gathered response belongs to."""
 
     is_known: bool
-    """True once the broker has responded to a request that it serves for known clients only."""
 
     @property
-    def context(self) -> Context:
-        """Context for rewriters."""
+    def context(self) -> Context: ...
 
-    def responded(self, promise: Promise[memoryview], body: memoryview) -> None:
-        """Handle the response to a request of the proxy itself."""
+    def responded(self, promise: Promise[memoryview], body: memoryview) -> None: ...
 
-    def sasl_handshake_responded(self, version: int, error_code: int) -> None:
-        """Handle the response to SaslHandshake."""
+    def sasl_handshake_responded(self, version: int, error_code: int) -> None: ...
 
-    def sasl_authenticate_responded(self, error_code: int, session_lifetime_ms: int, sent_at: float) -> None:
-        """Handle the response to SaslAuthenticate."""
+    def sasl_authenticate_responded(self, error_code: int, session_lifetime_ms: int, sent_at: float) -> None: ...
 
 
 class OwnResponse:
-    """Response to a request of the proxy itself. It resolves a promise and is never sent to the client."""
+    """Response to a request of the proxy itself, never sent to the client."""
 
     __slots__ = ("key", "promise", "version")
     rewrite = True
@@ -71,7 +66,6 @@ class SaslHandshakeResponse:
         self.version = version
 
     def arrived(self, connection: ResponseSink, frame: memoryview) -> memoryview:
-        """Note the outcome, and return the frame for the client unchanged."""
         response: messages.SaslHandshakeResponse
         _, response = frames.decode_response(ApiKey.SASL_HANDSHAKE, self.version, frame[4:])
         connection.sasl_handshake_responded(self.version, response.error_code)
@@ -89,7 +83,6 @@ class SaslAuthenticateResponse:
         self._sent_at = sent_at
 
     def arrived(self, connection: ResponseSink, frame: memoryview) -> memoryview:
-        """Note the outcome, and return the frame for the client unchanged."""
         response: messages.SaslAuthenticateResponse
         _, response = frames.decode_response(ApiKey.SASL_AUTHENTICATE, self.version, frame[4:])
         connection.sasl_authenticate_responded(response.error_code, response.session_lifetime_ms, self._sent_at)
@@ -100,17 +93,16 @@ Special = OwnResponse | SaslHandshakeResponse | SaslAuthenticateResponse
 
 
 class Rewrites(Treatment, Protocol):
-    """Treatment that rewrites the response. A response that is forwarded unchanged is not gathered."""
+    """Treatment that rewrites the response."""
 
     @property
-    def rewrite(self) -> Rewrite:
-        """See Treatment."""
+    def rewrite(self) -> Rewrite: ...
 
 
 def deliver(connection: ResponseSink, expected: object, frame: memoryview) -> bytes | memoryview | None:
-    """Return the bytes for the client: the gathered response, a rewritten one, or None."""
+    """Return the bytes for the client, if any."""
     if isinstance(expected, ExpectedResponse):
-        expected.came(frame)
+        expected.on_response(frame)
         return None
     if isinstance(expected, Special):
         return expected.arrived(connection, frame)
@@ -120,5 +112,5 @@ def deliver(connection: ResponseSink, expected: object, frame: memoryview) -> by
 
 
 def is_treatment(expected: object) -> TypeGuard[Rewrites]:
-    """Return True if the response is rewritten. In the other classes `rewrite` is not callable."""
+    """Return True if the response is rewritten. In other classes `rewrite` is not callable."""
     return callable(getattr(expected, "rewrite", None))

@@ -1,8 +1,8 @@
 """All routes of the product, from the message definitions, the decisions and the handlers.
 
-Every client-facing (API key, version) of the definitions is listed. It is forwarded unless something below says
-otherwise. Versions above a cap, APIs for brokers or controllers, and unknown APIs are refused with a reason. Only an
-unknown version of ApiVersions gets a response, so that a newer client can fall back to a lower version.
+Every client-facing (API key, version) of the definitions is forwarded unless something below says otherwise. Versions
+above a cap, APIs for brokers or controllers, and unknown APIs are refused. An unknown version of ApiVersions gets a
+response, so that a newer client can fall back to a lower version.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ FORWARDED: tuple[ForwardedApi, ...] = (
     k60_describe_cluster.API,
     k78_forwarded_share_fetch.API,
 )
-"""Forwarded APIs with declared changes. A new one is a file in `apis/` and a line here."""
+"""Forwarded APIs with declared changes."""
 
 
 def build(
@@ -56,10 +56,9 @@ def build(
     limits: Limits,
     served: Mapping[int, Served],
 ) -> Routes:
-    """Return all routes. `served` maps the API keys served here to their handlers (empty without share groups).
+    """Return all routes. `served` maps the API keys served here to their handlers.
 
-    Raises:
-        LocalProtocolError: the message definitions contain an address that is neither rewritten nor waived.
+    Raises LocalProtocolError if the definitions contain an address that is neither rewritten nor waived.
     """
     table = _Table(book, versions, limits, served)
     routes = Routes(table.fallback)
@@ -71,8 +70,6 @@ def build(
 
 
 class _Table:
-    """Decides one route at a time."""
-
     def __init__(
         self, book: AddressBook, versions: EffectiveVersions, limits: Limits, served: Mapping[int, Served]
     ) -> None:
@@ -83,17 +80,15 @@ class _Table:
         self._served = in_order((served, {in_parts.key: in_parts.served(book)}))
 
     def route(self, key: int, version: int) -> Route:
-        """Return the route of a version that the definitions know."""
         if version > CAPS.get(key, version):
             return self.fallback(key, version)
         if key in self._served:
             return self._served_here(key, version, self._served[key])
         if self._versions.offer.is_served_here(key):
-            raise LocalProtocolError(f"nobody serves {registry.API_KEYS[key]}, which is to be served here")
+            raise LocalProtocolError(f"no feature serves {registry.API_KEYS[key]}, which is offered as served here")
         return self._forwarded(key, version)
 
     def fallback(self, key: int, version: int) -> Route:
-        """Return the route of an API version that is not listed."""
         if key == ApiKey.API_VERSIONS:
             return k18_api_versions.unsupported_version(version)
         if key == ApiKey.FETCH and key in self._served and version in k01_old_fetch.VERSIONS:

@@ -1,6 +1,6 @@
 """Treatment of requests: one dict look-up per request, by the four bytes of API key and version.
 
-`forwarding.dispatch.route_table` builds the `Routes`, and the data plane follows them. This module knows no API.
+`forwarding.dispatch.route_table` builds the `Routes`. This module knows no API.
 """
 
 from __future__ import annotations
@@ -20,12 +20,10 @@ class Treatment(Protocol):
     """Treatment of the response to one request. A Route is one."""
 
     @property
-    def key(self) -> int:
-        """API key."""
+    def key(self) -> int: ...
 
     @property
-    def version(self) -> int:
-        """API version."""
+    def version(self) -> int: ...
 
     @property
     def rewrite(self) -> Rewrite | None:
@@ -36,7 +34,7 @@ class Kind(Enum):
     """Treatment of a request by the data plane."""
 
     FORWARD = auto()
-    """Forward the bytes as they arrive, and those of the response too, unless `rewrite` is set."""
+    """Forward the bytes of request and response as they arrive, unless `rewrite` is set."""
     PRODUCE = auto()
     """Same as FORWARD, but with acks=0 there is no response."""
     RESPONSE = auto()
@@ -58,30 +56,28 @@ class Context:
     """Data of the connection for rewriters."""
 
     node_id: int
-    """Broker whose listener the client connected to. UNKNOWN_NODE on the bootstrap listener."""
+    """Broker of the client's listener. UNKNOWN_NODE on the bootstrap listener."""
 
 
 Rewrite = Callable[[memoryview, Context], bytes | None]
-"""Function from a response frame without size, with correlation id, to the whole new frame with size.
+"""Function from a response frame without size to the whole new frame with size. None: forward it unchanged.
 
-It returns None to forward the response unchanged. It raises `errors.UnusableResponse` if the response cannot be
-forwarded without an address of the upstream cluster in it. The connection then ends, with the text in the log.
+It raises `errors.UnusableResponse` if the response cannot be forwarded without an address of the upstream cluster. The
+connection then ends.
 """
 
 Amend = Callable[[memoryview], Treatment | None]
-"""Function from a request frame without size to the treatment of its response, with the same key and version.
+"""Function from a request frame without size to the treatment of its response. None: that of the route.
 
-It may change bytes of the frame in place, never the length. It returns None for the treatment of the route.
+It may change bytes of the frame in place, never the length.
 """
 
 Handler = Callable[[Call[Any]], Coroutine[Any, Any, ResponseFrame | Message | None]]
 """Coroutine function that returns the response, as a message or a whole frame. None: forward the request."""
 
 FramedHandler = Callable[[Call[Any]], Coroutine[Any, Any, ResponseFrame | None]]
-"""Handler whose response must be a whole frame."""
 
 Picks = Callable[[Call[Any]], Coroutine[Any, Any, bool]]
-"""Coroutine function that returns True if the handler serves the request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,27 +88,25 @@ class Route:
     key: int
     version: int
     rewrite: Rewrite | None = None
-    """Rewriter of the broker's response. A response is collected whole only if this is set."""
     at_once: AtOnce | None = None
-    """Synchronous fast path for the commonest form of the request, without a task. Requests it leaves go to `handler`.
+    """Synchronous fast path for the commonest form of the request. Requests it leaves go to `handler`.
 
-    It is called first, for a request that arrived whole and alone while no other request waits for a response.
+    Only for a request that arrived whole and alone while no other request waits for a response.
     """
     handler: Handler | None = None
-    """Handler of routes of the kinds LOCAL and INSPECT."""
     serve_here: Callable[[memoryview], bool] | None = None
-    """INSPECT: predicate on the request frame without size. Cheap, never decodes. False: forward."""
+    """INSPECT: predicate on the request frame without size. Never decodes. False: forward."""
     picks: Picks | None = None
-    """INSPECT: predicate on decoded requests accepted by `serve_here`. False: forward. None: serve all of them."""
+    """INSPECT: predicate on decoded requests accepted by `serve_here`. False: forward. None: serve all."""
     wants: EarlyMatch | None = None
-    """INSPECT: the kind of look that `serve_here` is, if the walk can evaluate that kind without calling it."""
+    """INSPECT: the kind of look that `serve_here` is, if the walk can evaluate it itself."""
     repeats: bool = False
     """True if requests repeat byte for byte, `amend` does not change them, and results may be cached.
 
-    The results of `amend`, and of `serve_here` when it is False, must stay the same for the same bytes.
+    `amend`, and `serve_here` when False, must return the same for the same bytes.
     """
     amend: Amend | None = None
-    """Function called with each request to forward, which is collected whole for it."""
+    """Function called with each request to forward, collected whole."""
     opaque: bool = False
     """LOCAL: do not decode the body, because its layout is unknown.
 
@@ -125,10 +119,10 @@ class Route:
 
 
 class Routes(dict[bytes, Route]):
-    """Routes by the first four bytes of a request frame: key and version, big endian (`routes[header]`).
+    """Routes by the first four bytes of a request frame: key and version, big endian.
 
-    A look-up never raises KeyError: an unlisted API version gets the result of `fallback(key, version)`, by default a
-    refusal. It is not stored, so that a peer that sends invalid keys does not make the table grow.
+    An unlisted API version gets the result of `fallback(key, version)`, which is not stored: a peer that sends invalid
+    keys does not make the table grow.
     """
 
     __slots__ = ("fallback",)
@@ -138,7 +132,6 @@ class Routes(dict[bytes, Route]):
         self.fallback = fallback or refusal
 
     def add(self, route: Route) -> None:
-        """Add a route. It replaces an earlier one for the same (key, version)."""
         self[header(route.key, route.version)] = route
 
     def __missing__(self, four_bytes: bytes) -> Route:
@@ -153,6 +146,5 @@ def header(key: int, version: int) -> bytes:
 
 
 def refusal(key: int, version: int, reason: str = "") -> Route:
-    """Return a route that ends the connection."""
     words = reason or f"API key {key} version {version} is not known here"
     return Route(kind=Kind.REFUSE, key=key, version=version, reason=words)

@@ -21,29 +21,28 @@ class Splits:
     field: str
     """Name of the list in the request."""
     group_of: Callable[[Any], str | None]
-    """Function that returns the group of a list element. None if the element is not a group."""
+    """Function from a list element to its group. None if it is not a group."""
     responses: str
     """Name of the list in the response."""
     responded: Callable[[Any], Any]
-    """Function that returns the key of a response element, equal to `asked` of the request's element."""
-    asked: Callable[[Any], Any]
+    """Function from a response element to its key, equal to `requested` of the request's element."""
+    requested: Callable[[Any], Any]
 
     def entries(self, request: Message) -> Sequence[Any]:
-        """Return the elements of the list in a request."""
         return getattr(request, self.field) or ()
 
     def groups(self, request: Message) -> list[str]:
         return [name for entry in self.entries(request) if (name := self.group_of(entry)) is not None]
 
     def about(self, call: Call[M], entries: Sequence[Any]) -> Call[M]:
-        """Return the same call with these list elements only."""
+        """Return the call with only these list elements."""
         message = copied(call.message)
         setattr(message, self.field, list(entries))
         return replace(call, message=message)
 
     async def joined(self, call: Call[Message], responses: Sequence[R]) -> R:
-        """Return the first response, extended by the elements of all others, in the order of the request."""
-        found = [entry for response in responses for entry in getattr(response, self.responses) or ()]
-        ordered = await call.work.in_order(map(self.asked, self.entries(call.message)), found, self.responded)
+        """Return the first response, extended by the elements of the others, in the order of the request."""
+        entries = [entry for response in responses for entry in getattr(response, self.responses) or ()]
+        ordered = await call.work.in_order(map(self.requested, self.entries(call.message)), entries, self.responded)
         setattr(responses[0], self.responses, ordered)
         return responses[0]

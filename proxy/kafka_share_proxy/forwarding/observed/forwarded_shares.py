@@ -1,15 +1,13 @@
 """Audit events of share groups that the brokers serve, derived from the forwarded requests and responses.
 
-Both are gathered whole anyway, because responses contain addresses. Visible are deliveries, and acknowledgements that
-the broker accepted. What the broker does by itself is not visible: expired locks, ended sessions. If the delivery
-passed through this proxy, its settle event is complete (`forwarding.observed.forwarded_deliveries`), except for the
-start offset, which only the broker knows. An unreadable request or response is forwarded all the same.
+Visible are deliveries, and acknowledgements that the broker accepted, but not expired locks and ended sessions. If the
+delivery passed through this proxy, its settle event is complete (`forwarding.observed.forwarded_deliveries`), except
+for the start offset, which only the broker knows. An unreadable request or response is forwarded all the same.
 
-How it works: a complete request is passed to the `amend` of its route, which reads it and returns the treatment of the
-response. That treatment reads the response, reports the events, and then treats the response as the route would have
-done. Additions to loads and fetches may be summed up before they are reported. The C extension
-`forwarding.observed._forwarded_shares` does all this in one pass over the bytes, if it could be built. Otherwise the
-Python fallback here does it with decoded messages. `KERNEL` names the one in use.
+How it works: the `amend` of a route reads a complete request and returns the treatment of the response, which reports
+the events and then treats the response as the route would. The C extension `forwarding.observed._forwarded_shares` does
+this in one pass over the bytes. Without it, the Python fallback here uses decoded messages. `KERNEL` names the one in
+use.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ except ImportError:  # there was no compiler at installation
     _forwarded_shares = None  # type: ignore[assignment]
 
 BUILT_VERSION = 2
-"""`VERSION` of the extension that belongs to this file. An extension built from an older source is not used."""
+"""`VERSION` of the extension that belongs to this file. An older one is not used."""
 KEYS = (ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE)
 OFFSET_MAX = (1 << 63) - 1
 RANGE_MAX = (1 << 31) - 1
@@ -74,20 +72,20 @@ class HeartbeatSender(NamedTuple):
 
 
 def watched(routes: Routes, audit: Audit, watching: Watching | None = None) -> Routes:
-    """Return the same routes with reporting for share groups. `watching` replaces the choice of `KERNEL`."""
+    """Return the routes with reporting for share groups. `watching` replaces the choice of `KERNEL`."""
     watch = (watching or _watching)(audit)
-    found = Routes(routes.fallback)
+    watched_routes = Routes(routes.fallback)
     for route in routes.values():
         is_watched = route.key in KEYS and route.rewrite is not None
-        found.add(replace(route, amend=watch(route)) if is_watched else route)
-    return found
+        watched_routes.add(replace(route, amend=watch(route)) if is_watched else route)
+    return watched_routes
 
 
 # With the extension
 
 
-class _Told:
-    """Receiver of what the extension reports for loads, fetches and key samples."""
+class _Receiver:
+    """Receiver of loads, fetches and key samples from the extension."""
 
     def __init__(self, audit: Audit) -> None:
         self._audit = audit
@@ -105,7 +103,7 @@ class _Told:
         given: tuple[int, int, int, int],
         untold: int,
     ) -> None:
-        """Add rows, bytes and milliseconds of a share partition, and what `requests` responses contained.
+        """Add rows, bytes and milliseconds of a share partition, and the content of `requests` responses.
 
         `given`: first offset, last offset, rows, bytes.
         """
@@ -124,8 +122,8 @@ class _Told:
 
 
 def _watching_in_c(audit: Audit) -> Callable[[Route], Amend]:
-    told, kernel = _Told(audit), _forwarded_shares
-    to = (audit.offer, audit.now, audit.wall_ms, batches.walk, told.look, told.add, Place)
+    receiver, kernel = _Receiver(audit), _forwarded_shares
+    to = (audit.offer, audit.now, audit.wall_ms, batches.walk, receiver.look, receiver.add, Place)
     outcomes = tuple(OUTCOMES[kind] for kind in sorted(OUTCOMES))
     shares = kernel.Shares(*to, outcomes, BROKERS, DELIVERIES_MAX, DELIVERIES_OF_ONE_MAX)
     audit.on_sums.append(shares.flush)
@@ -150,15 +148,13 @@ def _watch(shares: _ForwardedShares, route: Route) -> Amend:
             request = decode(frame, body_at(frame, len(frame)))
         except ProxyError:
             return treated
-        told = partial(shares.seen, request, key, version, treated.rewrite)
-        return Route(kind=route.kind, key=key, version=version, rewrite=told)
+        report = partial(shares.seen, request, key, version, treated.rewrite)
+        return Route(kind=route.kind, key=key, version=version, rewrite=report)
 
     return amend
 
 
 class _ForwardedShares:
-    """Reports events from decoded requests and responses."""
-
     def __init__(self, audit: Audit) -> None:
         self._audit = audit
         self._deliveries = ForwardedDeliveries(DELIVERIES_MAX, DELIVERIES_OF_ONE_MAX)
@@ -188,21 +184,21 @@ class _ForwardedShares:
     def _report_delivery(self, who: HeartbeatSender, place: Place, partition: _Fetched, lock_ms: int) -> None:
         audit, now, share = self._audit, self._audit.now(), SharedPlace(who.group, place)
         data = memoryview(partition.records or b"")
-        load, left = audit.loads.of(place), len(data)
-        load.bytes += left
+        load, size = audit.loads.of(place), len(data)
+        load.bytes += size
         for each in partition.acquired_records:
             first, last, attempt = each.first_offset, each.last_offset, each.delivery_count
-            audit.offer("acquire", place, *who, (first, last, attempt, left, lock_ms, BROKERS))
+            audit.offer("acquire", place, *who, (first, last, attempt, size, lock_ms, BROKERS))
             self._deliveries.acquired(share, Delivery(first, last, attempt, who.member, now, lock_ms / 1000))
             load.rows += last - first + 1
-            left = 0
+            size = 0
         try:
-            found, _ = split_complete(data)
+            batches, _ = split_complete(data)
         except ProxyError:
             return
-        if found:
-            audit.fetches.add(Reader("share", place, who.group), GivenRecords.all_of(found))
-            audit.keys.read(place, found, data)
+        if batches:
+            audit.fetches.add(Reader("share", place, who.group), GivenRecords.all_of(batches))
+            audit.keys.read(place, batches, data)
 
     def _report_acknowledged(self, who: HeartbeatSender, request: _Request, response: _Response) -> None:
         refused: set[Place] | None = None
@@ -217,7 +213,7 @@ class _ForwardedShares:
                         self._report_run(who, place, *run)
 
     def _report_run(self, who: HeartbeatSender, place: Place, first: int, last: int, kind: int) -> None:
-        """Report a run of offsets that were acknowledged with the same type."""
+        """Report offsets that were acknowledged with the same type."""
         share, outcome = SharedPlace(who.group, place), OUTCOMES.get(kind)
         if first > last:
             return
@@ -225,12 +221,12 @@ class _ForwardedShares:
             self._deliveries.renewed(share, first, last, who.member)
         elif outcome is not None:
             for start, end, delivery in self._deliveries.settled(share, first, last, who.member):
-                held = (None,) * 4 if delivery is None else self._held(place, delivery)
+                held = (None,) * 4 if delivery is None else self._settled_delivery(place, delivery)
                 attempt, acquired_ms, renewals, renew_ms = held
                 values = (start, end, attempt, acquired_ms, outcome, renewals, renew_ms, None, BROKERS)
                 self._audit.offer("settle", place, *who, values)
 
-    def _held(self, place: Place, delivery: Delivery) -> tuple[int, int, int, int]:
+    def _settled_delivery(self, place: Place, delivery: Delivery) -> tuple[int, int, int, int]:
         """Return attempt, acquisition time, renewals, and milliseconds beyond the first lock, of an ending delivery."""
         held_s = max(self._audit.now() - delivery.acquired_at, 0.0)
         self._audit.loads.of(place).hold_ms += held_s * 1000 * (delivery.last - delivery.first + 1)
@@ -242,7 +238,7 @@ def _is_possible(response: _Response) -> bool:
     if isinstance(response, messages.ShareAcknowledgeResponse):
         return True
     partitions = (each for topic in response.responses for each in topic.partitions)
-    ranges = ((each.first_offset, each.last_offset) for found in partitions for each in found.acquired_records)
+    ranges = ((each.first_offset, each.last_offset) for partition in partitions for each in partition.acquired_records)
     return all(0 <= first <= last < first + RANGE_MAX for first, last in ranges)
 
 
@@ -262,7 +258,7 @@ def _refused(response: _Response) -> Iterator[Place]:
 def _runs(acknowledged: Iterable[_Batch]) -> Iterator[tuple[int, int, int]]:
     """Yield first offset, last offset and type of each run of one type. A single type applies to the whole batch.
 
-    A batch with more types than there are offsets up to the largest is left out.
+    A batch with more types than offsets up to the largest is left out.
     """
     for batch in acknowledged:
         types = batch.acknowledge_types

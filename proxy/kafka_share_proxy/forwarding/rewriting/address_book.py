@@ -1,10 +1,8 @@
 """Map each broker to its address on the proxy, and put that address into responses.
 
-Broker N is reached at port `first_port + N` of the proxy, the same after a restart and on every replica. A response
-that names a broker is forwarded only after `advertise` returned the proxy's address for it, and `advertise` returns
-one only after the listener is bound. A client can therefore always connect to an address that it received. A broker
-whose listener cannot be bound is left out of the response, never shown with its upstream address.
-`wire.definitions.endpoints` finds the address fields of responses from the message definitions. The bytes between them
+Broker N is reached at port `first_port + N`, after a restart and on every replica. `advertise` returns an address only
+after its listener is bound, so that a client can always connect to an address that it received. A broker whose listener
+cannot be bound is left out of the response, never shown with its upstream address. The bytes between the address fields
 are copied as they are.
 """
 
@@ -22,12 +20,12 @@ from kafka_share_proxy.wire.values import Address
 PORT_MAX = 65535
 
 UNBOUND_MAX = PORT_MAX
-"""Maximum number of remembered brokers without a listener. Binding for others is retried with every response."""
+"""Maximum number of remembered brokers without a listener. Others are tried again with every response."""
 
 RESPONSES_MAX = 4096
-"""Maximum number of rewritten responses in the cache."""
+"""Maximum number of cached responses."""
 RESPONSES_BYTES_MAX = 16 << 20
-"""Maximum bytes of all cached responses, counting both the original and the rewritten form."""
+"""Maximum bytes of all cached responses, original and rewritten form."""
 RESPONSE_BYTES_MAX = 256 << 10
 """Maximum bytes of a cached response.
 
@@ -38,7 +36,7 @@ Hashing a larger one (0.1 ms) costs more than rewriting it, unless it names doze
 class AddressBook:
     """Two-way map between node ids and addresses of the proxy. `on_new` binds a listener and returns True on success.
 
-    For the brokers in `pinned`, the proxy connects to the given address, not the advertised one.
+    To the brokers in `pinned`, the proxy connects at the given address, not the advertised one.
     """
 
     def __init__(
@@ -49,7 +47,7 @@ class AddressBook:
         pinned: Mapping[int, Address] | None = None,
     ) -> None:
         self.generation = 0
-        """Counter that grows whenever a previously rewritten response might now be rewritten differently."""
+        """Counter that grows whenever cached responses become stale."""
         self._on_change: list[Callable[[], None]] = []
         self._first_port = first_port
         self._host = advertised_host
@@ -60,10 +58,9 @@ class AddressBook:
         self._unbound: dict[int, Address] = {}
 
     def advertise(self, node_id: int, upstream: Address) -> Address | None:
-        """Return the address to advertise to clients for this broker. Its listener is bound when this returns.
+        """Bind the broker's listener and return its address for clients. None to leave the broker out.
 
-        Returns None if the broker has to be left out, because there is no port for it or its listener could not be
-        bound. Binding is tried once for each upstream address, and again after `retry_unbound`.
+        Binding is tried once for each upstream address, and again after `retry_unbound`.
         """
         upstream = self._pinned.get(node_id, upstream)
         if self._upstream.get(node_id) == upstream:
@@ -73,21 +70,20 @@ class AddressBook:
         return self._learn(node_id, upstream)
 
     def upstream_of(self, node_id: int) -> Address | None:
-        """Return the upstream address of the broker."""
         return self._upstream.get(node_id)
 
     def ours_of(self, node_id: int) -> Address | None:
-        """Return the address on the proxy that clients receive for the broker."""
+        """Return the broker's address for clients."""
         return self._ours.get(node_id)
 
     @property
     def nodes(self) -> Mapping[int, Address]:
-        """Node id -> upstream address, of all brokers with a listener here."""
+        """Upstream address by node id, of all brokers with a listener here."""
         return self._upstream
 
     @property
     def unbound(self) -> Mapping[int, Address]:
-        """Node id -> upstream address, of the brokers that are left out."""
+        """Upstream address by node id, of the brokers that are left out."""
         return self._unbound
 
     def retry_unbound(self) -> None:
@@ -97,19 +93,19 @@ class AddressBook:
             self._changed()
 
     def forget(self, node_id: int) -> None:
-        """Remove a broker whose listener was closed after the grace time. Does nothing if the broker is unknown."""
-        known = self._upstream.pop(node_id, None) or self._unbound.pop(node_id, None)
+        """Remove a broker after its listener was closed."""
+        upstream = self._upstream.pop(node_id, None) or self._unbound.pop(node_id, None)
         self._ours.pop(node_id, None)
-        if known is not None:
+        if upstream is not None:
             self._changed()
 
     def address_for(self, node_id: int) -> Address | None:
-        """Return the proxy's address for a broker by the port rule, bound or not. None if the port is out of range."""
+        """Return the proxy's address for a broker, bound or not. None if the port is out of range."""
         port = self._first_port + node_id
         return Address(self._host, port) if node_id >= 0 and port <= PORT_MAX else None
 
     def on_change(self, callback: Callable[[], None]) -> None:
-        """Register a callback that runs whenever `generation` grows, before anything else happens."""
+        """Register a callback that runs whenever `generation` grows, before anything else."""
         self._on_change.append(callback)
 
     def _changed(self) -> None:
@@ -118,7 +114,6 @@ class AddressBook:
             callback()
 
     def _learn(self, node_id: int, upstream: Address) -> Address | None:
-        """Register a new broker, or a new upstream address of a known one."""
         ours = self.address_for(node_id)
         self._changed()
         if ours is None or not self._on_new(node_id, upstream):
@@ -132,13 +127,13 @@ class AddressBook:
         return ours
 
 
-def placed(found: Iterable[Endpoint], book: AddressBook) -> list[tuple[Endpoint, Address]] | None:
+def placed(endpoints: Iterable[Endpoint], book: AddressBook) -> list[tuple[Endpoint, Address]] | None:
     """Return the proxy's address for every endpoint with a host. None if a broker has to be left out.
 
-    An endpoint with an empty host carries no address ("no coordinator", node -1) and stays as it is.
+    An endpoint with an empty host carries no address ("no coordinator", node -1).
     """
     pairs = []
-    for endpoint in found:
+    for endpoint in endpoints:
         if not endpoint.host:
             continue
         ours = book.advertise(endpoint.node_id, Address(endpoint.host, endpoint.port))
@@ -152,10 +147,9 @@ E = TypeVar("E", covariant=True)
 
 
 class MakesEndpoint(Protocol[E]):
-    """The class of the NodeEndpoints of one response."""
+    """Class of the NodeEndpoints of one response."""
 
-    def __call__(self, *, node_id: int, host: str, port: int, rack: str | None) -> E:
-        """Make the entry of one node."""
+    def __call__(self, *, node_id: int, host: str, port: int, rack: str | None) -> E: ...
 
 
 def node_endpoints(
@@ -163,19 +157,15 @@ def node_endpoints(
 ) -> list[E]:
     """Return the NodeEndpoints (KIP-951) of a response: the proxy's address of each given broker that has one.
 
-    Args:
-        book: the addresses of the proxy.
-        topology: the brokers, as they describe themselves.
-        entry: the class of the entries in the response.
-        node_ids: the brokers to include.
+    `entry` is the class of the entries in the response.
     """
-    found = []
+    entries = []
     for node_id in sorted(set(node_ids)):
         broker = topology.brokers.get(node_id)
         address = book.advertise(node_id, broker.address) if broker is not None else None
         if broker is not None and address is not None:
-            found.append(entry(node_id=node_id, host=address.host, port=address.port, rack=broker.rack))
-    return found
+            entries.append(entry(node_id=node_id, host=address.host, port=address.port, rack=broker.rack))
+    return entries
 
 
 class Remembered:
@@ -188,25 +178,25 @@ class Remembered:
         self.known: dict[bytes, tuple[bytes, bytes]] = {}
         """Cached rewrites: bytes after the correlation id -> (new size prefix, new bytes after the correlation id).
 
-        Two empty byte strings mean that the response stays unchanged. The data plane reads this dict directly
-        (`forwarding.walk._walk`), so stale entries must be removed immediately.
+        Two empty byte strings leave the response unchanged. `forwarding.walk._walk` reads this dict directly, so stale
+        entries must be removed immediately.
         """
 
     def __call__(self, frame: memoryview, context: Context) -> bytes | None:
         if len(frame) > RESPONSE_BYTES_MAX:
             return self._rewrite(frame, context)
         body = bytes(frame[4:])
-        kept = self.known.get(body)
-        if kept is None:
+        cached = self.known.get(body)
+        if cached is None:
             rewritten = self._rewrite(frame, context)
             self._cache.keep(self, body, rewritten)
             return rewritten
-        size, rest = kept
+        size, rest = cached
         return b"".join((size, frame[:4], rest)) if size else None
 
 
 class ResponseCache:
-    """Cache of rewritten responses by the bytes of the broker's response. The oldest entries are evicted first.
+    """Cache of rewritten responses by the broker's bytes. The oldest entries are evicted first.
 
     It is cleared when the address book changes.
     """
@@ -216,34 +206,33 @@ class ResponseCache:
     ) -> None:
         self._responses_max, self._bytes_max = responses_max, bytes_max
         self._bytes = 0
-        self._kept: deque[tuple[Remembered, bytes]] = deque()
+        self._entries: deque[tuple[Remembered, bytes]] = deque()
         book.on_change(self._forget_all)
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._entries)
 
     @property
     def bytes_held(self) -> int:
-        """Bytes of all cached responses, original and rewritten."""
         return self._bytes
 
     def through(self, rewrite: Rewrite) -> Remembered:
-        """Return the same rewriter with a cache. All rewriters of one ResponseCache share its limits."""
+        """Return the rewriter with a cache. All rewriters of one ResponseCache share its limits."""
         return Remembered(self, rewrite)
 
-    def keep(self, asked: Remembered, body: bytes, rewritten: bytes | None) -> None:
-        """Store the rewritten form of a response, and evict the oldest entries beyond the limits."""
-        kept = (rewritten[:4], rewritten[8:]) if rewritten is not None else (b"", b"")
-        if body not in asked.known:
-            asked.known[body] = kept
-            self._kept.append((asked, body))
-            self._bytes += len(body) + len(kept[1])
-        while len(self._kept) > self._responses_max or self._bytes > self._bytes_max:
-            oldest, gone = self._kept.popleft()
-            self._bytes -= len(gone) + len(oldest.known.pop(gone)[1])
+    def keep(self, rewriter: Remembered, body: bytes, rewritten: bytes | None) -> None:
+        """Store a rewritten response, and evict the oldest entries beyond the limits."""
+        entry = (rewritten[:4], rewritten[8:]) if rewritten is not None else (b"", b"")
+        if body not in rewriter.known:
+            rewriter.known[body] = entry
+            self._entries.append((rewriter, body))
+            self._bytes += len(body) + len(entry[1])
+        while len(self._entries) > self._responses_max or self._bytes > self._bytes_max:
+            oldest, evicted_body = self._entries.popleft()
+            self._bytes -= len(evicted_body) + len(oldest.known.pop(evicted_body)[1])
 
     def _forget_all(self) -> None:
-        for asked, _ in self._kept:
-            asked.known.clear()
-        self._kept.clear()
+        for rewriter, _ in self._entries:
+            rewriter.known.clear()
+        self._entries.clear()
         self._bytes = 0

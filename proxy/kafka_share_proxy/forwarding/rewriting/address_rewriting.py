@@ -1,10 +1,9 @@
 """Replace addresses of the upstream cluster in broker responses by addresses of the proxy.
 
 `wire.definitions.endpoints` finds where a response carries host and port. If every broker in it has a listener here,
-the new bytes are spliced between the old ones, which stay as they are. The remaining cases are rare: a broker that has
-to be left out, a list whose length is stored in a tag, something to hide. These go through the codec, which keeps
-unknown tags, and the API's own file defines what is changed. `table.REPAIRS` names that file. The proxy does not start
-if the message definitions contain an address that is neither listed there nor waived.
+the new bytes are spliced between the old ones. The rare other cases (a broker to leave out, a list whose length is
+stored in a tag, something to hide) go through the codec, which keeps unknown tags, and the API's own file in `apis/`
+changes them.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from kafka_share_proxy.wire.errors import LocalProtocolError, UnusableResponse
 from kafka_share_proxy.wire.values import Address
 
 Repair = Callable[[Any, AddressBook], None]
-"""Function that changes a decoded response in place: it replaces every address and removes brokers without one.
+"""Function that replaces every address in a decoded response and removes brokers without one.
 
 Raises UnusableResponse if that would leave a client without any broker.
 """
@@ -46,21 +45,19 @@ class HasNodeEndpoints(Protocol[E]):
 
 
 def rewriter(key: int, version: int, book: AddressBook, repair: Repair, special: Special | None = None) -> Rewrite:
-    """Return the uncached rewriter of one (API key, version) whose responses carry addresses.
-
-    Raises:
-        LocalProtocolError: the responses carry no addresses.
+    """Return the uncached rewriter of one API version. Raises LocalProtocolError if its responses carry no
+    addresses.
     """
     locate = endpoints.locator(key, version)
     if locate is None:
         raise LocalProtocolError(f"{registry.API_KEYS[key]} v{version} carries no address")
 
     def rewrite(frame: memoryview, _: Context) -> bytes | None:
-        found = locate(frame, headers.response_body_offset(key, version, frame))
-        if not found and special is None:
+        located = locate(frame, headers.response_body_offset(key, version, frame))
+        if not located and special is None:
             return None
-        replacements = placed(found, book)
-        if replacements is None or (special is not None and special(frame, found)):
+        replacements = placed(located, book)
+        if replacements is None or (special is not None and special(frame, located)):
             return repaired(frame, key, version, book, repair)
         if not replacements:
             return None
@@ -73,7 +70,7 @@ def rewriter(key: int, version: int, book: AddressBook, repair: Repair, special:
 class ProduceRewriter:
     """Rewriter of Produce responses from v10 on, which almost never carry addresses.
 
-    The walk in C forwards responses without addresses itself. `produce_version` selects their layout.
+    The walk in C forwards those without itself. `produce_version` selects their layout.
     """
 
     __slots__ = ("_rewrite", "produce_version")
@@ -87,10 +84,7 @@ class ProduceRewriter:
 
 
 def repaired(frame: memoryview, key: int, version: int, book: AddressBook, repair: Repair) -> bytes:
-    """Decode a response, repair it and encode it again. Returns the whole frame with its size.
-
-    The header is unchanged.
-    """
+    """Decode, repair and encode a response. Returns the whole frame with its size and an unchanged header."""
     body = headers.response_body_offset(key, version, frame)
     codec = registry.response(key, version)
     response = codec.decode(frame, body)
@@ -101,12 +95,12 @@ def repaired(frame: memoryview, key: int, version: int, book: AddressBook, repai
 
 
 def sized(*parts: Any) -> bytes:
-    """Join the parts of a frame and prefix their total size."""
+    """Join the parts of a frame and prefix their size."""
     return b"".join((sum(map(len, parts)).to_bytes(4, "big"), *parts))
 
 
 def ours(entries: Iterable[E] | None, book: AddressBook, node_id: str = "node_id") -> list[E]:
-    """Return the entries of a broker list with the proxy's addresses, without the brokers that have none."""
+    """Return the entries of a broker list that have an address here, with that address."""
     return [entry for entry in entries or () if has_place(entry, book, node_id)]
 
 
@@ -125,7 +119,7 @@ def has_place(entry: HasAddress, book: AddressBook, node_id: str = "node_id") ->
 
 
 def unusable(api: str) -> UnusableResponse:
-    """Return the error for a response in which no broker has a listener here: it must not be sent without brokers.
+    """Return the error for a response in which no broker has a listener here.
 
     librdkafka does not recover from a response with topics and no brokers (its issue 5301). Closing the connection
     makes every client retry.

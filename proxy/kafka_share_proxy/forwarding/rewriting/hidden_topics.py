@@ -1,10 +1,9 @@
 """Removal of hidden topics from Metadata responses about "all topics", by cutting the bytes.
 
-The codec takes a second and a half for a response about 100,000 partitions. The loop serves no other request
-meanwhile, and a cluster with share state always has topics to hide. A search through the bytes takes milliseconds. It
-relies on the characters that brokers allow in topic names (org.apache.kafka.common.internals.Topic: letters, digits,
-dot, underscore and minus, at most 249): the bytes before a hidden name show whether a topic begins there. Cases in
-which they are ambiguous are left to the codec.
+The codec takes a second and a half for a response about 100,000 partitions, and blocks the loop. A search through the
+bytes takes milliseconds. It relies on the characters that brokers allow in topic names
+(org.apache.kafka.common.internals.Topic: letters, digits, dot, underscore and minus, at most 249): the bytes before a
+hidden name show whether a topic begins there. Ambiguous cases are left to the codec.
 """
 
 from __future__ import annotations
@@ -26,9 +25,7 @@ HIDDEN_TOPICS = ("__individual_commit_offsets",)
 _TRACES = tuple(word.encode() for word in (*HIDDEN_PREFIXES, *HIDDEN_TOPICS))
 _NAME_BYTES = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 _COMMON_CODES = frozenset({0, 3, 5})
-"""Common error codes of a topic. None of them equals the length of a name that contains a hidden name after one more
-letter.
-"""
+"""Common error codes of a topic. None equals the length of a name that contains a hidden name after one more letter."""
 
 
 class Unclear(Exception):  # not an error: a reason to decode
@@ -46,10 +43,9 @@ def show_no_hidden(response: Any) -> None:
 
 
 def without_hidden(frame: bytes | memoryview, version: int) -> list[bytes | memoryview] | None:
-    """Return the pieces of a Metadata response (without size) that leave out the hidden topics. None if it has none.
+    """Return the pieces of a Metadata response (without size) without the hidden topics. None if it has none.
 
-    Raises:
-        Unclear: the bytes are ambiguous without the codec.
+    Raises Unclear if the bytes are ambiguous.
     """
     response = bytes(frame)
     if not any(trace in response for trace in _TRACES):
@@ -69,8 +65,8 @@ def _cut(response: bytes, version: int) -> list[bytes | memoryview] | None:
         return None
     if len(extents) > count:
         raise Unclear
-    left = count - len(extents)
-    number = primitives.uvarint(left + 1) if version >= FLEXIBLE_SINCE else left.to_bytes(4, "big")
+    remaining = count - len(extents)
+    number = primitives.uvarint(remaining + 1) if version >= FLEXIBLE_SINCE else remaining.to_bytes(4, "big")
     pieces: list[bytes | memoryview] = [response[:count_at], number]
     view = memoryview(response)
     for begin, end in extents:
@@ -82,7 +78,6 @@ def _cut(response: bytes, version: int) -> list[bytes | memoryview] | None:
 
 
 def _extents(response: bytes, start: int, version: int) -> Iterator[tuple[int, int]]:
-    """Yield begin and end of each hidden topic."""
     read = prefixes.of_element("MetadataResponse", version, "Topics", "Name")
     for trace in _TRACES:
         at = response.find(trace, start)
@@ -98,8 +93,7 @@ def _extents(response: bytes, start: int, version: int) -> Iterator[tuple[int, i
 def _begin(response: bytes, name_at: int, flexible: bool) -> int | None:
     """Return where the topic with a name at this position begins. None if the position is within a longer name.
 
-    Raises:
-        Unclear: the bytes allow both.
+    Raises Unclear if the bytes allow both.
     """
     before = response[name_at - 1]
     if not flexible:  # a length of two bytes, and no name has a zero in it

@@ -12,7 +12,6 @@ from kafka_share_proxy.wire.definitions.messages import Message, RequestMessage
 from kafka_share_proxy.wire.errors import ErrorCode
 
 R = TypeVar("R", bound=Message)
-"""Class of the response."""
 
 CommitTopic: TypeAlias = (
     "messages.OffsetCommitRequest.OffsetCommitRequestTopic"
@@ -25,7 +24,7 @@ CommitEntry: TypeAlias = (
 
 
 def refused(call: Call[RequestMessage[R]], topics: Iterable[CommitTopic], code: ErrorCode) -> R:
-    """Return a response with one error code for all partitions of the request's `topics`."""
+    """Return a response with one error code for all partitions of `topics`."""
     return commit_response(call, topics, lambda _: code)
 
 
@@ -54,7 +53,6 @@ def commit_response(
 
 @cache
 def _classes(key: int) -> tuple[Any, Any, Any]:
-    """Return the classes of a response, of its topics and of their partitions."""
     name = registry.API_KEYS[key]
     response = registry.message(f"{name}Response")
     return response, getattr(response, f"{name}ResponseTopic"), getattr(response, f"{name}ResponsePartition")

@@ -1,9 +1,8 @@
 """The request that a handler serves, and the interfaces of the synchronous fast path.
 
-A handler (`routes.Handler`) returns the response, as a message or a whole frame, or None to forward the request to the
-broker unchanged. It awaits only promises (`loop.promise`), so that a plain call from the reactor drives it. While it
-runs, its connection is muted, as a broker mutes a channel (forwarding/README.md rule 20). Therefore at most one
-handler runs for each connection.
+A handler (`routes.Handler`) awaits only promises (`loop.promise`), so that a plain call from the reactor drives it.
+While it runs, its connection is muted, as a broker mutes a channel (forwarding/README.md rule 20). Therefore at most
+one handler runs for each connection.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from kafka_share_proxy.wire.codec.frames import ResponseFrame
 from kafka_share_proxy.wire.definitions.messages import Message
 
 M = TypeVar("M", covariant=True)
-"""Class of the request (`wire.definitions.messages`); memoryview if it is not decoded (`routes.Route.opaque`)."""
+"""Class of the request; memoryview if it is not decoded (`routes.Route.opaque`)."""
 
 
 class ExpectedResponse:
-    """Pending broker response for a request on the synchronous fast path. The proxy receives it, never the client."""
+    """Pending broker response that goes to the proxy, for a request on the synchronous fast path."""
 
     __slots__ = ()
     rewrite = True
 
-    def came(self, frame: memoryview) -> None:
+    def on_response(self, frame: memoryview) -> None:
         """Handle the response, with its size. Its memory is reused after this returns."""
         raise NotImplementedError
 
@@ -42,20 +41,18 @@ class AtOnceConnection(Protocol):
     """Client connection on the synchronous fast path: call `begin_at_once`, then `immediate_response`."""
 
     @property
-    def owner(self) -> CallbackOwner:
-        """Owner on whose behalf the request is served."""
+    def owner(self) -> CallbackOwner: ...
 
-    def begin_at_once(self, request: Request) -> None:
-        """Mute the client."""
+    def begin_at_once(self, request: Request) -> None: ...
 
     def to_broker_at_once(self, correlation_id: int, expected: ExpectedResponse, frame: bytes) -> None:
         """Send a request instead of the client's. It may have the same correlation id."""
 
     def immediate_response(self, frame: bytes) -> None:
-        """Send the response to the client. Does nothing if the connection has ended."""
+        """Send the response. Does nothing if the connection has ended."""
 
 
-def nobody(_group_id: str) -> bool:
+def never_wanted(_group_id: str) -> bool:
     """Return False: no earlier feature in the chain wants the group."""
     return False
 
@@ -68,7 +65,7 @@ class AtOnce(Protocol):
         connection: AtOnceConnection,
         frame: memoryview,
         request: Request,
-        is_wanted_before: Callable[[str], bool] = nobody,
+        is_wanted_before: Callable[[str], bool] = never_wanted,
     ) -> bool:
         """Return True if the request is served. Otherwise nothing has been done, and it goes to the handler.
 
@@ -86,11 +83,10 @@ class Call(Generic[M]):
     correlation_id: int
     client_id: str | None
     message: M
-    """Decoded request."""
     connection: Connection
     work: Work = AT_ONCE
     """Lets other work run while a large request is processed."""
     frame: memoryview | None = None
-    """Request as the client sent it, without its size. None if it is not from a client."""
+    """Request as received, without its size. None if it is not from a client."""
     behind: Callable[[Call[Any]], Coroutine[Any, Any, ResponseFrame | Message | None]] | None = None
-    """Rest of the chain after this handler's feature (`chain.next_response`). None if there is none."""
+    """Rest of the chain after this handler's feature (`chain.next_response`), if any."""

@@ -1,8 +1,7 @@
 """The local request of a connection, served like Kafka's muted channel (forwarding/README.md rule 20).
 
 The connection is MUTED until all earlier responses are written, SERVING while the handler runs, then RESPONDING until
-the kernel has the response (`connection_state`). The client is not read in these states. The connection keeps the
-bytes received after the request.
+the kernel has the response (`connection_state`). The client is not read meanwhile.
 """
 
 from __future__ import annotations
@@ -40,34 +39,29 @@ class Serves(PartOwner, Connection, Protocol):
     """Connection whose request is served here."""
 
     is_known: bool
-    """True once the broker has responded to a request that it serves for known clients only."""
 
     @property
-    def requests(self) -> ResumableStream:
-        """Stream of the client's requests."""
+    def requests(self) -> ResumableStream: ...
 
     @property
-    def pending(self) -> Pending:
-        """Requests that wait for a response."""
+    def pending(self) -> Pending: ...
 
     def response(self, data: frames.ResponseFrame) -> None:
-        """Send the response to the request. `written` is called once the kernel has accepted it."""
+        """Send the response. `written` is called once the kernel has accepted it."""
 
-    def guarded(self, callback: Callable[[], object]) -> None:
-        """Call now. An exception ends this connection and nothing else."""
+    def guarded(self, callback: Callable[[], object]) -> None: ...
 
-    def handler_failed(self, error: Exception) -> None:
-        """End the connection because the handler raised."""
+    def handler_failed(self, error: Exception) -> None: ...
 
 
 class LocalRequests:
     """Local request of one connection. There is at most one."""
 
-    __slots__ = ("_asked", "_begun", "_connection", "_frame", "_response_bytes", "_task", "client_id")
+    __slots__ = ("_begun", "_connection", "_frame", "_request", "_response_bytes", "_task", "client_id")
 
     def __init__(self, connection: Serves) -> None:
         self._connection = connection
-        self._asked: request_dispatch.GatheredRequest | None = None
+        self._request: request_dispatch.GatheredRequest | None = None
         self._frame = memoryview(b"")
         self._task: Task[frames.ResponseFrame | None] | None = None
         self._response_bytes = 0
@@ -75,59 +69,57 @@ class LocalRequests:
         self.client_id: str | None = None
         """Last client id of the client. The proxy's own requests carry it, because brokers have quotas by client id."""
 
-    def mute(self, asked: request_dispatch.GatheredRequest, frame: memoryview) -> None:
-        """Mute the client for a complete request. It starts when everything before it has a response.
+    def mute(self, request: request_dispatch.GatheredRequest, frame: memoryview) -> None:
+        """Mute the client for a complete request, which starts when everything before it has a response.
 
-        Raises:
-            LocalProtocolError: another request is being served, or none was gathered.
+        Raises LocalProtocolError if another request is being served, or none was gathered.
         """
         self._connection.state.move(ClientState.MUTED)
         self._begun = time.perf_counter()
-        self._asked = asked
+        self._request = request
         self._frame = frame
 
     @property
     def held(self) -> int:
-        """Bytes of memory that the request uses, as a frame and decoded."""
+        """Bytes of memory of the request, as a frame and decoded."""
         return len(self._frame) * DECODED_BYTES
 
     def start(self) -> None:
-        """Run the handler, after all earlier requests have responses. An unreadable request ends the connection."""
-        asked = self._asked
-        assert asked is not None  # noqa: S101  # muted
+        """Run the handler. An unreadable request ends the connection."""
+        request = self._request
+        assert request is not None  # noqa: S101  # muted
         self._connection.state.move(ClientState.SERVING)
-        self._connection.plane.reactor.turns.doing = self._connection, asked.route
-        self._task = Task(self._serve(asked), self._done, self._connection)
+        self._connection.plane.reactor.turns.doing = self._connection, request.route
+        self._task = Task(self._serve(request), self._handler_ended, self._connection)
         self._task.start()
 
-    async def _serve(self, asked: request_dispatch.GatheredRequest) -> frames.ResponseFrame | None:
+    async def _serve(self, request: request_dispatch.GatheredRequest) -> frames.ResponseFrame | None:
         """Run the handler. Nothing is decoded before the broker has responded to a request on the client's connection.
 
-        A route that needs no authentication does not wait: during SASL a request of the proxy would end the
-        connection.
+        A route that needs no authentication does not wait: during SASL a request of the proxy would end the connection.
         """
-        handler = asked.route.handler
+        handler = request.route.handler
         assert handler is not None  # noqa: S101  # the table gives LOCAL and INSPECT one
-        if not (self._connection.is_known or asked.route.needs_no_authentication):
+        if not (self._connection.is_known or request.route.needs_no_authentication):
             await injected_requests.introduced(self._connection)
-        call = await self._decode(asked)
-        if asked.route.picks is not None and not await asked.route.picks(call):
+        call = await self._decode(request)
+        if request.route.picks is not None and not await request.route.picks(call):
             return None
         return await framed(call, await handler(call))
 
     def goes_on(self) -> None:
         """Attribute a slow loop iteration from now on to this request, because its handler probably continues now."""
-        if self._connection.state.now is ClientState.SERVING and self._asked is not None:
-            self._connection.plane.reactor.turns.doing = self._connection, self._asked.route
+        if self._connection.state.now is ClientState.SERVING and self._request is not None:
+            self._connection.plane.reactor.turns.doing = self._connection, self._request.route
 
     def written(self) -> None:
-        """Note that the kernel has the whole response, and unmute the client."""
+        """Unmute the client: the kernel has the whole response."""
         self._connection.plane.budget.sent(self._response_bytes)
         self._response_bytes = 0
         self._unmute()
 
     def cancel(self) -> None:
-        """Cancel the request at the end of the connection. The caller accounts for unsent bytes with `take_unsent`."""
+        """Cancel the request at the end of the connection. The caller releases unsent bytes with `take_unsent`."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
@@ -135,25 +127,25 @@ class LocalRequests:
 
     def take_unsent(self) -> int:
         """Return the response bytes that the budget still counts. The caller has to release them."""
-        taken, self._response_bytes = self._response_bytes, 0
-        return taken
+        size, self._response_bytes = self._response_bytes, 0
+        return size
 
-    async def _decode(self, asked: request_dispatch.GatheredRequest) -> Call[Any]:
+    async def _decode(self, request: request_dispatch.GatheredRequest) -> Call[Any]:
         """Decode the request. Raises RemoteProtocolError, or RequestRefused if the request has too many elements."""
         frame, slices = self._frame[4:], self._connection.plane.slices
         if len(frame) > AT_ONCE_BYTES:
             await slices.turn()
         work = Work(slices)
-        if asked.route.opaque:
+        if request.route.opaque:
             message = frame
         else:
-            header, message = await self._read(asked, frame, work)
+            header, message = await self._read(request, frame, work)
             self.client_id = header.client_id
         return Call(
-            key=asked.route.key,
-            version=asked.route.version,
-            correlation_id=asked.head.correlation_id,
-            client_id=None if asked.route.opaque else self.client_id,
+            key=request.route.key,
+            version=request.route.version,
+            correlation_id=request.head.correlation_id,
+            client_id=None if request.route.opaque else self.client_id,
             message=message,
             connection=self._connection,
             work=work,
@@ -161,7 +153,7 @@ class LocalRequests:
         )
 
     async def _read(
-        self, asked: request_dispatch.GatheredRequest, frame: memoryview, work: Work
+        self, request: request_dispatch.GatheredRequest, frame: memoryview, work: Work
     ) -> tuple[headers.RequestHeader, Any]:
         if len(frame) <= AT_ONCE_BYTES:
             return frames.decode_request(frame)
@@ -169,12 +161,11 @@ class LocalRequests:
         try:
             return await work.drive(frames.decode_request_in_slices(frame, most))
         except TooManyElements:
-            what = f"request {asked.route.key} v{asked.route.version}"
+            what = f"request {request.route.key} v{request.route.version}"
             text = f"{what} has more elements than limits.served_request_elements ({most})"
             raise RequestRefused(text) from None
 
-    def _done(self, task: Task[frames.ResponseFrame | None]) -> None:
-        """Send the response of a handler that has ended."""
+    def _handler_ended(self, task: Task[frames.ResponseFrame | None]) -> None:
         connection, self._task = self._connection, None
         if connection.closed:
             return
@@ -187,14 +178,14 @@ class LocalRequests:
             connection.guarded(lambda: self._response(task.value or b""))
 
     def _forward(self) -> None:
-        assert self._asked is not None  # noqa: S101  # it was running
-        request_dispatch.pass_whole(self._connection, self._asked, self._frame)
+        assert self._request is not None  # noqa: S101  # it was running
+        request_dispatch.pass_whole(self._connection, self._request, self._frame)
         self._unmute()
         self._connection.update()
 
     def _response(self, response: frames.ResponseFrame) -> None:
-        if self._asked is not None:
-            self._connection.plane.served(self._asked.route.key, time.perf_counter() - self._begun)
+        if self._request is not None:
+            self._connection.plane.served(self._request.route.key, time.perf_counter() - self._begun)
         self._connection.state.move(ClientState.RESPONDING)
         self._frame = memoryview(b"")
         self._connection.held.update()
@@ -204,7 +195,7 @@ class LocalRequests:
 
     def _unmute(self) -> None:
         self._connection.state.move(ClientState.PASSING)
-        self._asked = None
+        self._request = None
         self._frame = memoryview(b"")
         self._connection.held.update()
         self._connection.requests.resume_soon()

@@ -1,4 +1,4 @@
-"""Objects that the handlers of every feature use. Built once at start, or from small parts by tests.
+"""Objects that the handlers of every feature use.
 
 A feature with additional state extends the class (`sharegroups.services`, `views.services`).
 """
@@ -26,16 +26,13 @@ class Services:
     timers: Timers
     notes: Notes
     book: AddressBook
-    """Addresses of the proxy by broker."""
     topology: ClusterView
-    """Brokers, topics and leaders, as reported by the brokers."""
     versions: EffectiveVersions
     responses: ResponseBudget
-    """Budget of the local responses that the kernel has not accepted yet. The plane counts them."""
+    """Budget of local responses. The plane counts them."""
     slices: Slices
-    """Scheduler of large work in slices."""
     own: OwnQueries | None = None
-    """Requests under the proxy's own identity. None if it sends none."""
+    """Requests under the proxy's own identity, if any."""
     options: TopicQueryOptions = field(default_factory=TopicQueryOptions)
 
 

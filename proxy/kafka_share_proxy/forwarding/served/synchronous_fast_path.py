@@ -43,45 +43,39 @@ class Requests(Protocol):
     """This direction of the connection."""
 
     flows: bool
-    """True if the way is clear: the fast path may be used."""
+    """True if the fast path may be used."""
 
 
 class TakesAtOnce(PartOwner, Connection, Protocol):
     """Connection whose request is served."""
 
     is_known: bool
-    """True once the broker has responded to a request that it serves for known clients only."""
     client: PeerSocket
     broker: PeerSocket | None
 
     @property
-    def responses(self) -> ResponseSource:
-        """Stream of the broker's responses."""
+    def responses(self) -> ResponseSource: ...
 
     @property
-    def pending(self) -> Pending:
-        """Requests that wait for a response."""
+    def pending(self) -> Pending: ...
 
     @property
-    def sasl(self) -> Sasl:
-        """Authentication state of the connection."""
+    def sasl(self) -> Sasl: ...
 
-    def to_broker(self, data: Data) -> None:
-        """Send to the broker, or keep the bytes until a connection accepts them."""
+    def to_broker(self, data: Data) -> None: ...
 
-    def to_client(self, data: Data) -> None:
-        """Send to the client, or keep the bytes until its socket accepts them."""
+    def to_client(self, data: Data) -> None: ...
 
 
 class SynchronousFastPath:
     """See interfaces.AtOnceConnection. Created at the first such request."""
 
-    __slots__ = ("_begun", "_requests", "_taken", "owner")
+    __slots__ = ("_begun", "_request", "_requests", "owner")
 
     def __init__(self, connection: TakesAtOnce, requests: Requests) -> None:
         self.owner = connection
         self._requests = requests
-        self._taken: Request | None = None
+        self._request: Request | None = None
         self._begun = 0.0
 
     @property
@@ -98,7 +92,7 @@ class SynchronousFastPath:
         owner = self.owner
         owner.sasl.ordinary_request()
         owner.state.move(_SERVING)
-        self._taken, self._begun = request, time.perf_counter()
+        self._request, self._begun = request, time.perf_counter()
 
     def to_broker_at_once(self, correlation_id: int, expected: ExpectedResponse, frame: bytes) -> None:
         self.owner.pending.append((correlation_id, expected))
@@ -114,12 +108,12 @@ class SynchronousFastPath:
             owner.update()
 
     def immediate_response(self, frame: bytes) -> None:
-        owner, taken, self._taken = self.owner, self._taken, None
-        if taken is None or owner.state.now is not _SERVING:
+        owner, request, self._request = self.owner, self._request, None
+        if request is None or owner.state.now is not _SERVING:
             return
         owner.responses.bytes += len(frame)
         owner.to_client(frame)
-        owner.plane.served(taken.key, time.perf_counter() - self._begun)
+        owner.plane.served(request.key, time.perf_counter() - self._begun)
         owner.plane.count_local_response()
         if owner.state.now is _SERVING:
             owner.state.move(_PASSING)
@@ -128,8 +122,7 @@ class SynchronousFastPath:
     def _go_on(self) -> None:
         """Continue after the response. Usually nothing has arrived meanwhile.
 
-        Anything that has (bytes of the client, a request of the proxy, a drain) has changed the awaited events of the
-        client's socket.
+        Bytes of the client, a request of the proxy or a drain have changed the awaited events of the client's socket.
         """
         owner = self.owner
         if owner.client.waits_for == READ and not owner.client.has_unsent:

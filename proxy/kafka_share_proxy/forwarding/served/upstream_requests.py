@@ -1,4 +1,4 @@
-"""Encode and decode messages for handlers, around `Connection.send_request` and for their own response."""
+"""Encode and decode messages for handlers."""
 
 from __future__ import annotations
 
@@ -13,31 +13,27 @@ from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.definitions.messages import Message, RequestMessage
 
 R = TypeVar("R", bound=Message)
-"""Class of the response."""
 
 AT_ONCE_BYTES = 8 << 10
-"""Maximum bytes of a client request whose upstream request is encoded in one go, and of a response decoded in one go.
-"""
+"""Maximum bytes of a request encoded, or of a response decoded, in one go."""
 RESPONSE_ELEMENTS_MAX = 5_000_000
-"""Maximum number of array elements in a broker's response. Its bytes are limited too (`limits.collected_bytes`)."""
+"""Maximum number of array elements in a broker's response (its bytes: `limits.collected_bytes`)."""
 
 
 def send_request(connection: Connection, key: int, version: int, request: RequestMessage[R]) -> Promise[memoryview]:
-    """Send a request of the proxy on the client's upstream connection. Decode the response with `decode_response`."""
+    """Send a request on the client's upstream connection. Decode the response with `decode_response`."""
     return connection.send_request(key, version, registry.request(key, version).encode(request))
 
 
 def decode_response(response: type[R], version: int, body: memoryview) -> R:
-    """Decode the response to `send_request` as this class. Raises RemoteProtocolError if the bytes are invalid."""
+    """Decode the response to `send_request`. Raises RemoteProtocolError if the bytes are invalid."""
     return registry.codec_of(response, version).decode(body)
 
 
 async def send_request_in_slices(
     work: Work, connection: Connection, key: int, version: int, request: RequestMessage[R]
 ) -> Promise[memoryview]:
-    """Send a request like `send_request`, encoding it in slices because it may have many elements. See
-    `decode_response_in_slices`.
-    """
+    """Send a request like `send_request`, encoded in slices. See `decode_response_in_slices`."""
     parts: list[Any] = []
     await work.drive(registry.request(key, version).encode_in_slices(request, parts))
     return connection.send_request(key, version, b"".join(parts))
@@ -52,7 +48,7 @@ async def decode_response_in_slices(work: Work, response: type[R], version: int,
 
 
 async def send_upstream(call: Call[Message], request: RequestMessage[R]) -> R:
-    """Send a request of the client's API and version upstream. Returns the decoded response. Large ones use slices."""
+    """Send a request of the client's API and version upstream. Returns the decoded response."""
     key, version, parts = call.key, call.version, list[Any]()
     if call.frame is not None and len(call.frame) <= AT_ONCE_BYTES:
         body = await call.connection.send_request(key, version, registry.request(key, version).encode(request))
@@ -65,7 +61,6 @@ async def send_upstream(call: Call[Message], request: RequestMessage[R]) -> R:
 
 
 async def _read(call: Call[Message], _request: RequestMessage[R], body: memoryview) -> R:
-    """Decode the response to a request in slices."""
     codec = registry.response(call.key, call.version)
     response: R = await call.work.drive(codec.decode_in_slices(body, 0, RESPONSE_ELEMENTS_MAX))
     return response
@@ -77,12 +72,10 @@ async def replied(call: Call[RequestMessage[R]], message: R) -> bytes:
 
 
 async def framed(call: Call[Any], body: frames.ResponseFrame | Message | None) -> frames.ResponseFrame | None:
-    """Return a handler's result as a frame, encoding it if it is a message."""
     return await replied(call, body) if isinstance(body, Message) else body
 
 
 async def decoded(call: Call[RequestMessage[R]], body: frames.ResponseFrame | Message) -> R:
-    """Return a handler's result as a message, decoding it if it is a frame."""
     if isinstance(body, Message):
         return cast(R, body)  # the handler returns only this class
     frame = memoryview(bytes(body))[4:]
@@ -90,5 +83,4 @@ async def decoded(call: Call[RequestMessage[R]], body: frames.ResponseFrame | Me
 
 
 def reply(call: Call[RequestMessage[R]], message: R) -> bytes:
-    """Return the whole response frame for a call."""
     return frames.response(call.key, call.version, call.correlation_id, message)

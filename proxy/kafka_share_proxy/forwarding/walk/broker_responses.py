@@ -1,8 +1,8 @@
 """Frame boundaries of the broker's responses, matched to the requests they belong to.
 
 A broker responds strictly in the order of the requests, so the head of the queue describes the next response, and the
-correlation id must match. Responses that are forwarded unchanged are counted off as their bytes arrive. `receive`
-stops before a response that has to be gathered, or whose head is incomplete, and `peek` then describes it.
+correlation id must match. `receive` stops before a response that has to be gathered, or whose head is incomplete, and
+`peek` then describes it.
 """
 
 from __future__ import annotations
@@ -41,12 +41,11 @@ class BrokerResponses(ResponseWalk):
     def peek(self, buffer: memoryview, at: int, end: int) -> Due | None:
         """Return the response at which `receive` stopped, and keep its entry queued. None if more bytes are needed.
 
-        Raises:
-            RemoteProtocolError: an impossible size, a response without a request, or one out of order.
+        Raises RemoteProtocolError for an impossible size, and a response without a request or out of order.
         """
         if not self.pending:
-            raise RemoteProtocolError("the broker sent an answer nobody asked for")
-        asked, expected = self.pending[0]
+            raise RemoteProtocolError("the broker sent a response that belongs to no request")
+        next_id, expected = self.pending[0]
         if end - at < SIZE.size:
             return None
         size: int = SIZE.unpack_from(buffer, at)[0]
@@ -58,8 +57,8 @@ class BrokerResponses(ResponseWalk):
         if end - at < RESPONSE_HEAD.size:
             return None
         correlation_id = RESPONSE_HEAD.unpack_from(buffer, at)[1]
-        if correlation_id != asked:
-            raise RemoteProtocolError(f"the broker answered request {correlation_id} where {asked} was next")
+        if correlation_id != next_id:
+            raise RemoteProtocolError(f"the broker responded to request {correlation_id}, but {next_id} was next")
         return Due(size, expected)
 
     def admit(self, size: int, at: int, end: int) -> int:

@@ -45,8 +45,7 @@ def written() -> str:
 def constants() -> Iterator[tuple[str, object, str]]:
     """Yield the name, the value and the comment of each constant.
 
-    Raises:
-        LocalProtocolError: versions that C reads alike now differ.
+    Raises LocalProtocolError if versions that C reads alike differ.
     """
     yield "REQUEST_HEAD", REQUEST_HEAD.size, "size, API key, version, correlation id"
     yield "REQUEST_MIN", REQUEST_MIN, ""
@@ -92,17 +91,17 @@ def _produced() -> Iterator[tuple[str, object, str]]:
 
 def _after_acks() -> int:
     lowest, highest = registry.versions(ApiKey.PRODUCE)
-    places = [
+    offsets = [
         [len(prefixes.after_client_id(ApiKey.PRODUCE, version, field)) for field in ("Acks", "TopicData")]
         for version in range(lowest, highest + 1)
     ]
-    return _only({topics - acks - FIXED_SIZES["int16"] for acks, topics in places})
+    return _only({topics - acks - FIXED_SIZES["int16"] for acks, topics in offsets})
 
 
 def _bare(source: Source, name: str) -> tuple[int, bytes]:
-    """Return the fixed-size bytes of a structure without tags, and the bytes of its null strings and empty lists.
+    """Return the fixed-size bytes of a structure without tags, and of its null strings and empty lists after them.
 
-    The latter follow the former. The lists of a message itself are not counted.
+    The lists of a message itself are not counted.
     """
     root = source.spec.root
     struct = root if name == root.name else source.spec.structs[name]
@@ -117,11 +116,11 @@ def _has(source: Source, struct: str, field: str) -> bool:
     return any(each.name == field for each in source.plain_fields(source.spec.structs[struct]))
 
 
-def _only(found: set[T]) -> T:
+def _only(values: set[T]) -> T:
     """Return the value that all versions share. Raises LocalProtocolError if they differ."""
-    if len(found) != 1:
-        raise LocalProtocolError(f"C reads versions alike that differ: {found}")
-    return found.pop()
+    if len(values) != 1:
+        raise LocalProtocolError(f"C reads versions alike that differ: {values}")
+    return values.pop()
 
 
 if __name__ == "__main__":

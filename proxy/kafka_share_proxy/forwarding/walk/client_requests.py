@@ -2,8 +2,7 @@
 
 `receive` (`walk.RequestWalk`) returns up to where the bytes can be forwarded unchanged. It stops before a frame that
 needs treatment (served here, inspected, refused, SASL, an API that is not in the table) and before an incomplete head.
-The caller then calls `peek` for a description and either forwards the frame (`admit`) or gathers it, and continues
-after it. Correlation ids are never changed.
+The caller then calls `peek` and either forwards the frame (`admit`) or gathers it. Correlation ids are never changed.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from kafka_share_proxy.wire.errors import RemoteProtocolError
 
 
 class Passing:
-    """Requests that can be forwarded by their first four bytes (API key and version). Shared and immutable."""
+    """Requests that can be forwarded by their first four bytes (API key and version). Immutable."""
 
     __slots__ = ("produce", "table")
 
@@ -29,7 +28,7 @@ class Passing:
         """`looked` requests are inspected first; those in `produce` are decided once their acks have arrived."""
         self.table = Table(plain, looked, SILENT)
         self.produce = produce
-        """API keys and versions of Produce requests that are never gathered."""
+        """API keys and versions of Produce requests, which are never gathered."""
 
 
 NOTHING_PASSES = Passing({}, {}, frozenset())
@@ -62,10 +61,9 @@ class ClientRequests(RequestWalk):
         self._produce = passing.produce
 
     def peek(self, buffer: memoryview, at: int, end: int) -> RequestHead | None:
-        """Return the request head at a position where `receive` stopped. None if more bytes are needed.
+        """Return the request head at which `receive` stopped. None if more bytes are needed.
 
-        Raises:
-            RemoteProtocolError: an impossible size.
+        Raises RemoteProtocolError for an impossible size.
         """
         if end - at < SIZE.size:
             return None

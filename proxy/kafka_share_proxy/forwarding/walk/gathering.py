@@ -19,8 +19,8 @@ _walk.c.
 MAPPED_MIN = 128 << 10
 """Frame size from which a frame has its own memory mapping.
 
-The system allocates its pages as they are written to and reclaims them at its end. Buffers that grow next to each
-other would leave as much again unused between them.
+The system allocates its pages as they are written to and reclaims them at its end. Growing buffers next to each other
+would leave as much again unused between them.
 """
 
 
@@ -36,14 +36,14 @@ def _mapped(size: int) -> memoryview | None:
 class Gathering:
     """Frame, size included, that is collected whole. Its memory grows with the received bytes.
 
-    With `presized`, memory for the whole frame is reserved immediately, unless it is longer than `PRESIZED_MAX`. Other
-    frames of `MAPPED_MIN` bytes or more get a mapping. In both cases `room` returns the free part, to be read into.
+    With `presized`, memory up to `PRESIZED_MAX` is reserved immediately. Other frames of `MAPPED_MIN` bytes or more get
+    a mapping. In both cases `room` returns the free part.
     """
 
     __slots__ = ("_bytes", "_come", "_room", "_whole", "subject")
 
     def __init__(self, frame_size: int, subject: object, *, presized: bool = False) -> None:
-        """`frame_size` is without the 4 size bytes. `subject` is stored for the caller: what the frame is for."""
+        """`frame_size` is without the 4 size bytes. `subject` is stored for the caller."""
         self._whole = frame_size + SIZE.size
         self._room = room(self._whole) if presized and self._whole <= PRESIZED_MAX else _mapped(self._whole)
         self._bytes = bytearray()
@@ -62,7 +62,7 @@ class Gathering:
 
     @property
     def room(self) -> memoryview | None:
-        """Free memory to read the next bytes of the frame into, see `filled`. None if no memory is reserved."""
+        """Free memory to read the next bytes into, see `filled`. None if no memory is reserved."""
         return None if self._room is None or self.is_whole else self._room[self._come :]
 
     def filled(self, count: int) -> None:
@@ -71,22 +71,18 @@ class Gathering:
 
     @property
     def whole(self) -> int:
-        """Bytes of the whole frame."""
         return self._whole
 
     @property
     def come(self) -> int:
-        """Bytes received so far."""
         return self._come
 
     @property
     def left(self) -> int:
-        """Bytes still missing."""
         return self._whole - self._come
 
     @property
     def is_whole(self) -> bool:
-        """True if the last byte has been received."""
         return self._come == self._whole
 
     @property

@@ -1,8 +1,8 @@
 """Received bytes that one direction of a connection keeps between two walks.
 
-A walk leaves bytes unprocessed if the rest of a frame's head has not arrived, if a request is served here, or if the
-connection's share of the loop iteration is over (`Reactor.share_ends`). They are moved out of the receive buffer,
-which all connections share, and the next walk processes them in their new memory.
+A walk leaves bytes unprocessed if a frame's head is incomplete, if a request is served here, or if the connection's
+share of the loop iteration is over (`Reactor.share_ends`). They are moved out of the receive buffer, which all
+connections share.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ NOTHING = memoryview(b"")
 def keep(buffer: memoryview, at: int, end: int, shared: memoryview) -> memoryview:
     """Return buffer[at:end] outside of the `shared` receive buffer, writable.
 
-    Bytes that are already kept are copied again only when half of their memory is unused. A walk in many parts
-    therefore copies each byte at most twice on average.
+    Kept bytes are copied again only when half of their memory is unused: at most twice per byte on average.
     """
     if at >= end:
         return NOTHING
@@ -35,5 +34,5 @@ def must_read_little(left: int, before: bool) -> bool:
 
 
 def memory_of(kept: memoryview) -> int:
-    """Return the bytes of memory that kept bytes occupy."""
+    """Return the memory of kept bytes."""
     return len(kept.obj)  # type: ignore[arg-type]  # bytes or a bytearray

@@ -2,11 +2,9 @@
 
 Two walks over one receive buffer, one per direction, share a queue. A walk over requests appends (correlation id,
 expected entry) for each request that will have a response. A walk over responses removes it from the front. `receive`
-returns up to where the bytes can be forwarded unchanged. It decides nothing else: any other frame, an incomplete head
-or an impossible size ends the walk, and `ClientRequests` or `BrokerResponses` describes the reason. There are no event
-objects and no copies: a frame is two numbers.
-
-The buffer may be longer than `end`. Bytes after `end` are old and are never used.
+returns up to where the bytes can be forwarded unchanged: any other frame, an incomplete head or an impossible size ends
+the walk, and `ClientRequests` or `BrokerResponses` describes the reason. There are no event objects and no copies: a
+frame is two numbers. Bytes of the buffer after `end` are old and are never used.
 """
 
 from __future__ import annotations
@@ -22,25 +20,25 @@ _response_head = struct.Struct(">ii").unpack_from
 LOOKS_MAX = 16
 """Maximum number of frames that one call of `receive` inspects (in C: by a `Look` in Python).
 
-It stops before the next one, and a further call continues there, so that the caller can check the time between them.
+The caller then checks the time, and calls it again.
 """
 
 IN_FLIGHT_MAX = (1 << 31) - 1
 
 
 class Expected(Protocol):
-    """Entry of the pending queue: what a response is for. It is forwarded as it arrives if `rewrite` is None."""
+    """Entry of the pending queue: what a response is for."""
 
     @property
     def rewrite(self) -> object | None:
-        """Not None: the response is gathered."""
+        """None: the response is forwarded as it arrives. Otherwise it is gathered."""
 
 
 Look = Callable[[memoryview, int, int, int], Expected | None]
 """Function of (buffer, frame begin, end of its received bytes, frame end) that returns its expected entry.
 
-It returns `Table.silent` if there is no response, and None if more bytes are needed or the frame has to be gathered.
-It may change bytes of the frame in place.
+It returns `Table.silent` if there is no response, and None if more bytes are needed or the frame has to be gathered. It
+may change bytes of the frame in place.
 """
 
 
@@ -54,7 +52,7 @@ class Pending(deque[tuple[int, Expected]]):
 
 
 class Table:
-    """Requests that can be forwarded by their first four bytes (API key and version). Shared and immutable."""
+    """Requests that can be forwarded by their first four bytes (API key and version). Immutable."""
 
     __slots__ = ("looked", "plain", "silent")
 
@@ -74,13 +72,12 @@ class _Walk:
         self.left = 0
         """Missing bytes of the frame that is being forwarded."""
         self.bytes = 0
-        """Bytes forwarded so far."""
         self.flows = False
-        """True if the way is clear: the fast path may be used."""
+        """True if the fast path may be used."""
         self.quiet_s = 0
         """Sweeps (seconds) since the last byte."""
         self.in_flight_max = IN_FLIGHT_MAX
-        """Maximum number of waiting requests. Reading stops beyond it."""
+        """Maximum number of waiting requests, beyond which reading stops."""
 
 
 class RequestWalk(_Walk):
@@ -93,16 +90,13 @@ class RequestWalk(_Walk):
         self._table = table
 
     def use(self, table: Table) -> None:
-        """Use this table from the next frame on."""
         self._table = table
 
     def receive(self, buffer: memoryview, start: int, end: int) -> int:
         """Walk buffer[start:end]. Everything before the returned position can be forwarded unchanged.
 
-        A position after `start` does not imply that the next frame has to be gathered: call again from there.
-
-        Raises:
-            any exception of a `Look` of the table.
+        A position after `start` does not imply that the next frame has to be gathered: call again from there. Any
+        exception of a `Look` is raised.
         """
         at = start + self.left
         table, frame_max, looks = self._table, self.frame_max, 0
@@ -139,8 +133,8 @@ class ResponseWalk(_Walk):
         pending, frame_max = self.pending, self.frame_max
         while at + 8 <= end and pending:
             size, correlation_id = _response_head(buffer, at)
-            asked, expected = pending[0]
-            if expected.rewrite is not None or correlation_id != asked or not 4 <= size <= frame_max:
+            next_id, expected = pending[0]
+            if expected.rewrite is not None or correlation_id != next_id or not 4 <= size <= frame_max:
                 break
             pending.popleft()
             at += size + 4

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import trio
-from kafka_share_proxy.app.commands.check import Found, inspect, judge, show
+from kafka_share_proxy.app.commands.check import Findings, inspect, judge, show
 from kafka_share_proxy.app.commands.check_listeners import Listening
 from kafka_share_proxy.app.serving.open_files import Room
 from kafka_share_proxy.app.settings.config import Config
@@ -31,7 +31,7 @@ def config(**settings: Any) -> Config:
 
 async def found_by(
     brokers: dict[Address, Broker | None], settings: Config | None = None, identity: Identity | None = None
-) -> Found:
+) -> Findings:
     async with trio.open_nursery() as nursery:
         own = OwnSettings(connect=Net(nursery, brokers), identity=identity)
         result = await inspect(settings or config(), own)
@@ -39,7 +39,7 @@ async def found_by(
     return result
 
 
-def printed(settings: Config, found: Found) -> str:
+def printed(settings: Config, found: Findings) -> str:
     stream = io.StringIO()
     show(settings, found, judge(settings, found), Console(file=stream, width=120), apis=True)
     return stream.getvalue()
@@ -164,7 +164,7 @@ async def test_an_identity_that_is_refused_is_not_followed_by_features_that_work
 
 
 def test_without_any_broker_nothing_is_said_about_features() -> None:
-    text = printed(config(), Found(servers={A: ""}))
+    text = printed(config(), Findings(servers={A: ""}))
     assert "Share groups, individual commits and views: not known, because no broker could be queried." in text
 
 
@@ -176,15 +176,15 @@ async def test_share_groups_without_an_identity_are_shown_as_off(autojump_clock:
     assert "share groups will be off: their state is kept in a topic" in text
     assert "Share groups: will be off, for the reasons above (not every broker serves them)." in text
     assert "Individual commits: will be off, for the reasons above." in text
-    text = printed(settings.model_copy(update={"share_groups": ShareGroups(state="memory")}), Found())
+    text = printed(settings.model_copy(update={"share_groups": ShareGroups(state="memory")}), Findings())
     assert "will be off" not in text
 
 
 def test_mechanisms_that_are_bound_to_the_broker_s_host_cannot_pass() -> None:
     """GSSAPI alone would not work; next to another mechanism it is a remark."""
     base = {"servers": {A: ""}, "brokers": {}, "metadata": None}
-    only = judge(config(), Found(**base, mechanisms=("GSSAPI",)))
-    beside = judge(config(), Found(**base, mechanisms=("GSSAPI", "SCRAM-SHA-512")))
+    only = judge(config(), Findings(**base, mechanisms=("GSSAPI",)))
+    beside = judge(config(), Findings(**base, mechanisms=("GSSAPI", "SCRAM-SHA-512")))
     assert any("GSSAPI" in obstacle for obstacle in only.obstacles)
     assert not any("GSSAPI" in obstacle for obstacle in beside.obstacles)
     assert any("GSSAPI" in remark for remark in beside.remarks)
@@ -196,7 +196,7 @@ def test_certificates_do_not_pass_through() -> None:
         upstream={"bootstrap": ["a:1"], "tls": {"cert_file": "c", "key_file": "k"}},
         client_tls={"cert_file": "c", "key_file": "k", "client_ca_file": "ca"},
     )
-    remarks = " ".join(judge(settings, Found(servers={A: ""})).remarks)
+    remarks = " ".join(judge(settings, Findings(servers={A: ""})).remarks)
     assert "the proxy's certificate for every client" in remarks
     assert "brokers never see them" in remarks
 
@@ -205,7 +205,7 @@ def test_share_groups_of_the_brokers_that_would_be_hidden_are_named() -> None:
     """Serving here hides what lives there."""
     settings = config(share_groups={"serve": "local"})
     findings = ShareFindings(groups=tuple(f"g{number}" for number in range(2 * GROUPS_SHOWN)))
-    found = Found(servers={A: ""}, of_features={"share groups": findings})
+    found = Findings(servers={A: ""}, of_features={"share groups": findings})
     remark = next(text for text in judge(settings, found).remarks if "share groups of their own" in text)
     assert "g0, g1" in remark
     assert f"g{GROUPS_SHOWN}," not in remark
@@ -214,7 +214,7 @@ def test_share_groups_of_the_brokers_that_would_be_hidden_are_named() -> None:
 def test_share_groups_sent_where_nobody_serves_them_are_remarked() -> None:
     """The setting is obeyed, and doubted."""
     settings = config(share_groups={"serve": "upstream"})
-    remarks = judge(settings, Found(servers={A: ""}, versions={})).remarks
+    remarks = judge(settings, Findings(servers={A: ""}, versions={})).remarks
     assert any("not every broker serves share groups" in remark for remark in remarks)
 
 
@@ -257,7 +257,7 @@ def free(purpose: str, address: str, trouble: str = "") -> Listening:
 def test_a_listener_that_cannot_be_opened_is_an_obstacle() -> None:
     """Each has its verdict in the table, and a sentence."""
     listening = (free("bootstrap", "h:19092"), free("broker 1", "h:19094", "Address already in use"))
-    found = Found(servers={A: ""}, listening=listening)
+    found = Findings(servers={A: ""}, listening=listening)
     assert "cannot listen on h:19094 (broker 1): Address already in use" in judge(config(), found).obstacles
     text = printed(config(), found)
     assert [line.count("free") for line in text.splitlines() if "h:19092" in line and "bootstrap " in line] == [1]
@@ -266,7 +266,7 @@ def test_a_listener_that_cannot_be_opened_is_an_obstacle() -> None:
 
 def test_an_address_of_a_broker_is_an_obstacle() -> None:
     """Clients would receive the broker's address."""
-    found = Found(servers={A: ""}, brokers={1: Address("h", 19094)})
+    found = Findings(servers={A: ""}, brokers={1: Address("h", 19094)})
     obstacles = judge(config(), found).obstacles
     assert [text for text in obstacles if "past the proxy" in text] == [
         "broker 1 becomes h:19094, which is a broker's own address: clients would go past the proxy; choose another"
@@ -275,7 +275,7 @@ def test_an_address_of_a_broker_is_an_obstacle() -> None:
 
 def test_the_summary_comes_first_and_the_apis_last_on_demand() -> None:
     """Required actions are listed first."""
-    found = Found(servers={A: ""}, silent={3: "Connection refused"})
+    found = Findings(servers={A: ""}, silent={3: "Connection refused"})
     stream = io.StringIO()
     show(config(), found, judge(config(), found), Console(file=stream, width=120))
     assert "API versions" not in stream.getvalue()
@@ -297,7 +297,7 @@ def test_identities_that_are_set_in_vain_or_sent_in_the_clear_are_warned_of(
 ) -> None:
     """They work, so that the mistake would stay unnoticed."""
     settings = config(upstream={"bootstrap": ["a:1"], **upstream})
-    verdict = judge(settings, Found(servers={A: ""}, mechanisms=mechanisms))
+    verdict = judge(settings, Findings(servers={A: ""}, mechanisms=mechanisms))
     assert any(warning in text for text in verdict.warnings), verdict.warnings
 
 
@@ -305,4 +305,4 @@ def test_scram_over_tls_is_not_warned_of() -> None:
     """Nothing to warn of, no warning."""
     sasl = PLAIN | {"mechanism": "SCRAM-SHA-512"}
     settings = config(upstream={"bootstrap": ["a:1"], "sasl": sasl, "tls": {"enabled": True}})
-    assert judge(settings, Found(servers={A: ""}, mechanisms=("SCRAM-SHA-512",))).warnings == ()
+    assert judge(settings, Findings(servers={A: ""}, mechanisms=("SCRAM-SHA-512",))).warnings == ()

@@ -52,7 +52,7 @@ def test_json_is_ascii_and_means_the_same() -> None:
 def test_check_prints_no_control_characters() -> None:
     """Ids of share groups and racks are what clients and administrators chose."""
     config = Config(listen="h:19092", upstream={"bootstrap": ["a:1"]}, share_groups={"serve": "local"})
-    found = check.Found(
+    found = check.Findings(
         servers={Address("a", 1): ""}, brokers={1: Address(EVIL, 1)}, share_groups=(EVIL,), silent={1: EVIL}
     )
     console = screen()

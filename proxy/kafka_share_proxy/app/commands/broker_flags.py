@@ -46,7 +46,6 @@ _FLAGS: dict[str, tuple[str, Any]] = {
         typer.Option(metavar="FILE", help="A file that holds the password (upstream.sasl.password_file)."),
     ),
 }
-"""Parameter -> its setting and its option."""
 _AFTER = typer.Option(
     "--upstream", metavar="HOST:PORT,...", help="The brokers behind the proxy that --bootstrap names, to store there."
 )
@@ -68,9 +67,9 @@ def dials_brokers(command: Callable[..., None]) -> Callable[..., None]:
         flags = {"upstream": (flags.pop("bootstrap")[0], _AFTER)} | flags
 
     @functools.wraps(command)
-    def with_flags(**given: Any) -> None:
-        values: Flags = {key: given.pop(name) for name, (key, _) in flags.items()}
-        command(**given, brokers=values)
+    def with_flags(**arguments: Any) -> None:
+        values: Flags = {key: arguments.pop(name) for name, (key, _) in flags.items()}
+        command(**arguments, brokers=values)
 
     keyword = inspect.Parameter.KEYWORD_ONLY
     parameters = [

@@ -43,7 +43,7 @@ PASSING = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"})
 
 
 @dataclass(slots=True, kw_only=True)
-class Found:
+class Findings:
     """Responses of the cluster."""
 
     servers: dict[Address, str] = field(default_factory=dict)
@@ -96,104 +96,104 @@ def run(config: Config, *, apis: bool = False) -> bool:
     settings = own_settings(config, tls_contexts.towards_brokers(config.upstream.tls))
     tls_contexts.towards_clients(config.client_tls)
     tls_contexts.between_proxies(config.cluster.peer.tls)
-    found = trio.run(inspect, config, settings)
-    found.room = open_files.look(config.named_limits.connections)
-    found.listening = check_listeners.try_all(config, found.brokers)
-    verdict = judge(config, found)
-    show(config, found, verdict, Console(), apis=apis)
+    findings = trio.run(inspect, config, settings)
+    findings.room = open_files.look(config.named_limits.connections)
+    findings.listening = check_listeners.try_all(config, findings.brokers)
+    verdict = judge(config, findings)
+    show(config, findings, verdict, Console(), apis=apis)
     return not verdict.obstacles
 
 
-async def inspect(config: Config, settings: OwnSettings) -> Found:
+async def inspect(config: Config, settings: OwnSettings) -> Findings:
     """Query every bootstrap server and every broker. Failures of servers are recorded, not raised."""
-    found = Found()
+    findings = Findings()
     own = OwnClient(config.upstream.bootstrap, settings)
-    await _request_servers(config, own, found)
-    if all(found.servers.values()):
-        return found
-    await _request_brokers(config, own, found)
-    await _request_versions(own, found)
-    if found.metadata is not None:
-        await _request_of_features(config, own, found)
+    await _request_servers(config, own, findings)
+    if all(findings.servers.values()):
+        return findings
+    await _request_brokers(config, own, findings)
+    await _request_versions(own, findings)
+    if findings.metadata is not None:
+        await _request_of_features(config, own, findings)
     await own.aclose()
-    return found
+    return findings
 
 
-async def _request_servers(config: Config, own: OwnClient, found: Found) -> None:
+async def _request_servers(config: Config, own: OwnClient, findings: Findings) -> None:
     """Query all bootstrap servers concurrently, so that several time-outs do not add up."""
-    found.servers = dict.fromkeys(config.upstream.bootstrap, "")
+    findings.servers = dict.fromkeys(config.upstream.bootstrap, "")
 
     async def send_request(address: Address) -> None:
-        found.servers[address] = await _trouble_with(own, address, found)
+        findings.servers[address] = await _trouble_with(own, address, findings)
 
     async with trio.open_nursery() as nursery:
-        for address in found.servers:
+        for address in findings.servers:
             nursery.start_soon(send_request, address)
 
 
-async def _trouble_with(own: OwnClient, address: Address, found: Found) -> str:
+async def _trouble_with(own: OwnClient, address: Address, findings: Findings) -> str:
     bare = own.bare_settings()
     try:
         async with connection(address, bare) as opened:
-            found.mechanisms = await mechanisms(opened) or found.mechanisms
+            findings.mechanisms = await mechanisms(opened) or findings.mechanisms
     except (UpstreamLost, RemoteProtocolError) as error:
         return str(error)
     return ""
 
 
-async def _request_brokers(config: Config, own: OwnClient, found: Found) -> None:
+async def _request_brokers(config: Config, own: OwnClient, findings: Findings) -> None:
     try:
-        found.metadata, _ = await own.metadata(features.decisive_topics())
+        findings.metadata, _ = await own.metadata(features.decisive_topics())
     except ProxyError as error:
-        found.identity_trouble, found.brokers = str(error), config.upstream.nodes
+        findings.identity_trouble, findings.brokers = str(error), config.upstream.nodes
         return
-    found.brokers = {broker.node_id: Address(broker.host, broker.port) for broker in found.metadata.brokers or ()}
+    findings.brokers = {broker.node_id: Address(broker.host, broker.port) for broker in findings.metadata.brokers or ()}
 
 
-async def _request_versions(own: OwnClient, found: Found) -> None:
-    working = [address for address, trouble in found.servers.items() if not trouble]
-    targets = dict(found.brokers) or {-1 - index: address for index, address in enumerate(working)}
+async def _request_versions(own: OwnClient, findings: Findings) -> None:
+    working = [address for address, trouble in findings.servers.items() if not trouble]
+    targets = dict(findings.brokers) or {-1 - index: address for index, address in enumerate(working)}
 
     async def send_request(node_id: int, address: Address) -> None:
         try:
-            found.versions[node_id] = await own.versions_of(address)
+            findings.versions[node_id] = await own.versions_of(address)
         except ProxyError as error:
-            found.silent[node_id] = str(error)
+            findings.silent[node_id] = str(error)
 
     async with trio.open_nursery() as nursery:
         for node_id, address in targets.items():
             nursery.start_soon(send_request, node_id, address)
 
 
-async def _request_of_features(config: Config, own: OwnClient, found: Found) -> None:
+async def _request_of_features(config: Config, own: OwnClient, findings: Findings) -> None:
     """Let each feature query what it needs. A server without a response is reported among the others."""
     with suppress(ProxyError):
         for check in features.checks(config):
-            found.of_features[check.name] = await check.query(own, found.cluster)
+            findings.of_features[check.name] = await check.query(own, findings.cluster)
 
 
-def judge(config: Config, found: Found) -> Verdict:
+def judge(config: Config, findings: Findings) -> Verdict:
     """Return obstacles, warnings and remarks as sentences."""
-    local, _ = serving_side.decide(config.share_groups, found.cluster)
-    reports = [each.report(found.of_features.get(each.name), found.cluster) for each in features.checks(config)]
-    offered = features.offer(config, found.cluster)
-    common = effective_versions.common(told.ranges for told in found.versions.values())
+    local, _ = serving_side.decide(config.share_groups, findings.cluster)
+    reports = [each.report(findings.of_features.get(each.name), findings.cluster) for each in features.checks(config)]
+    offered = features.offer(config, findings.cluster)
+    common = effective_versions.common(told.ranges for told in findings.versions.values())
     obstacles, remarks = list[str](), list[str]()
-    _judge_room(config, found, obstacles, remarks)
-    if all(found.servers.values()):
-        obstacles += [f"no bootstrap server can be used: {trouble}" for trouble in found.servers.values()]
+    _judge_room(config, findings, obstacles, remarks)
+    if all(findings.servers.values()):
+        obstacles += [f"no bootstrap server can be used: {trouble}" for trouble in findings.servers.values()]
     else:
-        remarks += [f"a bootstrap server cannot be used: {trouble}" for trouble in found.servers.values() if trouble]
+        remarks += [f"a bootstrap server cannot be used: {trouble}" for trouble in findings.servers.values() if trouble]
         obstacles += effective_versions.shortcomings(common, offered)
-        obstacles += _ports(config, found)
-        _judge_identities(config, found, obstacles, remarks)
+        obstacles += _ports(config, findings)
+        _judge_identities(config, findings, obstacles, remarks)
         obstacles += chain.from_iterable(report.obstacles for report in reports)
         remarks += chain.from_iterable(report.remarks for report in reports)
-        remarks += [f"broker {node_id} does not answer: {why}" for node_id, why in sorted(found.silent.items())]
-    obstacles += check_listeners.mistakes(config, found.listening, found.brokers)
+        remarks += [f"broker {node_id} does not answer: {why}" for node_id, why in sorted(findings.silent.items())]
+    obstacles += check_listeners.mistakes(config, findings.listening, findings.brokers)
     return Verdict(
         obstacles=tuple(dict.fromkeys(obstacles)),
-        warnings=(*_warnings(config, found), *chain.from_iterable(report.risks for report in reports)),
+        warnings=(*_warnings(config, findings), *chain.from_iterable(report.risks for report in reports)),
         remarks=tuple(dict.fromkeys(remarks)),
         serve_share=local,
         lines=tuple(report.line for report in reports),
@@ -202,21 +202,21 @@ def judge(config: Config, found: Found) -> Verdict:
     )
 
 
-def _warnings(config: Config, found: Found) -> Iterator[str]:
+def _warnings(config: Config, findings: Findings) -> Iterator[str]:
     sasl = config.upstream.sasl
-    if sasl.on and not found.mechanisms and not all(found.servers.values()):
+    if sasl.on and not findings.mechanisms and not all(findings.servers.values()):
         yield (
             "upstream.sasl is set, but the brokers do not ask for authentication on these listeners: everybody is "
             "anonymous there, the proxy as well; is this the listener you meant?"
         )
     elif sasl.mechanism == "PLAIN" and not config.upstream.tls.on:
         yield ("the password of upstream.sasl goes to the brokers unencrypted: set upstream.tls, or use SCRAM-SHA-512")
-    if "PLAIN" in found.mechanisms and not config.client_tls.on:
+    if "PLAIN" in findings.mechanisms and not config.client_tls.on:
         yield "clients that authenticate by PLAIN send their passwords unencrypted to the proxy: set client_tls"
 
 
-def _ports(config: Config, found: Found) -> list[str]:
-    above = {node_id: config.first_broker_port + node_id for node_id in found.brokers}
+def _ports(config: Config, findings: Findings) -> list[str]:
+    above = {node_id: config.first_broker_port + node_id for node_id in findings.brokers}
     return [
         f"broker {node_id} would get port {port}, and ports end at {PORT_MAX}: set a lower first_port"
         for node_id, port in sorted(above.items())
@@ -224,19 +224,19 @@ def _ports(config: Config, found: Found) -> list[str]:
     ]
 
 
-def _judge_room(config: Config, found: Found, obstacles: list[str], remarks: list[str]) -> None:
-    lacks = "" if found.room is None else open_files.shortage(found.room, config.named_limits.connections)
-    if lacks and found.room is not None:
-        (remarks if found.room.connections else obstacles).append(lacks)
+def _judge_room(config: Config, findings: Findings, obstacles: list[str], remarks: list[str]) -> None:
+    lacks = "" if findings.room is None else open_files.shortage(findings.room, config.named_limits.connections)
+    if lacks and findings.room is not None:
+        (remarks if findings.room.connections else obstacles).append(lacks)
 
 
-def _judge_identities(config: Config, found: Found, obstacles: list[str], remarks: list[str]) -> None:
-    if found.mechanisms and not PASSING.intersection(found.mechanisms):
+def _judge_identities(config: Config, findings: Findings, obstacles: list[str], remarks: list[str]) -> None:
+    if findings.mechanisms and not PASSING.intersection(findings.mechanisms):
         obstacles.append(
-            f"clients can authenticate only by {', '.join(found.mechanisms)}, which is bound to the broker's own host "
-            f"name and cannot pass through a proxy; enable one of {', '.join(sorted(PASSING))} on the brokers"
+            f"clients can authenticate only by {', '.join(findings.mechanisms)}, which is bound to the broker's own "
+            f"host name and cannot pass through a proxy; enable one of {', '.join(sorted(PASSING))} on the brokers"
         )
-    elif hindered := sorted(set(found.mechanisms) - PASSING):
+    elif hindered := sorted(set(findings.mechanisms) - PASSING):
         remarks.append(f"{', '.join(hindered)} cannot pass through a proxy; clients use another mechanism")
     if config.upstream.tls.cert_file:
         remarks.append(
@@ -244,10 +244,10 @@ def _judge_identities(config: Config, found: Found, obstacles: list[str], remark
         )
     if config.client_tls.client_ca_file:
         remarks.append("certificates of clients are verified here, brokers never see them: rights go by SASL upstream")
-    if not found.identity_trouble:
+    if not findings.identity_trouble:
         return
     if config.upstream.sasl.on:
-        obstacles.append(f"the proxy's own identity does not work: {found.identity_trouble}")
+        obstacles.append(f"the proxy's own identity does not work: {findings.identity_trouble}")
     elif config.upstream.nodes:
         remarks.append("the proxy has no identity of its own (upstream.sasl.*): brokers are those of upstream.nodes")
     else:
@@ -257,7 +257,7 @@ def _judge_identities(config: Config, found: Found, obstacles: list[str], remark
         )
 
 
-def show(config: Config, found: Found, verdict: Verdict, console: Console, *, apis: bool = False) -> None:
+def show(config: Config, findings: Findings, verdict: Verdict, console: Console, *, apis: bool = False) -> None:
     """Print the verdict for people: the summary first, long lists last."""
     style = "bold red" if verdict.obstacles else "green"
     console.print(_summary(config, verdict), style=style, soft_wrap=True, markup=False)
@@ -268,20 +268,20 @@ def show(config: Config, found: Found, verdict: Verdict, console: Console, *, ap
     ):
         for text in texts:
             console.print(printable(f"{kind}: {text}"), style=style, highlight=False, soft_wrap=True, markup=False)
-    if found.listening:
-        console.print(_listening(found))
-    if all(found.servers.values()):
+    if findings.listening:
+        console.print(_listening(findings))
+    if all(findings.servers.values()):
         return
-    if found.brokers:
-        console.print(_brokers(config, found))
-    for line in _features(found, verdict):
+    if findings.brokers:
+        console.print(_brokers(config, findings))
+    for line in _features(findings, verdict):
         console.print(printable(line), soft_wrap=True, highlight=False, markup=False)
-    console.print(printable(_identity(config, found)), markup=False)
-    if found.room is not None:
-        room = found.room
+    console.print(printable(_identity(config, findings)), markup=False)
+    if findings.room is not None:
+        room = findings.room
         console.print(f"Client connections: up to {room.connections} (limit of open files: {room.files}).")
     if apis:
-        console.print(_apis(config, found, verdict))
+        console.print(_apis(config, findings, verdict))
     else:
         console.print("The versions of every API: --apis.")
 
@@ -298,46 +298,48 @@ def _summary(config: Config, verdict: Verdict) -> str:
     return f"This would work{also}. Clients bootstrap from {Address(config.advertised_host, config.bound.port)}."
 
 
-def _features(found: Found, verdict: Verdict) -> Sequence[str]:
+def _features(findings: Findings, verdict: Verdict) -> Sequence[str]:
     """Return which side serves each feature, or that it will be off, consistent with the obstacles and notes above."""
-    if not found.versions:
+    if not findings.versions:
         return ["Share groups, individual commits and views: not known, because no broker could be queried."]
     return verdict.lines
 
 
-def _listening(found: Found) -> Table:
+def _listening(findings: Findings) -> Table:
     table = Table(title="Listeners")
     for column in ("for", "address", "verdict"):
         table.add_column(column)
-    for each in found.listening:
+    for each in findings.listening:
         table.add_row(*map(cell, (each.purpose, each.address, each.trouble or "free")))
     return table
 
 
-def _identity(config: Config, found: Found) -> str:
-    clients = f"clients authenticate by {', '.join(found.mechanisms)}" if found.mechanisms else "clients are anonymous"
+def _identity(config: Config, findings: Findings) -> str:
+    clients = (
+        f"clients authenticate by {', '.join(findings.mechanisms)}" if findings.mechanisms else "clients are anonymous"
+    )
     own = f"{config.upstream.sasl.username} ({config.upstream.sasl.mechanism})" if config.upstream.sasl.on else "none"
     return f"Identities: {clients}; the proxy's own: {own}."
 
 
-def _brokers(config: Config, found: Found) -> Table:
+def _brokers(config: Config, findings: Findings) -> Table:
     table = Table(title="Brokers")
     for column in ("id", "upstream", "clients dial", "rack", "state"):
         table.add_column(column)
-    racks = {broker.node_id: broker.rack or "" for broker in (found.metadata.brokers if found.metadata else ())}
-    for node_id, address in sorted(found.brokers.items()):
+    racks = {broker.node_id: broker.rack or "" for broker in (findings.metadata.brokers if findings.metadata else ())}
+    for node_id, address in sorted(findings.brokers.items()):
         port = config.first_broker_port + node_id
         ours = str(Address(config.advertised_host, port)) if port <= PORT_MAX else "no port"
-        state = found.silent.get(node_id, "answers")
+        state = findings.silent.get(node_id, "answers")
         table.add_row(*map(cell, (node_id, address, ours, racks.get(node_id, ""), state)))
     return table
 
 
-def _apis(config: Config, found: Found, verdict: Verdict) -> Table:
+def _apis(config: Config, findings: Findings, verdict: Verdict) -> Table:
     table = Table(title="API versions", caption="both: the proxy for share groups, the brokers for everything else")
     for column in ("key", "API", "brokers", "clients see", "answered by"):
         table.add_column(column)
-    routes = planned_routes(config, found.cluster)
+    routes = planned_routes(config, findings.cluster)
     for key in sorted({*verdict.common, *verdict.offered}):
         name = registry.API_KEYS.get(key, "(not known here)")
         offered = verdict.offered.get(key)

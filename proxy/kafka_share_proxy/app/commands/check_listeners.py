@@ -31,37 +31,37 @@ class Listening:
 
 def try_all(config: Config, brokers: Mapping[int, Address]) -> tuple[Listening, ...]:
     """Bind all addresses at the same time, as `serve` would, and release them again."""
-    held: list[socket.socket] = []
-    found = []
+    bound_sockets: list[socket.socket] = []
+    listening = []
     try:
-        for purpose, address in _wanted(config, brokers):
+        for purpose, address in _addresses(config, brokers):
             trouble = ""
             try:
-                held += listeners.bind(address.host, address.port)
+                bound_sockets += listeners.bind(address.host, address.port)
             except OSError as error:
                 trouble = _reason(error)
-            found.append(Listening(purpose=purpose, address=address, trouble=trouble))
+            listening.append(Listening(purpose=purpose, address=address, trouble=trouble))
     finally:
-        for sock in held:
+        for sock in bound_sockets:
             sock.close()
-    return tuple(found)
+    return tuple(listening)
 
 
-def mistakes(config: Config, found: tuple[Listening, ...], brokers: Mapping[int, Address]) -> Iterator[str]:
+def mistakes(config: Config, listening: tuple[Listening, ...], brokers: Mapping[int, Address]) -> Iterator[str]:
     """Yield a sentence for every listener that cannot be opened, and every advertised address that bypasses the
     proxy.
     """
-    yield from filter(None, (each.obstacle for each in found))
-    told = {config.bound.port: "clients bootstrap from"}
-    told |= {config.first_broker_port + node_id: f"broker {node_id} becomes" for node_id in sorted(brokers)}
+    yield from filter(None, (each.obstacle for each in listening))
+    meanings = {config.bound.port: "clients bootstrap from"}
+    meanings |= {config.first_broker_port + node_id: f"broker {node_id} becomes" for node_id in sorted(brokers)}
     upstream = {*config.upstream.bootstrap, *brokers.values()}
-    for port, what in told.items():
+    for port, what in meanings.items():
         ours = Address(config.advertised_host, port)
         if ours in upstream:
             yield f"{what} {ours}, which is a broker's own address: clients would go past the proxy; choose another"
 
 
-def _wanted(config: Config, brokers: Mapping[int, Address]) -> Iterator[tuple[str, Address]]:
+def _addresses(config: Config, brokers: Mapping[int, Address]) -> Iterator[tuple[str, Address]]:
     yield "bootstrap", config.bound
     for node_id in sorted(brokers):
         if config.first_broker_port + node_id <= PORT_MAX:

@@ -90,7 +90,7 @@ class _Topic:
     leaders: Mapping[int, int]
 
 
-class _Look:
+class _GroupReader:
     """Queries to the brokers for one group."""
 
     def __init__(self, client: OwnClient, settings: OwnSettings, group: str) -> None:
@@ -99,19 +99,21 @@ class _Look:
 
     async def partitions(self) -> list[CommittedPartition]:
         """Return the commits of the group, by topic and partition. Raises ProxyError."""
-        stored, told = await self._stored(), await self._told()
-        topics = await self._topics({place.topic for place in told})
-        found = []
-        for place, (offset, metadata) in sorted(told.items()):
-            held, topic = stored.get(place, PartitionCommits()), topics.get(place.topic)
+        stored, committed = await self._stored(), await self._committed()
+        topics = await self._topics({topic_partition.topic for topic_partition in committed})
+        partitions = []
+        for topic_partition, (offset, metadata) in sorted(committed.items()):
+            kept, topic = stored.get(topic_partition, PartitionCommits()), topics.get(topic_partition.topic)
             if topic is not None:
-                held.topic_is(topic.topic_id)
+                kept.topic_is(topic.topic_id)
             text = _text_of(metadata)
-            mark, ranges = held.shown(offset, text.ranges)
+            committed_offset, ranges = kept.shown(offset, text.ranges)
             topic_id = ZERO_UUID if topic is None else topic.topic_id
-            read = CommittedPartition(place, mark, ranges, text.user_text or "", topic_id=topic_id)
-            found.append(await self._with_age(read, topic))
-        return found
+            read = CommittedPartition(
+                topic_partition, committed_offset, ranges, text.user_text or "", topic_id=topic_id
+            )
+            partitions.append(await self._with_age(read, topic))
+        return partitions
 
     async def exists(self) -> bool:
         """Return True if the coordinator lists the group. Raises ProxyError."""
@@ -129,33 +131,33 @@ class _Look:
             if topic is None:
                 return {}
             try:
-                return await self._held(await self._read(topic, state_partition(self._group)))
+                return await self._ranges_of(await self._read(topic, state_partition(self._group)))
             except UpstreamLost:
                 if attempt == LEADER_TRIES - 1:
                     raise
             await trio.sleep(LEADER_PAUSE_S)
         return {}
 
-    async def _held(self, read: Replay) -> Mapping[TopicPartition, PartitionCommits]:
+    async def _ranges_of(self, read: Replay) -> Mapping[TopicPartition, PartitionCommits]:
         """Return the ranges of this group among the records of its state partition."""
-        held = HeldCommits()
-        await held.load(
+        kept = HeldCommits()
+        await kept.load(
             (key, value)
             for key, value in read.values.items()
             if not INDIVIDUAL_COMMITS.is_keep_alive(key) and decode_key(key).group_id == self._group
         )
-        return held.group(self._group).partitions
+        return kept.group(self._group).partitions
 
     async def _read(self, topic: TopicLeaders, number: int) -> Replay:
-        place = replay.ReplayPlace(
+        replay_place = replay.ReplayPlace(
             INDIVIDUAL_COMMITS.topic, topic.leaders, topic.addresses, self._settings, topic.topic_id
         )
-        end = (await replay.ends([number], place))[number]
+        end = (await replay.ends([number], replay_place))[number]
         read = Replay(INDIVIDUAL_COMMITS.reign_of, end - 1)
-        await replay.read({number: read}, place)
+        await replay.read({number: read}, replay_place)
         return read
 
-    async def _told(self) -> dict[TopicPartition, tuple[int, str]]:
+    async def _committed(self) -> dict[TopicPartition, tuple[int, str]]:
         """Return the brokers' committed offsets and their metadata."""
         message = messages.OffsetFetchRequest
         request = message(groups=[message.OffsetFetchRequestGroup(group_id=self._group, topics=None)])
@@ -228,7 +230,7 @@ class NoSuchGroup(ProxyError):
     """The brokers list no group of this name."""
 
 
-async def look(config: Config, group: str) -> list[CommittedPartition]:
+async def committed_partitions(config: Config, group: str) -> list[CommittedPartition]:
     """Return what a group has committed; empty for a group that has committed nothing yet.
 
     Raises:
@@ -238,14 +240,14 @@ async def look(config: Config, group: str) -> list[CommittedPartition]:
     settings = own_settings(config, tls_contexts.towards_brokers(config.upstream.tls))
     client = OwnClient(config.upstream.bootstrap, settings, config.upstream.nodes)
     try:
-        reader = _Look(client, settings, group)
-        found = await reader.partitions()
-        if not found and not await reader.exists():
+        reader = _GroupReader(client, settings, group)
+        commits = await reader.partitions()
+        if not commits and not await reader.exists():
             raise NoSuchGroup(
                 f"the brokers list no group {group!a}: check the name (kafka-consumer-groups.sh --list), and that "
                 "the identity of upstream.sasl has DESCRIBE on the group"
             )
-        return found
+        return commits
     finally:
         with trio.CancelScope(shield=True):
             await client.aclose()
@@ -254,7 +256,7 @@ async def look(config: Config, group: str) -> list[CommittedPartition]:
 def run(config: Config, group: str, *, holes: bool, as_json: bool, console: Console | None = None) -> None:
     """Print the commits of a group. Raises ProxyError."""
     try:
-        found = trio.run(partial(look, config, group))
+        commits = trio.run(partial(committed_partitions, config, group))
     except BaseExceptionGroup as several:
         error: BaseException = several
         while isinstance(error, BaseExceptionGroup):
@@ -262,9 +264,9 @@ def run(config: Config, group: str, *, holes: bool, as_json: bool, console: Cons
         raise error from None
     console = console or terminal.console()
     if as_json:
-        terminal.print_json(console, holes_of(group, found) if holes else report_of(group, found))
-    elif found:
-        console.print(_holes_table(found) if holes else _table(found), markup=False)
+        terminal.print_json(console, holes_of(group, commits) if holes else report_of(group, commits))
+    elif commits:
+        console.print(_holes_table(commits) if holes else _table(commits), markup=False)
     else:
         console.print(cell(f"Group {group!a} has no committed offsets."))
 
@@ -272,9 +274,9 @@ def run(config: Config, group: str, *, holes: bool, as_json: bool, console: Cons
 # Read by other programs: names stay, new ones may be added
 
 
-def report_of(group: str, found: list[CommittedPartition]) -> Mapping[str, Any]:
+def report_of(group: str, partitions: list[CommittedPartition]) -> Mapping[str, Any]:
     """Return the JSON of `commits GROUP --json`."""
-    return {"group": group, "partitions": [_partition_of(each) for each in found]}
+    return {"group": group, "partitions": [_partition_of(each) for each in partitions]}
 
 
 def _partition_of(read: CommittedPartition) -> Mapping[str, Any]:
@@ -290,11 +292,11 @@ def _partition_of(read: CommittedPartition) -> Mapping[str, Any]:
     }
 
 
-def holes_of(group: str, found: list[CommittedPartition]) -> Mapping[str, Any]:
+def holes_of(group: str, partitions: list[CommittedPartition]) -> Mapping[str, Any]:
     """Return the JSON of `commits GROUP --holes --json`: offsets to process again, for a backfill."""
     holes = [
         {"topic": each.place.topic, "partition": each.place.partition} | _id(each.topic_id) | _span(hole)
-        for each in found
+        for each in partitions
         for hole in each.holes
     ]
     return {"group": group, "holes": holes}
@@ -312,9 +314,9 @@ def _span(span: OffsetSpan) -> dict[str, Any]:
 # Read by people
 
 
-def _table(found: list[CommittedPartition]) -> Table:
+def _table(partitions: list[CommittedPartition]) -> Table:
     table = Table("PARTITION", "COMMITTED", "RANGES", "OLDEST HOLE", "AGE", "DONE BEHIND IT", box=None, pad_edge=False)
-    for each in found:
+    for each in partitions:
         hole = each.oldest_hole
         shown = ",".join(map(str, list(each.ranges)[:RANGES_SHOWN]))
         more = ",..." if len(each.ranges) > RANGES_SHOWN else ""
@@ -324,14 +326,14 @@ def _table(found: list[CommittedPartition]) -> Table:
     return table
 
 
-def _holes_table(found: list[CommittedPartition]) -> Table:
+def _holes_table(partitions: list[CommittedPartition]) -> Table:
     table = Table("PARTITION", "FIRST", "LAST", "OFFSETS", box=None, pad_edge=False)
-    for each in found:
+    for each in partitions:
         for hole in each.holes:
             cells = (_name(each.place), hole.start, hole.last, hole.end - hole.start)
             table.add_row(*map(cell, cells))
     return table
 
 
-def _name(place: TopicPartition) -> str:
-    return f"{place.topic}-{place.partition}"
+def _name(topic_partition: TopicPartition) -> str:
+    return f"{topic_partition.topic}-{topic_partition.partition}"

@@ -43,7 +43,7 @@ def api_version(text: str | None) -> tuple[int, int] | None:
     if text is None:
         return None
     name, _, version = text.rpartition(":")
-    keys = {known.lower(): key for key, known in registry.API_KEYS.items()}
+    keys = {api_name.lower(): key for key, api_name in registry.API_KEYS.items()}
     key = int(name) if name.isdecimal() else keys.get(name.lower())
     if key is None or not version.isdecimal():
         raise ConfigError(f"--response-to {text}: write API:VERSION, for example Metadata:12 or 3:12")

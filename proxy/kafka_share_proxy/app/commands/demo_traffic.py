@@ -70,9 +70,9 @@ def produce(bootstrap: str, topic: str, keys: Sequence[bytes]) -> None:
         producer.produce(topic, b"order %d" % number, key, on_delivery=delivered)
         if number % 5_000 == 0:
             producer.poll(0)
-    left = producer.flush(60)
-    if left or troubles:
-        raise TrafficFailed(f"{left} records of {topic} were not produced: {troubles[:1]}")
+    unproduced = producer.flush(60)
+    if unproduced or troubles:
+        raise TrafficFailed(f"{unproduced} records of {topic} were not produced: {troubles[:1]}")
 
 
 class RecordPlace(NamedTuple):
@@ -192,10 +192,10 @@ async def forgets(member: DemoMember, _consumer: ShareConsumer, given: list[Shar
 
 async def renews(member: DemoMember, consumer: ShareConsumer, given: list[ShareRecord]) -> list[ShareRecord]:
     """Work on the first record for several lock durations, and renew its lock in the meantime."""
-    slow, others = given[:1], given[1:]
+    slow, later = given[:1], given[1:]
     if member.polls > ODD_POLLS:
         return given
-    await member.accept(consumer, others)
+    await member.accept(consumer, later)
     for _ in range(2 * RENEWED_LOCKS):
         await member.wait(LOCK_S / 2)
         await consumer.renew(*slow)
@@ -241,18 +241,18 @@ def done(clients: Sequence[Client]) -> set[RecordPlace]:
 def until_done(clients: Sequence[Client], count: int, timeout_s: float) -> Iterator[int]:
     """Yield the number of processed records repeatedly until it is `count`. Raises TrafficFailed."""
     end = time.monotonic() + timeout_s
-    while (found := len(done(clients))) < count:
-        yield found
+    while (processed := len(done(clients))) < count:
+        yield processed
         if troubles := [client.trouble for client in clients if client.trouble]:
             raise TrafficFailed("; ".join(troubles))
         if time.monotonic() > end:
             names = ", ".join(client.name for client in clients)
-            raise TrafficFailed(f"{names} did {found} of {count} records in {timeout_s:.0f} s")
+            raise TrafficFailed(f"{names} did {processed} of {count} records in {timeout_s:.0f} s")
         time.sleep(0.2)
-    yield found
+    yield processed
 
 
 def shares_of_slots(clients: Sequence[Client], slots: int) -> list[float]:
     """Return the share of a view's records in each slot. Partition p * slots + r is slot r of partition p."""
-    counts = Counter(place.partition % slots for place in done(clients))
+    counts = Counter(record.partition % slots for record in done(clients))
     return [counts[slot] / counts.total() for slot in range(slots)]

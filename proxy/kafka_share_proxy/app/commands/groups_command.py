@@ -50,8 +50,8 @@ def fetch(admin: Address, path: str, method: str = "GET") -> Any:
 
 
 def _reason(body: Any, status: int) -> str:
-    told = body if isinstance(body, dict) else {}
-    return str(told.get("reason") or ", ".join(told.get("reasons", ())) or f"status {status}")
+    error_body = body if isinstance(body, dict) else {}
+    return str(error_body.get("reason") or ", ".join(error_body.get("reasons", ())) or f"status {status}")
 
 
 def show(admin: Address, group: str | None, *, as_json: bool, watch: bool, console: Console | None = None) -> None:
@@ -77,9 +77,9 @@ def show(admin: Address, group: str | None, *, as_json: bool, watch: bool, conso
 def release(admin: Address, group: str, member: str) -> str:
     """Release all records of a member. Return a sentence about the result. Raises NoResponse."""
     path = f"/groups/{quote(group, safe='')}/members/{quote(member, safe='')}/release"
-    told = fetch(admin, path, "POST")
-    durable = "" if told["durable"] else "; not durable yet"
-    return printable(f"{told['released_records']} records of {member} in {group} are free again{durable}")
+    result = fetch(admin, path, "POST")
+    durable = "" if result["durable"] else "; not durable yet"
+    return printable(f"{result['released_records']} records of {member} in {group} are free again{durable}")
 
 
 def all_groups(view: View) -> RenderableType:

@@ -96,12 +96,16 @@ Verbose = Annotated[
 def plan(
     source: Annotated[str, typer.Option("--from", metavar="LAKE|TOPIC", help="Tables of the audit, or records.")],
     ranges: Annotated[int, typer.Option("-n", metavar="N", help="Key ranges to make.")],
-    weight: Annotated[str, typer.Option(metavar="rows|bytes|hold", help="What is to be balanced.")] = "rows",
-    topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="Of the tables; unset: the only one.")] = None,
-    sample: Annotated[float, typer.Option(metavar="SHARE", help="Of a topic's offsets to read: 0.01 is 1 %.")] = 1.0,
-    output: Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="The plan.")] = PLAN_FILE,
+    weight: Annotated[str, typer.Option(metavar="rows|bytes|hold", help="What to balance.")] = "rows",
+    topic: Annotated[
+        str | None, typer.Option(metavar="TOPIC", help="Topic in the tables; unset: the only one.")
+    ] = None,
+    sample: Annotated[
+        float, typer.Option(metavar="SHARE", help="Share of a topic's offsets to read (0.01: 1 %).")
+    ] = 1.0,
+    output: Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="Plan file.")] = PLAN_FILE,
     store: Annotated[
-        str | None, typer.Option(metavar="PLAN", help="Store it as well, for views __view.pPLAN.TOPIC.")
+        str | None, typer.Option(metavar="PLAN", help="Also store the plan, for views __view.pPLAN.TOPIC.")
     ] = None,
     bootstrap: MaybeBootstrap = "",
     option: Options = None,
@@ -109,12 +113,12 @@ def plan(
     conf: Conf = None,
     verbose: Verbose = False,
     config: Annotated[
-        str | None, typer.Option("--config", metavar="FILE", help="The proxy's settings, to store it.")
+        str | None, typer.Option("--config", metavar="FILE", help="The proxy's settings, to store the plan.")
     ] = None,
     *,
     brokers: Flags,
 ) -> None:
-    """Cut the space of key hashes into ranges of about equal load; what `views plan` reads."""
+    """Cut the space of key hashes into ranges of about equal load. `views plan` stores the plan."""
     loaded = _guarded(lambda: _settings(config, brokers)) if store is not None else None
     given = {"bootstrap": bootstrap, "topic": source, **_assignments("--option", option)}
 
@@ -154,7 +158,7 @@ def audit(
     conf: Conf = None,
     verbose: Verbose = False,
 ) -> None:
-    """Turn what proxies wrote down into tables: deliveries, members by hour, renewals, load by key range, hot keys."""
+    """Turn audit events into tables: deliveries, members by hour, renewals, load by key range, hot keys."""
     given = {"bootstrap": bootstrap, "topic": source, **_assignments("--option", option)}
     _check_day(day)
 
@@ -183,19 +187,19 @@ def audit(
 
 @app.command()
 def ingest(
-    topic: Annotated[str, typer.Option(metavar="TOPIC", help="What is read.")],
+    topic: Annotated[str, typer.Option(metavar="TOPIC", help="Topic to read.")],
     ranges: Annotated[str, typer.Option(metavar="N|PLAN", help="Even key ranges, or a plan file; each is a task.")],
     out: Annotated[str, typer.Option(metavar="LAKE", help="Folder of the tables; this one is records.")],
-    checkpoint: Annotated[str, typer.Option(metavar="DIR", help="Where the stream keeps how far it is.")],
+    checkpoint: Annotated[str, typer.Option(metavar="DIR", help="Checkpoint of the stream: its positions.")],
     bootstrap: Bootstrap,
-    once: Annotated[bool, typer.Option("--once", help="End at what the topic has now.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Stop at the current end of the topic.")] = False,
     table_format: Format = None,
     option: Options = None,
     master: Master = None,
     conf: Conf = None,
     verbose: Verbose = False,
 ) -> None:
-    """Load a topic into a table, each record once; goes on from its checkpoint, with other ranges if need be."""
+    """Load a topic into a table, each record once. Continues from its checkpoint, also with other ranges."""
     given = {"bootstrap": bootstrap, "topic": topic, **_assignments("--option", option)}
     _check_format(table_format)
 
@@ -215,19 +219,19 @@ def ingest(
 
 @app.command()
 def share(
-    topic: Annotated[str, typer.Option(metavar="TOPIC", help="What the group reads.")],
+    topic: Annotated[str, typer.Option(metavar="TOPIC", help="Topic that the group reads.")],
     group: Annotated[str, typer.Option(metavar="GROUP", help="The share group; the job is one member of it.")],
     out: Annotated[str, typer.Option(metavar="LAKE", help="Folder of the tables; this one is share_records.")],
-    checkpoint: Annotated[str, typer.Option(metavar="DIR", help="Where the stream keeps what it acquired.")],
+    checkpoint: Annotated[str, typer.Option(metavar="DIR", help="Checkpoint of the stream: acquired records.")],
     bootstrap: Bootstrap,
-    once: Annotated[bool, typer.Option("--once", help="End at what the topic has now.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Stop at the current end of the topic.")] = False,
     table_format: Format = None,
     option: Options = None,
     master: Master = None,
     conf: Conf = None,
     verbose: Verbose = False,
 ) -> None:
-    """Load what a share group delivers into a table, beside its other members; acknowledge what is written."""
+    """Load what a share group delivers into a table, next to its other members, and acknowledge what is written."""
     given = {"bootstrap": bootstrap, "topic": topic, "group": group, **_assignments("--option", option)}
     _check_format(table_format)
 
@@ -248,12 +252,12 @@ def share(
 @app.command()
 def backfill(
     tokens: Annotated[
-        str, typer.Option(metavar="FILE", help="What `commits GROUP --holes --json` printed: offsets to read.")
+        str, typer.Option(metavar="FILE", help="Output of `commits GROUP --holes --json`: offsets to read.")
     ],
     out: Annotated[str, typer.Option(metavar="LAKE", help="Folder of the tables; this one is records.")],
     bootstrap: Bootstrap,
     commit: Annotated[
-        bool, typer.Option("--commit", help="Then commit them for the group, which must have no members.")
+        bool, typer.Option("--commit", help="Then commit the offsets for the group, which must have no members.")
     ] = False,
     table_format: Format = None,
     option: Options = None,
@@ -313,7 +317,7 @@ def report(
     group: Annotated[str | None, typer.Option(metavar="GROUP", help="Only deliveries of this group.")] = None,
     html: Annotated[str | None, typer.Option(metavar="FILE", help="Write a page with plots as well.")] = None,
     ranges: Annotated[
-        int, typer.Option("-n", metavar="N", help="Ranges of the plan that is drawn beside the load.")
+        int, typer.Option("-n", metavar="N", help="Ranges of the plan that is drawn next to the load.")
     ] = 16,
     master: Master = None,
     conf: Conf = None,
@@ -331,15 +335,15 @@ def report(
 
         with session.session_of("pipeline report", master, _assignments("--conf", conf), verbose=verbose) as spark:
             lake = Lake(spark, source)
-            found = report_job.gathered(lake, group)
+            figures = report_job.gathered(lake, group)
             plans = []
-            for heat in found.heats if html is not None else ():
+            for heat in figures.heats if html is not None else ():
                 with suppress(planner.NothingToPlan):
                     plans.append(plan_job.plan_of_lake(lake, heat.topic, ranges))
         console = Console()
-        for line in report_page.text(found, console.width if console.is_terminal else report_page.WIDTH_ELSEWHERE):
+        for line in report_page.text(figures, console.width if console.is_terminal else report_page.WIDTH_ELSEWHERE):
             typer.echo(line)
-        return "" if html is None else report_page.page(found, plans)
+        return "" if html is None else report_page.page(figures, plans)
 
     text = _guarded(work, verbose=verbose)
     if html is not None:
@@ -349,12 +353,12 @@ def report(
 
 @app.command()
 def package(
-    out: Annotated[str, typer.Option(metavar="DIR", help="Folder of what it makes.")] = "pipeline-package",
+    out: Annotated[str, typer.Option(metavar="DIR", help="Folder of the package.")] = "pipeline-package",
     python: Annotated[
-        str | None, typer.Option(metavar="PATH", help="The Python of the machines of the cluster; unset: as here.")
+        str | None, typer.Option(metavar="PATH", help="Python on the machines of the cluster; unset: as here.")
     ] = None,
 ) -> None:
-    """Make what a cluster needs for these jobs: a zip, an environment with libraries, and run.py for spark-submit."""
+    """Write what a cluster needs for these jobs: a zip, an environment with libraries, and run.py for spark-submit."""
 
     def work() -> None:
         from kafka_share_proxy.app.commands import pipeline_package
@@ -373,10 +377,10 @@ def package(
 
 @app.command()
 def demo(
-    out: Annotated[str, typer.Option(metavar="DIR", help="For what it makes; empty or absent.")] = "pipeline-demo",
+    out: Annotated[str, typer.Option(metavar="DIR", help="Folder of the results; empty or absent.")] = "pipeline-demo",
     keep: Annotated[bool, typer.Option("--keep", help="Leave Kafka and the proxy running at the end.")] = False,
 ) -> None:
-    r"""Show the whole loop on a Kafka of its own: traffic, audit, plan, its view, report (needs \[spark,demo])."""
+    r"""Run the whole pipeline on a temporary Kafka: traffic, audit, plan, its view, report (needs \[spark,demo])."""
     missing = [each for each in DEMO_NEEDS if find_spec(each) is None]
     if missing:
         _fail(f"the demo needs {', '.join(missing)}: install kafka-share-proxy[spark,demo]", FAILED)
@@ -431,7 +435,7 @@ def _store(config: Config, plan_id: str, topic: str, text: str) -> None:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write a file as a whole: who reads it meanwhile has the old one."""
+    """Write a file as a whole, so that a reader never has parts of two."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         temporary.write_text(text)
@@ -440,14 +444,14 @@ def _replace(path: Path, text: str) -> None:
         _fail(f"cannot write {path}: {error.strerror}", FAILED)
 
 
-def _assignments(flag: str, given: list[str] | None) -> Mapping[str, str]:
-    found = {}
-    for each in given or ():
+def _assignments(flag: str, flags_given: list[str] | None) -> Mapping[str, str]:
+    assignments = {}
+    for each in flags_given or ():
         key, equals, value = each.partition("=")
         if not equals or not key.strip():
             _fail(f"{flag} {each}: write KEY=VALUE", MISUSED)
-        found[key.strip()] = value
-    return found
+        assignments[key.strip()] = value
+    return assignments
 
 
 def _guarded(work: Callable[[], T], *, verbose: bool = False) -> T:

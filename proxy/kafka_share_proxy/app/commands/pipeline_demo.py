@@ -217,8 +217,8 @@ class _Demo:
 
     def _wait(self, clients: Sequence[traffic.Client], count: int, what: str) -> None:
         with self.out.status("") as shown:
-            for found in traffic.until_done(clients, count, TRAFFIC_S):
-                shown.update(f"{found:,} of {count:,} {what}")
+            for processed in traffic.until_done(clients, count, TRAFFIC_S):
+                shown.update(f"{processed:,} of {count:,} {what}")
         self.out.print(f"{count:,} {what}")
 
     def _command(self, *arguments: str) -> None:

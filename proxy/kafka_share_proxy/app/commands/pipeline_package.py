@@ -151,9 +151,9 @@ def _below(name: str, folder: Traversable) -> Iterator[tuple[str, Traversable]]:
 
 def _kernel_files() -> Iterator[tuple[str, Path]]:
     for name in zipped_kernels.MODULES:
-        found = find_spec(name)
-        if found is not None and found.origin is not None:
-            yield name, Path(found.origin)
+        spec = find_spec(name)
+        if spec is not None and spec.origin is not None:
+            yield name, Path(spec.origin)
 
 
 # The environment
@@ -180,20 +180,20 @@ def _write_environment(path: Path, python: str) -> list[str]:
 
 def _needed() -> list[metadata.Distribution]:
     """Return the installed libraries that jobs need, without Spark."""
-    found: dict[str, metadata.Distribution] = {}
+    libraries: dict[str, metadata.Distribution] = {}
     waiting = [*_requirements(_distribution(ITSELF)), *((name, False) for name in LIBRARIES)]
     while waiting:
         name, is_conditional = waiting.pop()
-        if name in found:
+        if name in libraries:
             continue
         try:
-            found[name] = _distribution(name)
+            libraries[name] = _distribution(name)
         except CannotPackage:
             if not is_conditional:
                 raise
             continue
-        waiting += _requirements(found[name])
-    return [found[name] for name in sorted(found)]
+        waiting += _requirements(libraries[name])
+    return [libraries[name] for name in sorted(libraries)]
 
 
 def _distribution(name: str) -> metadata.Distribution:
@@ -206,8 +206,8 @@ def _distribution(name: str) -> metadata.Distribution:
 def _requirements(library: metadata.Distribution) -> Iterator[tuple[str, bool]]:
     """Yield names, and True for those with a condition (a platform, a version of Python). Extras are skipped."""
     for text in library.requires or ():
-        wanted, _, condition = text.partition(";")
-        name = re.match(r"[A-Za-z0-9._-]+", wanted.strip())
+        requirement, _, condition = text.partition(";")
+        name = re.match(r"[A-Za-z0-9._-]+", requirement.strip())
         if name is not None and "extra" not in condition:
             yield re.sub(r"[-_.]+", "-", name[0]).lower(), bool(condition)
 

@@ -1,7 +1,4 @@
-"""Safe output of text from the cluster, the admin listener or clients: terminals obey some control characters.
-
-A command applies `printable` to each name, id and reason from outside.
-"""
+"""Safe output of text from the cluster, the admin listener or clients: terminals obey some control characters."""
 
 from __future__ import annotations
 
@@ -41,5 +38,5 @@ def console() -> Console:
     """Return a console for the terminal, or for output without folded lines."""
     from rich.console import Console
 
-    found = Console()
-    return found if found.is_terminal else Console(width=WIDTH_ELSEWHERE)
+    terminal = Console()
+    return terminal if terminal.is_terminal else Console(width=WIDTH_ELSEWHERE)

@@ -62,33 +62,33 @@ async def groups_on_views(brokers: Iterable[Address], settings: OwnSettings) -> 
 
     A broker lists the groups that it coordinates. One that cannot be reached is left out.
     """
-    found: list[GroupOnView] = []
+    groups: list[GroupOnView] = []
     for broker in brokers:
         try:
             async with connection(broker, settings) as opened:
-                found += await _of_broker(opened)
+                groups += await _of_broker(opened)
         except UpstreamLost:
             continue
-    return sorted(found, key=lambda each: (each.view, each.group))
+    return sorted(groups, key=lambda each: (each.view, each.group))
 
 
 async def _of_broker(opened: OwnConnection) -> list[GroupOnView]:
     listing = messages.ListGroupsRequest(states_filter=[], types_filter=[])
     response = await opened.send_request(ApiKey.LIST_GROUPS, listing)
     names = [each.group_id for each in response.groups or () if each.protocol_type == "consumer"][:GROUPS_MAX]
-    found: list[GroupOnView] = []
+    groups: list[GroupOnView] = []
     for start in range(0, len(names), GROUPS_PER_REQUEST):
         some = names[start : start + GROUPS_PER_REQUEST]
         classic = messages.DescribeGroupsRequest(groups=some)
         for group in (
             await opened.send_request(ApiKey.DESCRIBE_GROUPS, classic, version=DESCRIBE_GROUPS_VERSION)
         ).groups:
-            found += _classic(group)
+            groups += _classic(group)
         if ApiKey.CONSUMER_GROUP_DESCRIBE in opened.versions.ranges:
             modern = messages.ConsumerGroupDescribeRequest(group_ids=some)
             for each in (await opened.send_request(ApiKey.CONSUMER_GROUP_DESCRIBE, modern)).groups:
-                found += _modern(each)
-    return found
+                groups += _modern(each)
+    return groups
 
 
 def _classic(group: Any) -> list[GroupOnView]:

@@ -49,14 +49,14 @@ def starts(
         old, new: slicings of the base. partitions: number of partitions of the base.
         begins: first offset of the log of each base partition.
     """
-    found = {}
+    starts_by_partition = {}
     for p in range(partitions):
         had = [committed.get(p * old.slots + r, NO_COMMIT) for r in range(old.slots)]
         if max(had) == NO_COMMIT:
             continue
         start = begins[p] if NO_COMMIT in had else min(had)
-        found.update({p * new.slots + r: start for r in range(new.slots)})
-    return found
+        starts_by_partition.update({p * new.slots + r: start for r in range(new.slots)})
+    return starts_by_partition
 
 
 class Migration:
@@ -120,8 +120,8 @@ class Migration:
         states = [response.groups[0].group_state]
         if ApiKey.CONSUMER_GROUP_DESCRIBE in opened.versions.ranges:
             modern = messages.ConsumerGroupDescribeRequest(group_ids=[self._group])
-            told = (await opened.send_request(ApiKey.CONSUMER_GROUP_DESCRIBE, modern)).groups[0]
-            states += [told.group_state] if told.error_code == ErrorCode.NONE else []
+            described = (await opened.send_request(ApiKey.CONSUMER_GROUP_DESCRIBE, modern)).groups[0]
+            states += [described.group_state] if described.error_code == ErrorCode.NONE else []
         for state in states:
             if state not in IDLE:
                 raise CannotMigrate(f"group {self._group} has members ({state}): stop them first")
@@ -136,29 +136,31 @@ class Migration:
         request = message(groups=[group], require_stable=True)
         response = (await opened.send_request(ApiKey.OFFSET_FETCH, request, version=OFFSET_FETCH_VERSION)).groups[0]
         _check(response.error_code, f"read the offsets of group {self._group}")
-        found = {}
+        offsets = {}
         for entry in (entry for topic in response.topics for entry in topic.partitions):
             _check(entry.error_code, f"read the offsets of group {self._group}")
             if entry.committed_offset >= 0:
-                found[entry.partition_index] = entry.committed_offset
-        return found
+                offsets[entry.partition_index] = entry.committed_offset
+        return offsets
 
     async def _begins(self, base: TopicEntry, addresses: Mapping[int, Address]) -> dict[int, int]:
         by_leader: dict[int, list[int]] = {}
         for partition in base.partitions:
             by_leader.setdefault(partition.leader_id, []).append(partition.partition_index)
-        message, found = messages.ListOffsetsRequest, dict[int, int]()
+        message, offsets = messages.ListOffsetsRequest, dict[int, int]()
         for node_id, indexes in by_leader.items():
             if node_id not in addresses:
                 raise CannotMigrate(f"partition {indexes[0]} of {base.name} has no leader")
-            wanted = [message.ListOffsetsPartition(partition_index=index, timestamp=EARLIEST) for index in indexes]
-            request = message(replica_id=-1, topics=[message.ListOffsetsTopic(name=base.name or "", partitions=wanted)])
+            partitions = [message.ListOffsetsPartition(partition_index=index, timestamp=EARLIEST) for index in indexes]
+            request = message(
+                replica_id=-1, topics=[message.ListOffsetsTopic(name=base.name or "", partitions=partitions)]
+            )
             async with connection(addresses[node_id], self._settings) as opened:
                 response = await opened.send_request(ApiKey.LIST_OFFSETS, request, version=LIST_OFFSETS_VERSION)
             for entry in response.topics[0].partitions:
                 _check(entry.error_code, f"find where {base.name}-{entry.partition_index} begins")
-                found[entry.partition_index] = entry.offset
-        return found
+                offsets[entry.partition_index] = entry.offset
+        return offsets
 
 
 def _check(code: int, what: str) -> None:

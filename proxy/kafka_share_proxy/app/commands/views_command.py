@@ -150,14 +150,14 @@ def run(config: Config, command: Callable[[Desk], Coroutine[Any, Any, T]]) -> T:
 
 async def create(at: Desk, topics: Sequence[str]) -> list[str]:
     """Create views, or make existing ones follow their bases. Return a line for each. Raises ViewsFailed."""
-    return _told(at, await at.look(topics, missing=Missing.CREATE))
+    return _report(at, await at.look(topics, missing=Missing.CREATE))
 
 
 async def grow(at: Desk, topics: Sequence[str]) -> list[str]:
     """Make views follow their bases: all views if none is named. Raises ViewsFailed."""
     names = list(topics) or (await at.all_views())[0]
-    wanted = [name for name in names if topics or _is_good(name)]
-    return _told(at, await at.look(wanted, missing=Missing.LEAVE))
+    valid_names = [name for name in names if topics or _is_good(name)]
+    return _report(at, await at.look(valid_names, missing=Missing.LEAVE))
 
 
 def _is_good(topic: str) -> bool:
@@ -167,7 +167,7 @@ def _is_good(topic: str) -> bool:
         return False
 
 
-def _told(at: Desk, sights: dict[str, SeenView]) -> list[str]:
+def _report(at: Desk, sights: dict[str, SeenView]) -> list[str]:
     lines, failed = [], []
     for topic, sight in sorted(sights.items()):
         view = at.catalog.named(topic)
@@ -211,19 +211,19 @@ async def plan(at: Desk, plan_id: str, text: bytes, *, dry_run: bool) -> str:
     """Check a plan and store it. Raises BadPlan, ViewsFailed."""
     read = read_plan(plan_id, text)
     await at.stored()
-    known = at.catalog.plan(plan_id)
-    if known is not None and known.starts != read.starts:
+    stored = at.catalog.plan(plan_id)
+    if stored is not None and stored.starts != read.starts:
         raise ViewsFailed(f"there is another plan {plan_id!r}, and plans never change: give this one another name")
-    is_news = known is None or (bool(read.weights) and known.weights != read.weights)
+    is_news = stored is None or (bool(read.weights) and stored.weights != read.weights)
     if is_news and not dry_run:
-        kept = read if known is None else replace(known, weights=read.weights)
-        await at.keep(state_records.plan_key(plan_id), state_records.plan_value(kept))
-        if known is None:
+        merged = read if stored is None else replace(stored, weights=read.weights)
+        await at.keep(state_records.plan_key(plan_id), state_records.plan_value(merged))
+        if stored is None:
             await _check_first(at, read)
-    done = "would be stored" if dry_run else "is stored"
-    if known is not None:
-        done = "is stored already" if not is_news else done + " with these weights"
-    return f"plan {plan_id} {done}: {read.slots} ranges; read it as __view.p{plan_id}.{read.topic or '<topic>'}"
+    outcome = "would be stored" if dry_run else "is stored"
+    if stored is not None:
+        outcome = "is stored already" if not is_news else outcome + " with these weights"
+    return f"plan {plan_id} {outcome}: {read.slots} ranges; read it as __view.p{plan_id}.{read.topic or '<topic>'}"
 
 
 async def _check_first(at: Desk, written: Plan) -> None:
@@ -297,11 +297,11 @@ async def listed(at: Desk) -> ViewList:
     names, entries, brokers = await at.all_views()
     groups = await view_groups.groups_on_views(brokers.values(), at.settings) if names else []
     return ViewList(
-        [_line(at, topic, entries) for topic in names], [each.line(_known(at, each.view)) for each in groups]
+        [_line(at, topic, entries) for topic in names], [each.line(_slots_of(at, each.view)) for each in groups]
     )
 
 
-def _known(at: Desk, view: str) -> int:
+def _slots_of(at: Desk, view: str) -> int:
     """Return the number of slots of a view, or 1 if unknown."""
     try:
         return _slots(at, view)
@@ -331,14 +331,14 @@ _STATES = {
 }
 
 
-def show_list(at: Desk, found: ViewList) -> None:
+def show_list(at: Desk, listing: ViewList) -> None:
     """Print views, plans, and groups that read views."""
     console = terminal.console()
     table = Table("VIEW", "PARTITIONS", "OF", "STATE", box=None, pad_edge=False)
-    for line in found.views:
+    for line in listing.views:
         table.add_row(*map(cell, line))
     console.print(table, markup=False)
     for each in at.catalog.plans:
         console.print(printable(f"plan {each.plan_id}: {each.slots} ranges"), markup=False, highlight=False)
-    for text in found.groups:
+    for text in listing.groups:
         console.print(printable(text), markup=False, highlight=False)

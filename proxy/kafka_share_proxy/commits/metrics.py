@@ -39,13 +39,13 @@ def _of_groups(metrics: Metrics, services: CommitServices) -> None:
     now = [HeldSurvey([], 0)]
     groups_max = services.services.limits.metrics_groups
 
-    def look() -> Generator[None, None, None]:
+    def take_survey() -> Generator[None, None, None]:
         now[0] = yield from survey(services.held, groups_max, services.options.ranges_max)
 
     def reader(read: Callable[[GroupCommits], int]) -> Callable[[], dict[str, float]]:
         return lambda: {each.group_id: read(each) for each in now[0].groups}
 
-    metrics.before(look)
+    metrics.before(take_survey)
     words = "Partitions of groups that have 80 % of commits.ranges_max, held here."
     metrics.add("commit_partitions_near_limit", "gauge", words, lambda: now[0].near_limit)
     words = "Ranges done behind the committed offsets, held here."

@@ -64,7 +64,7 @@ def add(metrics: Metrics, services: ShareServices) -> None:
 def _of_groups(metrics: Metrics, services: ShareServices) -> None:
     """Add all metrics of share groups, by group and in total."""
     figures, in_flight = services.figures, _InFlight()
-    metrics.before(lambda: _look(services, in_flight))
+    metrics.before(lambda: _sum_windows(services, in_flight))
     metrics.add(
         "share_record_acknowledgements",
         "counter",
@@ -116,7 +116,7 @@ def _of_process(metrics: Metrics, services: ShareServices) -> None:
     )
 
 
-def _look(services: ShareServices, in_flight: _InFlight) -> Iterator[None]:
+def _sum_windows(services: ShareServices, in_flight: _InFlight) -> Iterator[None]:
     """Forget deleted groups, and sum up the windows once for all metrics. Runs in steps, because there may be many."""
     coordinator, figures = services.coordinator, services.figures
     figures.forget(lambda group_id: coordinator.group(group_id) is None and not coordinator.keys_of(group_id))

@@ -91,5 +91,5 @@ async def test_questions_and_memory_are_bounded(
     monkeypatch.setattr(audit_topics, "NAMES_MAX", 4)
     for start in range(0, 30, 5):
         await names.learn([b"%016d" % number for number in range(start, start + 5)])
-        assert len(names._told) + len(names._asked_at) <= 4 + 3
+        assert len(names._names) + len(names._queried_at) <= 4 + 3
     assert max(map(len, broker.asked)) == 3

@@ -57,9 +57,9 @@ class GroupPages:
         self._is_decided = is_decided
         self._changes = changes
 
-    async def response(self, asked: AdminRequest) -> Body | None:
+    async def response(self, request: AdminRequest) -> Body | None:
         """Return the response, or None for a path of another handler."""
-        parts = [unquote(part) for part in asked.path.split("/")[1:]]
+        parts = [unquote(part) for part in request.path.split("/")[1:]]
         if not parts or parts[0] != "groups":
             return None
         services = self._services()
@@ -70,23 +70,23 @@ class GroupPages:
         match parts[1:]:
             case [] | [""]:
                 listed = await _in_steps(group_report.groups(services))
-                return _read(asked, listed | _elsewhere(services) | _completeness(services))
+                return _read(request, listed | _elsewhere(services) | _completeness(services))
             case [group_id]:
-                found = group_report.group(services, group_id)
-                return _no_group(services, group_id) if found is None else _read(asked, found)
+                group = group_report.group(services, group_id)
+                return _no_group(services, group_id) if group is None else _read(request, group)
             case [group_id, "members", member_id, "release"]:
-                return self._may_change(asked) or await _release(services, group_id, member_id)
+                return self._may_change(request) or await _release(services, group_id, member_id)
         return None
 
-    def _may_change(self, asked: AdminRequest) -> Body | None:
+    def _may_change(self, request: AdminRequest) -> Body | None:
         """Return a refusal, or None if the request may change something."""
-        if asked.method != "POST":
+        if request.method != "POST":
             return _refused(HTTPStatus.METHOD_NOT_ALLOWED, "only POST releases")
         if self._changes == "never":
             return _refused(HTTPStatus.FORBIDDEN, "admin_changes is never")
-        if asked.from_page:
+        if request.from_page:
             return _refused(HTTPStatus.FORBIDDEN, "web pages may not change anything")
-        if self._changes == "local" and not _is_loopback(asked.peer):
+        if self._changes == "local" and not _is_loopback(request.peer):
             return _refused(HTTPStatus.FORBIDDEN, "only this machine may change something: admin_changes is local")
         return None
 
@@ -124,16 +124,16 @@ async def _release(services: ShareServices, group_id: str, member_id: str) -> Bo
 
 
 async def _settled(promise: Promise[Any]) -> None:
-    came = trio.Event()
-    promise.on_settled(came.set)
+    settled = trio.Event()
+    promise.on_settled(settled.set)
     try:
-        await came.wait()
+        await settled.wait()
     finally:
-        promise.forget(came.set)
+        promise.forget(settled.set)
 
 
-def _read(asked: AdminRequest, body: Mapping[str, Any]) -> Body:
-    if asked.method == "POST":
+def _read(request: AdminRequest, body: Mapping[str, Any]) -> Body:
+    if request.method == "POST":
         return _refused(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD are served here")
     return HTTPStatus.OK, body
 

@@ -126,12 +126,12 @@ async def _linger(stream: trio.abc.Stream) -> None:
     """
     if isinstance(stream, trio.SocketStream):
         await stream.send_eof()
-    left = REQUEST_BYTES_MAX
-    while left > 0:
+    allowed = REQUEST_BYTES_MAX
+    while allowed > 0:
         chunk = await stream.receive_some(READ_BYTES)
         if not chunk:
             return
-        left -= len(chunk)
+        allowed -= len(chunk)
 
 
 def _peer(stream: trio.abc.Stream) -> str:
@@ -184,10 +184,10 @@ async def _response(request: h11.Request, probes: Probes, peer: str) -> _Respons
     if probes.groups is not None and request.method in (b"GET", b"HEAD", b"POST"):
         from_page = any(name == b"origin" for name, _ in request.headers)
         words = path.decode("ascii", "replace")
-        asked = AdminRequest(method=request.method.decode(), path=words, from_page=from_page, peer=peer)
-        found = await probes.groups.response(asked)
-        if found is not None:
-            return _Response(found[0], await _in_steps(_pieces(found[1])))
+        admin_request = AdminRequest(method=request.method.decode(), path=words, from_page=from_page, peer=peer)
+        group_page = await probes.groups.response(admin_request)
+        if group_page is not None:
+            return _Response(group_page[0], await _in_steps(_pieces(group_page[1])))
     if path == METRICS_PATH and request.method in (b"GET", b"HEAD"):
         return _Response(HTTPStatus.OK, await _in_steps(probes.metrics()), METRICS)
     return _probed(request, path, probes)

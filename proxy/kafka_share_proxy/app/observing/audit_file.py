@@ -39,7 +39,7 @@ class AuditFile:
         """True if the content of the file ends with a complete line."""
         self._waiting: SimpleQueue[Sequence[bytes] | None] = SimpleQueue()
         """Lines to write. None ends the thread."""
-        self._taken_bytes = self._done_bytes = 0
+        self._queued_bytes = self._done_bytes = 0
         """Bytes queued and bytes processed. Only the event loop changes the first, only the thread the second."""
         self._without_room = self._refused = 0
 
@@ -51,10 +51,10 @@ class AuditFile:
     def offer(self, lines: Sequence[bytes]) -> None:
         """Queue these lines for writing."""
         size = sum(map(len, lines))
-        if self._taken_bytes - self._done_bytes + size > BUFFER_BYTES:
+        if self._queued_bytes - self._done_bytes + size > BUFFER_BYTES:
             self._without_room += len(lines)
             return
-        self._taken_bytes += size
+        self._queued_bytes += size
         self._waiting.put(lines)
 
     async def run(self) -> None:
@@ -70,7 +70,7 @@ class AuditFile:
 
     async def written(self) -> None:
         """Wait until all queued lines are processed."""
-        while self._done_bytes < self._taken_bytes:  # noqa: ASYNC110  # called once, when the process ends
+        while self._done_bytes < self._queued_bytes:  # noqa: ASYNC110  # called once, when the process ends
             await trio.sleep(WRITTEN_POLL_S)
 
     def _write_all(self, loop: trio.lowlevel.TrioToken) -> None:
@@ -87,10 +87,10 @@ class AuditFile:
 
     def _next(self) -> Sequence[bytes] | None:
         """Return all queued lines, or None at the end."""
-        found = self._waiting.get()
-        if found is None:
+        queued = self._waiting.get()
+        if queued is None:
             return None
-        lines = list(found)
+        lines = list(queued)
         while not self._waiting.empty():
             more = self._waiting.get()
             if more is None:
@@ -131,8 +131,8 @@ class AuditFile:
         self._is_begun = True
 
     def _rotate(self) -> None:
-        kept = [self._path, *(Path(f"{self._path}.{number}") for number in range(1, self._files_kept + 1))]
-        kept[-1].unlink(missing_ok=True)
-        for newer, older in zip(reversed(kept[:-1]), reversed(kept[1:]), strict=True):
+        paths = [self._path, *(Path(f"{self._path}.{number}") for number in range(1, self._files_kept + 1))]
+        paths[-1].unlink(missing_ok=True)
+        for newer, older in zip(reversed(paths[:-1]), reversed(paths[1:]), strict=True):
             if newer.exists():
                 newer.rename(older)

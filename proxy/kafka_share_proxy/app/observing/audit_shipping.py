@@ -1,8 +1,7 @@
 """Transport of audit events from their log to a file, a topic, or both. It never makes a client wait.
 
-How it works: the event loop calls a timer here several times a second. The call converts pending events to lines
-immediately, one slice at a time. Waking a task would cost more than the lines. A task is used only to look up unknown
-topic names first.
+How it works: a timer of the event loop converts pending events to lines several times a second, one slice at a time.
+Waking a task would cost more than the lines. A task only looks up unknown topic names first.
 """
 
 from __future__ import annotations
@@ -31,16 +30,14 @@ class Sink(Protocol):
 
     @property
     def dropped(self) -> int:
-        """Number of events lost in this sink."""
+        """Events lost in this sink."""
 
     def offer(self, lines: Sequence[bytes]) -> None:
         """Queue lines for writing, or drop and count them."""
 
-    async def run(self) -> None:
-        """Write until cancelled."""
+    async def run(self) -> None: ...
 
-    async def written(self) -> None:
-        """Wait until all queued lines are processed."""
+    async def written(self) -> None: ...
 
 
 class Names(Protocol):
@@ -52,11 +49,9 @@ class Names(Protocol):
     def unknown(self, topic_ids: Iterable[bytes]) -> Sequence[bytes]:
         """Return the topics that need a lookup."""
 
-    async def learn(self, topic_ids: Iterable[bytes]) -> None:
-        """Look up the names of unknown topics."""
+    async def learn(self, topic_ids: Iterable[bytes]) -> None: ...
 
-    async def aclose(self) -> None:
-        """Close the connection used for lookups."""
+    async def aclose(self) -> None: ...
 
 
 class AuditShipping:
@@ -78,25 +73,23 @@ class AuditShipping:
         self._names = names
         self._timers = timers
         self._timer: Timer | None = None
-        self._unknown: Sequence[bytes] = ()
+        self._topics_to_look_up: Sequence[bytes] = ()
         """Topics being looked up. Nothing is written in the meantime."""
-        self._asked = trio.Event()
+        self._lookup_requested = trio.Event()
 
     def dropped(self) -> Mapping[str, float]:
-        """Return the number of lost events, by location."""
         return {"queue": self.audit.log.dropped} | {sink.name: sink.dropped for sink in self.sinks}
 
     async def run(self) -> None:
-        """Ship until cancelled."""
         try:
             async with trio.open_nursery() as nursery:
                 for sink in self.sinks:
                     nursery.start_soon(sink.run)
                 self._poll()
                 while True:
-                    await self._asked.wait()
-                    await self._names.learn(self._unknown)
-                    self._unknown, self._asked = (), trio.Event()
+                    await self._lookup_requested.wait()
+                    await self._names.learn(self._topics_to_look_up)
+                    self._topics_to_look_up, self._lookup_requested = (), trio.Event()
                     self._write()
         finally:
             if self._timer is not None:
@@ -119,13 +112,13 @@ class AuditShipping:
         """Write one slice of the pending events, and schedule the next call."""
         self.audit.tick()
         log = self.audit.log
-        if len(log) and not self._unknown:
-            self._unknown = self._names.unknown(log.topic_ids(SLICE))
-            if self._unknown:
-                self._asked.set()
+        if len(log) and not self._topics_to_look_up:
+            self._topics_to_look_up = self._names.unknown(log.topic_ids(SLICE))
+            if self._topics_to_look_up:
+                self._lookup_requested.set()
             else:
                 self._write()
-        has_more = len(log) and not self._unknown
+        has_more = len(log) and not self._topics_to_look_up
         self._timer = self._timers.call_at(self._timers.now() + (SLICE_PAUSE_S if has_more else POLL_S), self._poll)
 
     def _write(self) -> None:

@@ -50,10 +50,10 @@ class AuditTopic:
         self._notes = notes
         self._waiting: deque[bytes] = deque()
         self._bytes = 0
-        self._came = trio.Event()
+        self._lines_queued = trio.Event()
         self._idle = trio.Event()
         self._idle.set()
-        self._turns = count()
+        self._rotation = count()
         self._leaders: list[tuple[int, Address]] = []
         """(partition, address of its leader), for partitions with a leader."""
         self._open: dict[Address, OwnConnection] = {}
@@ -69,14 +69,14 @@ class AuditTopic:
         self._waiting.extend(lines)
         self._bytes += size
         self._idle = trio.Event() if self._idle.is_set() else self._idle
-        self._came.set()
+        self._lines_queued.set()
 
     async def run(self) -> None:
         """Write until cancelled."""
         try:
             while True:
-                await self._came.wait()
-                self._came = trio.Event()
+                await self._lines_queued.wait()
+                self._lines_queued = trio.Event()
                 while self._waiting:
                     await self._append(self._take())
                 self._idle.set()
@@ -90,12 +90,12 @@ class AuditTopic:
         await self._idle.wait()
 
     def _take(self) -> list[bytes]:
-        taken, size = list[bytes](), 0
-        while self._waiting and (not taken or size + len(self._waiting[0]) <= BATCH_BYTES):
-            taken.append(self._waiting.popleft())
-            size += len(taken[-1])
+        batch, size = list[bytes](), 0
+        while self._waiting and (not batch or size + len(self._waiting[0]) <= BATCH_BYTES):
+            batch.append(self._waiting.popleft())
+            size += len(batch[-1])
         self._bytes -= size
-        return taken
+        return batch
 
     async def _append(self, lines: Sequence[bytes]) -> None:
         now = time.time_ns() // 1_000_000
@@ -117,8 +117,8 @@ class AuditTopic:
 
     async def _produce(self, batch: bytes) -> None:
         if not self._leaders:
-            await self._look()
-        partition, address = self._leaders[next(self._turns) % len(self._leaders)]
+            await self._find_leaders()
+        partition, address = self._leaders[next(self._rotation) % len(self._leaders)]
         if address not in self._open:
             self._open[address] = await open_connection(address, self._settings)
         opened = self._open[address]
@@ -134,14 +134,14 @@ class AuditTopic:
         if code != ErrorCode.NONE:
             raise UpstreamLost(f"{self._topic}-{partition}: {error_name(code)}")
 
-    async def _look(self) -> None:
+    async def _find_leaders(self) -> None:
         """Look up the leaders of the partitions. Raises UpstreamLost."""
         metadata, _ = await self._client.metadata([self._topic])
-        found = next(topic for topic in metadata.topics if topic.name == self._topic)
-        if found.error_code != ErrorCode.NONE:
-            raise UpstreamLost(f"the audit topic {self._topic}: {error_name(found.error_code)}")
+        audit_topic = next(topic for topic in metadata.topics if topic.name == self._topic)
+        if audit_topic.error_code != ErrorCode.NONE:
+            raise UpstreamLost(f"the audit topic {self._topic}: {error_name(audit_topic.error_code)}")
         brokers = {broker.node_id: Address(broker.host, broker.port) for broker in metadata.brokers} | dict(self._nodes)
-        leaders = [(part.partition_index, brokers.get(part.leader_id)) for part in found.partitions]
+        leaders = [(part.partition_index, brokers.get(part.leader_id)) for part in audit_topic.partitions]
         self._leaders = [(partition, address) for partition, address in leaders if address is not None]
         if not self._leaders:
             raise UpstreamLost(f"the audit topic {self._topic} has no leader")

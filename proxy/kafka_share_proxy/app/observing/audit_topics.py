@@ -1,7 +1,7 @@
 """Names of topics that audit events have by id, from the proxy's view of the cluster, else from the brokers.
 
 A proxy that only forwards share groups has seen no topic, and a fleet proxy has not seen the topics of groups on other
-proxies. Their names are looked up under the proxy's own identity. A topic that it may not describe is shown by its id.
+proxies. A topic that the proxy's own identity may not describe is shown by its id.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
 
 NAMES_MAX = 10_000
-"""Maximum number of topics remembered. Beyond it, all are forgotten and looked up again."""
+"""Maximum number of topics remembered. Beyond it, all are looked up again."""
 QUERIED_MAX = 100
 """Maximum number of topics in one lookup. The others are shown by id until the next one."""
 QUERY_S = 3.0
@@ -34,26 +34,26 @@ class AuditedTopicNames:
         client: OwnClient,
         now: Callable[[], float] = trio.current_time,
     ) -> None:
-        """Set up without I/O. `seen`: known name of a topic; `client`: closed by `aclose`; `now`: seconds."""
-        self._seen = seen
+        """`seen`: known name of a topic; `client`: closed by `aclose`; `now`: seconds."""
+        self._name_seen = seen
         self._client = client
         self._now = now
-        self._told: dict[bytes, str] = {}
-        self._asked_at: dict[bytes, float] = {}
+        self._names: dict[bytes, str] = {}
+        self._queried_at: dict[bytes, float] = {}
 
     def name(self, topic_id: bytes) -> str:
         """Return the topic's name, or its id in hexadecimal."""
-        return self._seen(topic_id) or self._told.get(topic_id) or topic_id.hex()
+        return self._name_seen(topic_id) or self._names.get(topic_id) or topic_id.hex()
 
     def unknown(self, topic_ids: Iterable[bytes]) -> list[bytes]:
-        """Return the topics that `learn` would look up: unknown, and without a lookup in the last RETRY_S."""
+        """Return the unknown topics without a lookup in the last RETRY_S."""
         now = self._now()
         return [
             topic_id
             for topic_id in topic_ids
-            if self._seen(topic_id) is None
-            and topic_id not in self._told
-            and now - self._asked_at.get(topic_id, -RETRY_S) >= RETRY_S
+            if self._name_seen(topic_id) is None
+            and topic_id not in self._names
+            and now - self._queried_at.get(topic_id, -RETRY_S) >= RETRY_S
         ]
 
     async def learn(self, topic_ids: Iterable[bytes]) -> None:
@@ -61,17 +61,16 @@ class AuditedTopicNames:
         unknown = self.unknown(topic_ids)[:QUERIED_MAX]
         if not unknown:
             return
-        if len(self._told) + len(self._asked_at) > NAMES_MAX:
-            self._told.clear()
-            self._asked_at.clear()
-        self._asked_at |= dict.fromkeys(unknown, self._now())
+        if len(self._names) + len(self._queried_at) > NAMES_MAX:
+            self._names.clear()
+            self._queried_at.clear()
+        self._queried_at |= dict.fromkeys(unknown, self._now())
         with trio.move_on_after(QUERY_S) as waiting:
             await self._query(unknown)
         if waiting.cancelled_caught:
             await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the open connection, if any."""
         await self._client.aclose()
 
     async def _query(self, topic_ids: list[bytes]) -> None:
@@ -81,5 +80,5 @@ class AuditedTopicNames:
             return
         for topic in response.topics or ():
             if topic.error_code == ErrorCode.NONE and topic.name:
-                self._told[bytes(topic.topic_id)] = topic.name
-                self._asked_at.pop(bytes(topic.topic_id), None)
+                self._names[bytes(topic.topic_id)] = topic.name
+                self._queried_at.pop(bytes(topic.topic_id), None)

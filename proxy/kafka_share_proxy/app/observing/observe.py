@@ -223,9 +223,9 @@ class LogNotes:
                 continue
             self._limited.discard((event, reason))
             if kind is not None and reason != "*" and kind.left_out:
-                told = {"of": event, "reason": redact("reason", reason), "lines": kind.left_out}
+                fields = {"of": event, "reason": redact("reason", reason), "lines": kind.left_out}
                 kind.left_out = 0
-                self.emit(EVENT_LEVELS[LINES_LEFT_OUT], LINES_LEFT_OUT, told)
+                self.emit(EVENT_LEVELS[LINES_LEFT_OUT], LINES_LEFT_OUT, fields)
 
     def _counted(self, event: str, reason: str, lines_max: int) -> int | None:
         """Return the number of lines of this kind omitted before, or None if this line must be omitted too."""

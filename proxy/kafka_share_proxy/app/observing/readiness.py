@@ -1,8 +1,8 @@
 """Readiness probes of a running proxy: forwarding, share groups, individual commits and views, each separately.
 
 A load balancer should use the one for forwarding: a proxy that waits to take over share groups from another one serves
-everything else. A dead broker does not make the proxy unready, because clients of the others are served, and no other
-proxy would reach it either. It is listed in the details.
+everything else. A dead broker, listed in the details, does not make the proxy unready: clients of the others are
+served, and no other proxy would reach it either.
 """
 
 from __future__ import annotations

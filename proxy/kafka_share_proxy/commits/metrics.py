@@ -17,7 +17,7 @@ def add(metrics: Metrics, services: CommitServices, tail: Tail | None) -> None:
     figures, followed, held = services.figures, services.followed, services.held
     words = "Commits of a partition in groups with ranges, by kind; refused by the broker or here."
     metrics.add("commits", "counter", words, lambda: figures.commits, "kind")
-    words = "From a change of ranges until it was stored, or could not be."
+    words = "Time from a change of ranges until it was stored or failed."
     metrics.add("commit_append_seconds", "histogram", words, lambda: figures.append_s)
     if isinstance(services.journal, TopicJournal):
         journal = services.journal
@@ -25,9 +25,9 @@ def add(metrics: Metrics, services: CommitServices, tail: Tail | None) -> None:
         metrics.add("commit_append_requests", "counter", words, lambda: journal.appends)
     words = "Groups known to commit individually."
     metrics.add("commit_groups", "gauge", words, lambda: len(held.groups.keys() | followed.groups.keys()))
-    words = "Parts of the topic of ranges of which it is not known which groups they have."
+    words = "Partitions of the topic of ranges whose groups are not known."
     metrics.add("commit_partitions_uncertain", "gauge", words, lambda: len(followed.uncertain))
-    words = "Of these, parts with more groups than are remembered: all their groups go to the owner."
+    words = "Uncertain partitions with too many groups to remember: all their groups go to the owner."
     metrics.add("commit_partitions_overflowing", "gauge", words, lambda: len(followed.overflowing))
     _of_groups(metrics, services)
     if tail is not None:
@@ -48,7 +48,7 @@ def _of_groups(metrics: Metrics, services: CommitServices) -> None:
     metrics.before(take_survey)
     words = "Partitions of groups that have 80 % of commits.ranges_max, held here."
     metrics.add("commit_partitions_near_limit", "gauge", words, lambda: now[0].near_limit)
-    words = "Ranges done behind the committed offsets, held here."
+    words = "Done ranges above the committed offsets, held here."
     metrics.add("commit_ranges", "gauge", words, reader(lambda each: each.ranges), "group")
     words = "Offsets not done between the committed offsets and the last ranges, held here."
     metrics.add("commit_offsets_open", "gauge", words, reader(lambda each: each.offsets_open), "group")
@@ -57,5 +57,5 @@ def _of_groups(metrics: Metrics, services: CommitServices) -> None:
 def _of_tail(metrics: Metrics, tail: Tail) -> None:
     words = "How old what is known of marked groups may be; -1 before it is known."
     metrics.add("commit_tail_age_seconds", "gauge", words, lambda: tail.age_s if isfinite(tail.age_s) else -1.0)
-    words = "From the last append to the topic of ranges until it was read here."
+    words = "Time from the last append to the topic of ranges until it was read here."
     metrics.add("commit_tail_delay_seconds", "gauge", words, lambda: tail.delay_s)

@@ -18,19 +18,19 @@ SHARES_A_STEP = 1_000
 
 HISTOGRAMS: Mapping[str, tuple[str, Callable[[GroupFigures], Histogram]]] = {
     "share_topic_partitions_acquire_time_seconds": (
-        "From the arrival of a ShareFetch until it acquired records.",
+        "Time from the arrival of a ShareFetch until it acquired records.",
         lambda group: group.acquire_s,
     ),
     "share_request_topic_partitions_fetch_ratio": (
-        "Share partitions that gave a ShareFetch records, of those in its session.",
+        "Fraction of the share partitions in a session that returned records to a ShareFetch.",
         lambda group: group.fetch_ratio,
     ),
     "share_fetch_lock_time_seconds": (
-        "How long a share partition was kept for one reader, its wait for new records included.",
+        "Time that a share partition was locked for one reader, including its wait for new records.",
         lambda group: group.fetch_lock_s,
     ),
     "share_in_flight_batch_messages": (
-        "Records of the in-flight batches that first deliveries made.",
+        "Records in each in-flight batch at its first delivery.",
         lambda group: group.batch_records,
     ),
 }
@@ -87,18 +87,18 @@ def _of_groups(metrics: Metrics, services: ShareServices) -> None:
     _of_process(metrics, services)
 
 
-_WINDOW = "Offsets from the start offset to the end of the window, settled ones included."
+_WINDOW = "Offsets from the start offset to the end of the window, including settled ones."
 _RUNS = "Runs of offsets in one state in those windows: in-flight batches, and the parts of divided ones."
 
 
 def _of_process(metrics: Metrics, services: ShareServices) -> None:
     figures, coordinator = services.figures, services.coordinator
-    words = "From the first ShareFetch of a share partition until its start offset was stored."
+    words = "Time from the first ShareFetch of a share partition until its start offset was stored."
     metrics.add("share_partition_load_time_seconds", "histogram", words, lambda: figures.load_s)
     metrics.add(
         "share_state_write_seconds",
         "histogram",
-        "The append of one change of share state.",
+        "Time to append one change of share state.",
         lambda: figures.state_write_s,
     )
     metrics.add("share_sessions", "gauge", "Open share sessions.", lambda: len(coordinator.sessions))
@@ -111,7 +111,7 @@ def _of_process(metrics: Metrics, services: ShareServices) -> None:
     metrics.add(
         "share_session_evictions",
         "counter",
-        "Share sessions that ended because their connection did.",
+        "Share sessions that ended with their connection.",
         lambda: coordinator.sessions.evicted,
     )
 

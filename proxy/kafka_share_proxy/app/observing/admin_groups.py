@@ -107,7 +107,7 @@ async def _release(services: ShareServices, group_id: str, member_id: str) -> Bo
         services, group_id, member_id
     ):
         ids = f"share group {json.dumps(group_id)} has no member {json.dumps(member_id)}"
-        return _refused(HTTPStatus.NOT_FOUND, f"{ids}, and nobody of that id holds records of it")
+        return _refused(HTTPStatus.NOT_FOUND, f"{ids}, and no member of that id holds records of it")
     released = group_report.release(services, group_id, member_id)
     if released is None:
         return _no_group(services, group_id)

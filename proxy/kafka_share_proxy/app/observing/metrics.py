@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from kafka_share_proxy.loop.turns import Turns
 
 PLANE_GAUGES = {
-    "connections": "Client connections now.",
+    "connections": "Open client connections.",
     "tls_handshakes": "Unfinished TLS handshakes of clients.",
-    "tls_bytes": "Memory that TLS connections of clients take, by estimate (limits.tls_total_bytes).",
-    "upstream_connections": "Upstream connections now, one for each client connection that asked for something.",
-    "in_flight": "Requests that wait for an answer.",
-    "muted": "Connections with a request that is being served here.",
-    "local_answer_bytes": "Bytes of answers made here that the kernel has not taken, room reserved for such included.",
-    "gathered_bytes": "Bytes of requests and answers being gathered, kept or worked on.",
-    "unsent_bytes": "Bytes that a peer has not taken yet.",
+    "tls_bytes": "Estimated memory of the clients' TLS connections (limits.tls_total_bytes).",
+    "upstream_connections": "Open upstream connections, one for each client connection that sent a request.",
+    "in_flight": "Requests that wait for a response.",
+    "muted": "Connections with a request that the proxy is serving.",
+    "local_answer_bytes": "Bytes of local responses that are reserved or not accepted by the kernel.",
+    "gathered_bytes": "Bytes of requests and responses that are gathered, kept or processed.",
+    "unsent_bytes": "Bytes that a peer has not accepted yet.",
 }
 PLANE_COUNTERS = {
     "connections_total": "Client connections since the start.",
     "tls_handshakes_refused_total": "TLS handshakes refused or ended because of limits.tls_*.",
-    "local_answers_total": "Requests answered here.",
-    "local_answers_without_room": "Answers that went out without records because the limit was reached.",
-    "gathered_without_room": "Connections that ended because limits.gathered_total_bytes were in use.",
+    "local_answers_total": "Requests served by the proxy.",
+    "local_answers_without_room": "Responses sent without records because the limit was reached.",
+    "gathered_without_room": "Connections closed because limits.gathered_total_bytes was reached.",
     "bytes_up": "Bytes from clients to brokers.",
     "bytes_down": "Bytes to clients.",
 }
@@ -43,20 +43,20 @@ PLANE_COUNTERS = {
 
 def of_events(metrics: Metrics, notes: LogNotes) -> None:
     """Add the number of log events, including those below the log level."""
-    metrics.add("events", "counter", "What happened, by event of the log.", lambda: notes.counts, "event")
+    metrics.add("events", "counter", "Log events, by name, also below the log level.", lambda: notes.counts, "event")
 
 
 def of_turns(metrics: Metrics, turns: Turns) -> None:
     """Add the durations of loop iterations, during which clients wait."""
-    longest = "Longest turn of the loop since the last scrape; 0 where none took 5 ms."
-    over = "Turns of the loop that took longer, by seconds; none over 0.02 is the rule."
+    longest = "Longest loop iteration since the last scrape; 0 if none took 5 ms."
+    over = "Loop iterations that took longer, by seconds; normally none over 0.02."
     metrics.add("turn_longest_seconds", "gauge", longest, turns.take_longest)
     metrics.add("turns_over", "counter", over, turns.over, "seconds")
 
 
 def of_garbage(metrics: Metrics, garbage: Garbage) -> None:
     """Add the durations of garbage collections, during which clients wait."""
-    longest = "Longest collection of garbage since the last scrape."
+    longest = "Longest garbage collection since the last scrape."
     metrics.add("garbage_collection_longest_seconds", "gauge", longest, garbage.take_longest)
 
 
@@ -94,7 +94,12 @@ def _of_plane(metrics: Metrics, parts: ServingParts) -> None:
 def _of_brokers(metrics: Metrics, parts: ServingParts) -> None:
     book = parts.services.book
     metrics.add("brokers", "gauge", "Brokers with a listener here.", lambda: len(book.nodes))
-    metrics.add("brokers_left_out", "gauge", "Brokers that clients are not told of.", lambda: len(book.unbound))
+    metrics.add(
+        "brokers_left_out",
+        "gauge",
+        "Brokers that responses omit.",
+        lambda: len(book.unbound),
+    )
 
 
 def _of_served(metrics: Metrics, times: ServedTimes) -> None:

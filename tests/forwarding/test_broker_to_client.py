@@ -109,7 +109,7 @@ def test_a_response_without_a_request_ends_the_connection() -> None:
         client, broker = w.pair()
         broker.send(response(1))
         client.expect_end()
-        assert "nobody asked" in w.reason()
+        assert "belongs to no request" in w.reason()
 
 
 def test_a_client_that_reads_nothing_stops_its_broker_and_no_other() -> None:

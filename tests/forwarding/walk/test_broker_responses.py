@@ -97,7 +97,7 @@ def test_answers_are_told_apart_however_they_are_cut(size: int) -> None:
 
 
 def test_an_answer_nobody_asked_for_is_the_brokers_fault() -> None:
-    with pytest.raises(RemoteProtocolError, match="nobody asked"):
+    with pytest.raises(RemoteProtocolError, match="belongs to no request"):
         Walk().receive(response(1))
 
 

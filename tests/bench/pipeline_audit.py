@@ -61,7 +61,7 @@ def run(spark: Any, source: Path, out: Path, truth: Counter[str], jvm: int) -> R
     """The job into an empty lake."""
     shutil.rmtree(out, ignore_errors=True)
     cpu, begun = cpu_of_tree(jvm), time.perf_counter()
-    given = audit_job.lines_of_folder(spark, str(source))
+    given = audit_job.event_lines_in_folder(spark, str(source))
     audit_job.run(spark, given, str(out), None, lambda _: None)
     wall, used = time.perf_counter() - begun, cpu_of_tree(jvm) - cpu
     sums = ", ".join(f"sum({name}) as {name}" for name in COUNTED)

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 from kafka_share_proxy.offsets.ranges import OffsetSpan
+from kafka_share_proxy.pipeline.plan.key_range_planner import BUCKET_WIDTH, make_plan
 from kafka_share_proxy.pipeline.plan.plan_job import sampled
-from kafka_share_proxy.pipeline.plan.planner import BUCKET_WIDTH, make_plan
 from kafka_share_proxy.pipeline.source.key_hashes import Array, record_hashes
 from kafka_share_proxy.pipeline.source.key_ranges import KeyRanges
 from kafka_share_proxy.wire.values import TopicPartition

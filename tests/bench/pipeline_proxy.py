@@ -11,7 +11,7 @@ from kafka_share_proxy.pipeline.kafka.cluster import ClusterClient
 from kafka_share_proxy.pipeline.source.columns import BatchMaker
 from kafka_share_proxy.pipeline.source.log_reader import LogReader
 from kafka_share_proxy.pipeline.source.options import SourceOptions, read_options
-from kafka_share_proxy.pipeline.source.planning import PlannedRead
+from kafka_share_proxy.pipeline.source.split_planning import PlannedRead
 from kafka_share_proxy.pipeline.source.splits import Split
 from kafka_share_proxy.wire.codec.varints import read_varlong
 from kafka_share_proxy.wire.records import records

@@ -9,7 +9,7 @@ import pytest
 import trio
 from kafka_share_proxy.brokers import channel as channels
 from kafka_share_proxy.brokers.channel import Channel, open_channel
-from kafka_share_proxy.brokers.own_connection import Identity, OwnSettings
+from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings, Identity
 from kafka_share_proxy.forwarding.walk.pump import new_pump
 from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.wire.definitions import registry
@@ -54,7 +54,7 @@ async def response_of(channel: Channel) -> Any:
 
 def test_responses_arrive_in_order() -> None:
     async def test(reactor: Reactor, broker: Broker, address: Address) -> None:
-        channel = await open_channel(reactor, address, OwnSettings())
+        channel = await open_channel(reactor, address, ClusterClientSettings())
         assert channel.versions.ranges[METADATA] == (0, 12)
         assert channel.highest(METADATA, 9) == 9
         assert channel.highest(METADATA, 99) == 12
@@ -77,7 +77,7 @@ def test_responses_arrive_in_order() -> None:
 def test_it_authenticates_first() -> None:
     async def test(reactor: Reactor, broker: Broker, address: Address) -> None:
         identity = Identity(mechanism="SCRAM-SHA-256", username="proxy", password=lambda: "s3cret")
-        channel = await open_channel(reactor, address, OwnSettings(identity=identity))
+        channel = await open_channel(reactor, address, ClusterClientSettings(identity=identity))
         assert (await response_of(channel)).cluster_id == "c"
         channel.close("done")
 
@@ -86,7 +86,7 @@ def test_it_authenticates_first() -> None:
 
 def test_whoever_waits_is_told_that_it_was_cut() -> None:
     async def test(reactor: Reactor, broker: Broker, address: Address) -> None:
-        channel = await open_channel(reactor, address, OwnSettings())
+        channel = await open_channel(reactor, address, ClusterClientSettings())
         reasons: list[str] = []
         channel.on_close = lambda reason, in_flight: reasons.append((reason, in_flight))
         broker.silent = True
@@ -103,11 +103,11 @@ def test_whoever_waits_is_told_that_it_was_cut() -> None:
 def test_silence_and_nonsense_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(reactor: Reactor, broker: Broker, address: Address) -> None:
         monkeypatch.setattr(channels, "RESPONSE_S", 0.2)
-        channel = await open_channel(reactor, address, OwnSettings())
+        channel = await open_channel(reactor, address, ClusterClientSettings())
         broker.silent = True
         assert await response_of(channel) is None
         broker.silent = False
-        channel = await open_channel(reactor, address, OwnSettings())
+        channel = await open_channel(reactor, address, ClusterClientSettings())
         broker.garbage = b"\0\0\0\4\0\0\0\x63"
         assert await response_of(channel) is None
         assert channel.closed
@@ -119,8 +119,8 @@ def test_who_is_not_there_is_told() -> None:
     async def test(reactor: Reactor, broker: Broker, address: Address) -> None:
         broker.garbage = b"HTTP/1.1 400\r\n\r\n"
         with pytest.raises(RemoteProtocolError):
-            await open_channel(reactor, address, OwnSettings())
+            await open_channel(reactor, address, ClusterClientSettings())
         with pytest.raises(UpstreamLost):
-            await open_channel(reactor, Address("127.0.0.1", 1), OwnSettings())
+            await open_channel(reactor, Address("127.0.0.1", 1), ClusterClientSettings())
 
     run(test)

@@ -12,7 +12,7 @@ import trio.testing
 from kafka_share_proxy.brokers import channels as links_module
 from kafka_share_proxy.brokers.channel import Channel
 from kafka_share_proxy.brokers.channels import RETRY_MAX_S, BrokerChannels
-from kafka_share_proxy.brokers.own_connection import OwnSettings
+from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.brokers.replaced import SILENT_S
 from kafka_share_proxy.forwarding.walk.pump import new_pump
 from kafka_share_proxy.loop.reactor import Reactor
@@ -34,7 +34,11 @@ def test_a_link_is_opened_and_opened_again() -> None:
                 broker = Broker()
                 changed = [trio.Event()]
                 links = BrokerChannels(
-                    nursery, reactor, OwnSettings(), lambda event, **_: notes.append(event), lambda: changed[0].set()
+                    nursery,
+                    reactor,
+                    ClusterClientSettings(),
+                    lambda event, **_: notes.append(event),
+                    lambda: changed[0].set(),
                 )
 
                 async def wait() -> None:
@@ -86,7 +90,9 @@ def test_a_failure_of_long_ago_delays_nothing(monkeypatch: pytest.MonkeyPatch) -
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
-            links = BrokerChannels(nursery, reactor, OwnSettings(), lambda _event, **_context: None, lambda: None)
+            links = BrokerChannels(
+                nursery, reactor, ClusterClientSettings(), lambda _event, **_context: None, lambda: None
+            )
             links.addresses = {1: Address("127.0.0.1", 1)}
             while len(tried) < 8:
                 links.get(1, "a")
@@ -131,7 +137,9 @@ async def scripted(
 
     monkeypatch.setattr(links_module, "open_channel", open_channel)
     reactor: Any = None  # no socket is opened
-    links = BrokerChannels(nursery, reactor, OwnSettings(), lambda event, **_: notes.append(event), lambda: None)
+    links = BrokerChannels(
+        nursery, reactor, ClusterClientSettings(), lambda event, **_: notes.append(event), lambda: None
+    )
     links.addresses = {1: Address("127.0.0.1", 1)}
     return links, opened, notes
 
@@ -211,7 +219,7 @@ def test_channel_is_late_that_does_not_respond_and_is_given_up() -> None:
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             broker, changed, responses = Broker(), trio.Event(), list[object]()
-            links = BrokerChannels(nursery, reactor, OwnSettings(), lambda _event, **_: None, changed.set)
+            links = BrokerChannels(nursery, reactor, ClusterClientSettings(), lambda _event, **_: None, changed.set)
             links.addresses = {1: await broker.listen(nursery)}
             links.get(1, "a")
             await changed.wait()

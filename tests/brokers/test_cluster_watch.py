@@ -8,9 +8,9 @@ from typing import Any
 import trio
 import trio.testing
 from kafka_share_proxy.brokers import cluster_watch
+from kafka_share_proxy.brokers.cluster_client import ClusterClient
+from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings, Identity
 from kafka_share_proxy.brokers.cluster_watch import ClusterWatch, SeenCluster
-from kafka_share_proxy.brokers.own_client import OwnClient
-from kafka_share_proxy.brokers.own_connection import Identity, OwnSettings
 from kafka_share_proxy.wire.values import Address
 
 from tests.support.small_broker import Broker, Net
@@ -38,7 +38,7 @@ async def world(
 ) -> AsyncIterator[World]:
     async with trio.open_nursery() as nursery:
         net = Net(nursery, brokers)
-        client = OwnClient([A], OwnSettings(connect=net, identity=identity))
+        client = ClusterClient([A], ClusterClientSettings(connect=net, identity=identity))
         said: list[tuple[str, dict[str, Any]]] = []
 
         def notes(event: str, /, **context: Any) -> None:

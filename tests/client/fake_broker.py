@@ -9,7 +9,7 @@ from typing import Any
 
 import trio
 import trio.testing
-from kafka_share_proxy.brokers.own_connection import OwnSettings
+from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.codec.headers import RequestHeader
 from kafka_share_proxy.wire.definitions import registry
@@ -118,5 +118,5 @@ class FakeNet:
         return ours
 
     @property
-    def settings(self) -> OwnSettings:
-        return OwnSettings(connect=self, client_id="test", tls_setting="tls=")
+    def settings(self) -> ClusterClientSettings:
+        return ClusterClientSettings(connect=self, client_id="test", tls_setting="tls=")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import trio
-from kafka_share_proxy.brokers.own_connection import BrokerVersions, OwnSettings
+from kafka_share_proxy.brokers.cluster_connection import BrokerVersions, ClusterClientSettings
 from kafka_share_proxy.client.broker_connection import READ_BYTES, BrokerConnection
 from kafka_share_proxy.consumer.partitions import OffsetAndMetadata
 from kafka_share_proxy.consumer.requests import FailureKind, Outcome, RequestFailure
@@ -112,7 +112,7 @@ class Opened:
 async def test_a_large_response_is_assembled_from_any_pieces(pieces: tuple[int, ...]) -> None:
     """And the one after it, whose first bytes come with its last ones."""
     ours, theirs = trio.socket.socketpair()
-    connection = BrokerConnection(Opened(trio.SocketStream(ours)), OwnSettings())  # type: ignore[arg-type]
+    connection = BrokerConnection(Opened(trio.SocketStream(ours)), ClusterClientSettings())  # type: ignore[arg-type]
     sizes = [3 * READ_BYTES + 5, 10, READ_BYTES + 1]
     data = b"".join(response(number + 1, size) for number, size in enumerate(sizes))
     came: list[Outcome] = []
@@ -137,7 +137,7 @@ async def test_a_large_response_is_assembled_from_any_pieces(pieces: tuple[int, 
 
 async def test_a_large_response_that_is_cut_is_dropped() -> None:
     ours, theirs = trio.socket.socketpair()
-    connection = BrokerConnection(Opened(trio.SocketStream(ours)), OwnSettings())  # type: ignore[arg-type]
+    connection = BrokerConnection(Opened(trio.SocketStream(ours)), ClusterClientSettings())  # type: ignore[arg-type]
     came: list[Outcome] = []
     async with trio.open_nursery() as nursery:
         nursery.start_soon(connection.run)

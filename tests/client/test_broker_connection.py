@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import trio
-from kafka_share_proxy.brokers.own_connection import open_connection
+from kafka_share_proxy.brokers.cluster_connection import open_connection
 from kafka_share_proxy.client import broker_connection
 from kafka_share_proxy.client.broker_connection import BrokerConnection
 from kafka_share_proxy.consumer.requests import FailureKind, Outcome, RequestFailure

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trio
 import trustme
-from kafka_share_proxy.brokers.own_connection import Identity
+from kafka_share_proxy.brokers.cluster_connection import Identity
 from kafka_share_proxy.client import broker_connection, broker_connections
 from kafka_share_proxy.client.broker_connections import BrokerConnections
 from kafka_share_proxy.consumer.requests import ANY_NODE, FailureKind, Lane, Outcome, RequestFailure, UnsentRequest

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import trio
-from kafka_share_proxy.brokers.own_client import AuthenticationNeeded
+from kafka_share_proxy.brokers.cluster_client import AuthenticationNeeded
 from kafka_share_proxy.commits import followed_groups
 from kafka_share_proxy.commits.followed_groups import PASS_AFTER_S, FollowedGroups
 from kafka_share_proxy.commits.state_records import (

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import trio
-from kafka_share_proxy.brokers.own_client import AuthenticationNeeded
-from kafka_share_proxy.brokers.own_connection import AuthenticationFailed
+from kafka_share_proxy.brokers.cluster_client import AuthenticationNeeded
+from kafka_share_proxy.brokers.cluster_connection import AuthenticationFailed
 from kafka_share_proxy.durable import state_producer
 from kafka_share_proxy.durable.hosted_state import HostedState
 from kafka_share_proxy.durable.ownership import lacks_identity

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import trio
+from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.brokers.internal_topics import TopicLeaders
-from kafka_share_proxy.brokers.own_connection import OwnSettings
 from kafka_share_proxy.durable.leader_watch import PATIENCE_S, LeaderWatch
 from kafka_share_proxy.durable.state_topic import StateTopic
 
@@ -21,7 +21,7 @@ class Watched:
         self.watch = LeaderWatch(
             TEST_STATE.topic,
             8,
-            OwnSettings(),
+            ClusterClientSettings(),
             lambda event, **_: self.notes.append(event),
             on_seen=self.seen.append,
             on_missing=lambda: self.missing.append(1),

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 import trio
-from kafka_share_proxy.brokers.own_client import OwnClient
-from kafka_share_proxy.brokers.own_connection import OwnSettings
+from kafka_share_proxy.brokers.cluster_client import ClusterClient
+from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.durable import ownership_group
 from kafka_share_proxy.durable.ownership_group import Membership
 from kafka_share_proxy.localkafka.cluster import Cluster
@@ -44,7 +44,7 @@ class Group:
 
     def join(self, name: str, clock: Callable[[], float] | None = None) -> tuple[Membership, trio.CancelScope]:
         """A member that runs until its scope is cancelled."""
-        client = OwnClient([self.bootstrap], OwnSettings(), self.nodes)
+        client = ClusterClient([self.bootstrap], ClusterClientSettings(), self.nodes)
         notes = lambda event, **context: self.notes.append((event, context))  # noqa: E731
         made = Membership(client, notes, name, SESSION_S, clock or boot_time, serves=SERVES)
         scope = trio.CancelScope()

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import trio
-from kafka_share_proxy.brokers import own_log
-from kafka_share_proxy.brokers.own_connection import OwnSettings
+from kafka_share_proxy.brokers import topic_log
+from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.durable import replay
 from kafka_share_proxy.durable.partition_log import ENDLESS, Replay
 from kafka_share_proxy.durable.replay import ReplaySource
@@ -47,13 +47,13 @@ class Leader(Broker):
         log.append((first, first + len(records) - 1, data))
         return first
 
-    def settings(self) -> OwnSettings:
+    def settings(self) -> ClusterClientSettings:
         async def connect(host: str, port: int) -> trio.abc.Stream:
             ours, theirs = trio.testing.memory_stream_pair()
             trio.lowlevel.spawn_system_task(self.serve, theirs)
             return ours
 
-        return OwnSettings(connect=connect)
+        return ClusterClientSettings(connect=connect)
 
     def _k2(self, request: Any) -> Any:
         response = registry.message("ListOffsetsResponse")
@@ -61,7 +61,7 @@ class Leader(Broker):
         found = []
         for wanted in topic.partitions:
             log = self.logs.get(wanted.partition_index, [])
-            offset = 5 if wanted.timestamp == own_log.EARLIEST or not log else log[-1][1] + 1
+            offset = 5 if wanted.timestamp == topic_log.EARLIEST or not log else log[-1][1] + 1
             found.append(
                 response.ListOffsetsPartitionResponse(
                     partition_index=wanted.partition_index, error_code=self.code, offset=offset

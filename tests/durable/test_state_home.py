@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 import trio
-from kafka_share_proxy.brokers.own_client import OwnClient
-from kafka_share_proxy.brokers.own_connection import OwnSettings
+from kafka_share_proxy.brokers.cluster_client import ClusterClient
+from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.brokers.replaced import SILENT_S
 from kafka_share_proxy.durable.broker_access import BrokerAccess
 from kafka_share_proxy.durable.hosted_state import HostedState
@@ -502,8 +502,8 @@ def test_without_an_identity_states_are_off_and_the_proxy_is_ready() -> None:
             broker = Broker(mechanism="PLAIN", ranges={3: (0, 12), 10: (0, 6), 17: (0, 1), 18: (0, 4), 36: (0, 2)})
             address = await broker.listen(nursery)
             notes: Any = lambda event, **_: said.append(event)  # noqa: E731
-            client = lambda: OwnClient([address], OwnSettings())  # noqa: E731
-            access = BrokerAccess(client=client, settings=OwnSettings(), own=None, notes=notes)
+            client = lambda: ClusterClient([address], ClusterClientSettings())  # noqa: E731
+            access = BrokerAccess(client=client, settings=ClusterClientSettings(), own=None, notes=notes)
             held = HeldShareState(ShareCoordinator(BrokerShareLimits()))
             share = HostedState(SHARE_STATE, held, share_gate(), access, reactor, "proxy:1")
             home = StateHome([share], Membership(client(), notes, "proxy:1", 6.0), access, reactor)

@@ -2,7 +2,7 @@
 
 from dataclasses import fields
 
-from kafka_share_proxy.brokers.own_connection import OwnSettings
+from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.forwarding.limits import Limits
 
 
@@ -15,5 +15,5 @@ def test_every_limit_but_the_optional_one_has_a_default_above_0() -> None:
 
 def test_defaults_of_the_proxys_own_connections_equal_those_of_the_limits() -> None:
     """A command without settings of limits dials like `serve`."""
-    limits, own = Limits(), OwnSettings()
+    limits, own = Limits(), ClusterClientSettings()
     assert (own.dial_timeout_s, own.response_bytes) == (limits.dial_timeout_s, limits.collected_bytes)

@@ -25,7 +25,7 @@ from kafka_share_proxy.localkafka.front import Front
 from kafka_share_proxy.pipeline.kafka.cluster import ClusterClient
 from kafka_share_proxy.pipeline.source.log_reader import LogReader
 from kafka_share_proxy.pipeline.source.options import read_options
-from kafka_share_proxy.pipeline.source.planning import PlannedRead
+from kafka_share_proxy.pipeline.source.split_planning import PlannedRead
 
 from tests.support.brokers import NEW, VIEWS, Running
 from tests.support.raw import Raw, Topic, until

@@ -27,7 +27,7 @@ import pytest
 from confluent_kafka import Producer
 from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.localkafka.front import Front
-from kafka_share_proxy.pipeline.plan.planner import BUCKET_WIDTH, make_plan
+from kafka_share_proxy.pipeline.plan.key_range_planner import BUCKET_WIDTH, make_plan
 from kafka_share_proxy.wire.records.key_hash import murmur2
 
 from tests.support import audit_story

@@ -84,7 +84,7 @@ def story_lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     folder = tmp_path_factory.mktemp("story")
     audit_story.write(folder / "in", "audit.jsonl", audit_story.blocked_events() + audit_story.load_events())
-    lines = audit_job.lines_of_folder(spark, str(folder / "in"))
+    lines = audit_job.event_lines_in_folder(spark, str(folder / "in"))
     audit_job.run(spark, lines, str(folder / "lake"), None, lambda _line: None)
     return folder / "lake"
 

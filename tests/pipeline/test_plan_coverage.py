@@ -12,7 +12,7 @@ import pytest
 from kafka_share_proxy.audit.events import Place
 from kafka_share_proxy.audit.loads import Loads
 from kafka_share_proxy.audit.sampling import KeySampling
-from kafka_share_proxy.pipeline.plan.planner import RangePlan, make_plan
+from kafka_share_proxy.pipeline.plan.key_range_planner import RangePlan, make_plan
 from kafka_share_proxy.wire.records import records
 from kafka_share_proxy.wire.records.batches import BatchTable, split_complete
 from kafka_share_proxy.wire.records.key_hash import murmur2

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kafka_share_proxy.brokers.cluster_view import ClusterView
+from kafka_share_proxy.brokers.cluster_metadata import ClusterMetadata
 from kafka_share_proxy.brokers.connection_slots import SlotValues
 from kafka_share_proxy.durable.interfaces import JournalRefused
 from kafka_share_proxy.durable.memory_journal import MemoryJournal
@@ -157,7 +157,7 @@ class GroupWorld:
             timers=self.timers,
             notes=lambda event, **context: self.notes.append((event, context)),
             book=AddressBook(20000, "proxy.example", lambda *_: True),
-            topology=ClusterView(),
+            topology=ClusterMetadata(),
             versions=EffectiveVersions(Offer((share_group_apis.OFFER,))),
         )
         return services.build(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kafka_share_proxy.brokers.own_connection import BrokerVersions
+from kafka_share_proxy.brokers.cluster_connection import BrokerVersions
 from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.sharegroups import serving_side
 from kafka_share_proxy.sharegroups.settings import ShareGroups

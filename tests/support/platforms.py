@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.brokers.cluster_watch import SeenCluster
-from kafka_share_proxy.brokers.own_connection import OwnSettings
 from kafka_share_proxy.feature.feature import Platform
 from kafka_share_proxy.forwarding.served.services import Services
 from kafka_share_proxy.views.services import Inline
@@ -18,7 +18,7 @@ def platform(services: Services, **parts: Any) -> Platform:
     """Return a platform whose features can be stored, without connections."""
     given: dict[str, Any] = {
         "services": services,
-        "settings": OwnSettings(),
+        "settings": ClusterClientSettings(),
         "client": SimpleNamespace,
         "workers": Inline(),
         "cluster": NO_CLUSTER,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from kafka_share_proxy.brokers.cluster_view import ClusterView
+from kafka_share_proxy.brokers.cluster_metadata import ClusterMetadata
 from kafka_share_proxy.brokers.connection_slots import SlotValues
 from kafka_share_proxy.durable.interfaces import Journal, JournalRefused
 from kafka_share_proxy.durable.memory_journal import MemoryJournal
@@ -655,7 +655,7 @@ class World:
             timers=self.timers,
             notes=lambda event, /, **context: self.notes.append((event, context)),
             book=AddressBook(9100, "proxy.example", lambda node_id, address: True),
-            topology=ClusterView(),
+            topology=ClusterMetadata(),
             versions=versions,
             own=self.own,
         )

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 import trio
-from kafka_share_proxy.brokers import own_log
-from kafka_share_proxy.brokers.own_connection import OwnSettings
+from kafka_share_proxy.brokers import topic_log
+from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.durable import replay, state_home
 from kafka_share_proxy.durable.broker_access import BrokerAccess
 from kafka_share_proxy.loop.promise import Callback, CallbackOwner, on_behalf_of
@@ -107,7 +107,7 @@ class StateCluster:
     def access(self, notes: Callable[..., None]) -> BrokerAccess:
         return BrokerAccess(
             client=lambda: Client(self),  # type: ignore[arg-type,return-value]
-            settings=OwnSettings(),
+            settings=ClusterClientSettings(),
             own=None,
             notes=notes,
         )
@@ -182,7 +182,7 @@ class StateCluster:
         for wanted in topic.partitions:
             log = self.log(topic.name, wanted.partition_index)
             start = log.batches[0][0] if log.batches else log.end
-            offset = start if wanted.timestamp == own_log.EARLIEST else log.end
+            offset = start if wanted.timestamp == topic_log.EARLIEST else log.end
             found.append(
                 response.ListOffsetsPartitionResponse(
                     partition_index=wanted.partition_index, error_code=0, offset=offset
@@ -241,7 +241,7 @@ class StateCluster:
 
 
 class Client:
-    """The part of an OwnClient that states need."""
+    """The part of an ClusterClient that states need."""
 
     def __init__(self, cluster: StateCluster) -> None:
         self._cluster = cluster
@@ -351,7 +351,7 @@ class Channels:
 
 
 class _Connection:
-    """The part of an OwnConnection that reading needs."""
+    """The part of an ClusterConnection that reading needs."""
 
     def __init__(self, cluster: StateCluster, node: int) -> None:
         self._cluster = cluster

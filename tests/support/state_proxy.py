@@ -22,9 +22,9 @@ import trio
 import yaml
 from kafka_share_proxy.app.serving import features, server
 from kafka_share_proxy.app.settings.config import Config
+from kafka_share_proxy.brokers.cluster_client import ClusterClient
+from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.brokers.cluster_watch import SeenCluster
-from kafka_share_proxy.brokers.own_client import OwnClient
-from kafka_share_proxy.brokers.own_connection import OwnSettings
 from kafka_share_proxy.durable.broker_access import BrokerAccess
 from kafka_share_proxy.durable.described_state import DescribedState
 from kafka_share_proxy.durable.gate import StateGate
@@ -120,8 +120,8 @@ async def serve(port: int, response: Any) -> None:
 
 async def follow(port: int, bootstrap: str) -> None:
     host, _, number = bootstrap.rpartition(":")
-    settings = OwnSettings()
-    client = partial(OwnClient, [Address(host, int(number))], settings)
+    settings = ClusterClientSettings()
+    client = partial(ClusterClient, [Address(host, int(number))], settings)
     follower = Follower(BrokerAccess(client=client, settings=settings, own=None, notes=_note))
 
     async def response(_asked: dict[str, Any]) -> dict[str, Any]:

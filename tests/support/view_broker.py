@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafka_share_proxy.brokers.cluster_view import ClusterView
+from kafka_share_proxy.brokers.cluster_metadata import ClusterMetadata
 from kafka_share_proxy.brokers.connection_slots import SlotValues
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
 from kafka_share_proxy.forwarding.limits import Limits
@@ -307,7 +307,7 @@ class World:
             timers=self.timers,
             notes=self._note,
             book=AddressBook(20000, "proxy.example", lambda *_: True),
-            topology=ClusterView(),
+            topology=ClusterMetadata(),
             versions=EffectiveVersions(Offer()),
         )
         self.views = ViewServices(services=self.services, catalog=self.catalog, options=options, keeper=self.keeper)

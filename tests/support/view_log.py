@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import trio
-from kafka_share_proxy.brokers.own_client import OwnClient
-from kafka_share_proxy.brokers.own_connection import OwnSettings
+from kafka_share_proxy.brokers.cluster_client import ClusterClient
+from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.views.state_records import TOPIC
 from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.definitions import registry
@@ -98,7 +98,7 @@ class ViewsBroker(Broker):
         return message(topics=[message.CreatableTopicResult(name=self.created.name, error_code=code, configs=None)])
 
 
-def client(nursery: trio.Nursery, broker: Broker) -> OwnClient:
+def client(nursery: trio.Nursery, broker: Broker) -> ClusterClient:
     """The proxy's own client of that cluster."""
     net = Net(nursery, {BOOTSTRAP: broker, LEADER: broker})
-    return OwnClient([BOOTSTRAP], OwnSettings(connect=net))
+    return ClusterClient([BOOTSTRAP], ClusterClientSettings(connect=net))

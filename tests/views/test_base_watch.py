@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import trio
-from kafka_share_proxy.brokers.own_client import AuthenticationNeeded
-from kafka_share_proxy.brokers.own_client_connection import OwnPort
+from kafka_share_proxy.brokers.cluster_client import AuthenticationNeeded
+from kafka_share_proxy.brokers.cluster_client_connection import ClusterClientConnection
 from kafka_share_proxy.loop.trio_timers import TrioTimers
 from kafka_share_proxy.views import state_records
 from kafka_share_proxy.views.base_watch import ViewWatch
@@ -18,7 +18,7 @@ from tests.support.view_broker import Cluster
 V = "__view.r4.orders"
 
 
-class OwnClient:
+class ClusterClient:
     """The cluster, for the proxy itself."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -42,8 +42,8 @@ class World(view_broker.World):
         super().__init__()
         self.cluster.make("orders", 2)
         self.ensure(V)
-        self.own = OwnClient(self.cluster)
-        port = OwnPort(self.own)  # type: ignore[arg-type]
+        self.own = ClusterClient(self.cluster)
+        port = ClusterClientConnection(self.own)  # type: ignore[arg-type]
         self.keeper.own = port
         self.watch = ViewWatch(self.keeper, port, 30.0, self._note)
 

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 import trio.testing
+from kafka_share_proxy.brokers.cluster_client import ClusterClient
+from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.brokers.internal_topics import TopicRefused
-from kafka_share_proxy.brokers.own_client import OwnClient
-from kafka_share_proxy.brokers.own_connection import OwnSettings
 from kafka_share_proxy.brokers.replaced import SILENT_S, Replaced
 from kafka_share_proxy.views.state_records import TOPIC
 from kafka_share_proxy.views.state_topic import ViewTopic
@@ -83,7 +83,7 @@ async def test_leader_lost_without_a_word_is_given_up_once_there_is_another(
     """Reading, asking and writing alike; until then, and for a slow one, it is waited for."""
     lost, other = there(), there()
     net = Net(nursery, {LEADER: lost, OTHER: other})
-    topic = ViewTopic(OwnClient([OTHER, LEADER], OwnSettings(connect=net)))
+    topic = ViewTopic(ClusterClient([OTHER, LEADER], ClusterClientSettings(connect=net)))
     other.named = {1: LEADER, 2: OTHER}
     other.node_id = 1
     async with topic.reading(LEADER) as reading:

@@ -1,6 +1,6 @@
 """Connection of the proxy's own to one broker for frequent requests, driven by the loop itself.
 
-How it works: a channel begins as a Trio stream, so that `own_connection.open_connection` can read versions and
+How it works: a channel begins as a Trio stream, so that `cluster_connection.open_connection` can read versions and
 authenticate on it, which is rare and has many steps. After `begin` the loop reads and writes it by plain calls. An
 append of share state then needs no pass through Trio's scheduler and no thread switch (see `reactor`). Responses arrive
 in the order of the requests. A channel that fails in any way is closed, and all pending requests are notified.
@@ -20,7 +20,12 @@ from typing import Any, NamedTuple, TypeVar
 import trio
 
 from kafka_share_proxy.brokers import dialling
-from kafka_share_proxy.brokers.own_connection import CLIENT_ID, BrokerVersions, OwnSettings, open_connection
+from kafka_share_proxy.brokers.cluster_connection import (
+    CLIENT_ID,
+    BrokerVersions,
+    ClusterClientSettings,
+    open_connection,
+)
 from kafka_share_proxy.loop.polling import READ, WRITE
 from kafka_share_proxy.loop.reactor import Reactor, ReactorTimer
 from kafka_share_proxy.loop.transports import PlainTransport, TlsTransport
@@ -222,7 +227,7 @@ class Channel(trio.abc.Stream):
         self._transport.want(READ | WRITE if self._unsent else READ)
 
 
-async def open_channel(reactor: Reactor, address: Address, settings: OwnSettings) -> Channel:
+async def open_channel(reactor: Reactor, address: Address, settings: ClusterClientSettings) -> Channel:
     """Dial, secure, read the versions, authenticate.
 
     Raises UpstreamLost if the broker cannot be reached, AuthenticationFailed if it refuses the identity,
@@ -241,7 +246,9 @@ async def open_channel(reactor: Reactor, address: Address, settings: OwnSettings
     return channel
 
 
-def _transport(reactor: Reactor, sock: Any, settings: OwnSettings, host: str) -> PlainTransport | TlsTransport:
+def _transport(
+    reactor: Reactor, sock: Any, settings: ClusterClientSettings, host: str
+) -> PlainTransport | TlsTransport:
     context: ssl.SSLContext | None = settings.tls
     if context is None:
         return PlainTransport(reactor, sock)

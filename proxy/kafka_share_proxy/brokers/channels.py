@@ -10,7 +10,7 @@ from typing import NamedTuple
 import trio
 
 from kafka_share_proxy.brokers.channel import Channel, open_channel
-from kafka_share_proxy.brokers.own_connection import OwnSettings
+from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.brokers.replaced import SILENT_S
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.lasting_trouble import LastingTrouble
@@ -40,7 +40,12 @@ class BrokerChannels:
     """Open channels. `changed` is called when one has opened or closed."""
 
     def __init__(
-        self, nursery: trio.Nursery, reactor: Reactor, settings: OwnSettings, notes: Notes, changed: Callable[[], None]
+        self,
+        nursery: trio.Nursery,
+        reactor: Reactor,
+        settings: ClusterClientSettings,
+        notes: Notes,
+        changed: Callable[[], None],
     ) -> None:
         self.addresses: dict[int, Address] = {}
         """Addresses of the brokers, kept up to date by the caller."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 import trio
 
-from kafka_share_proxy.brokers.own_client import AuthenticationNeeded, OwnClient
-from kafka_share_proxy.brokers.own_connection import AuthenticationFailed, BrokerVersions
+from kafka_share_proxy.brokers.cluster_client import AuthenticationNeeded, ClusterClient
+from kafka_share_proxy.brokers.cluster_connection import AuthenticationFailed, BrokerVersions
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.lasting_trouble import REMIND_S, LastingTrouble
 from kafka_share_proxy.wire.definitions import messages
@@ -52,7 +52,7 @@ class SeenCluster:
 class ClusterWatch:
     """Periodic refresh through the proxy's own client."""
 
-    client: OwnClient
+    client: ClusterClient
     nodes: Mapping[int, Address]
     """Brokers in the settings, for a cluster that requires an identity."""
     bootstrap: Sequence[Address]

@@ -48,7 +48,7 @@ class Connection(Protocol):
         """Call back once when this client connection ends, after its handler (if any) was cancelled."""
 
 
-class OwnQueries(Protocol):
+class ClusterQueries(Protocol):
     """Requests under the proxy's own identity, to brokers other than the one of the client's connection."""
 
     def send_request(self, node_id: int, key: int, request: RequestMessage[R]) -> Promise[R]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kafka_share_proxy.brokers.own_client import OwnClient
+from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.queries import Resource, about_settings
 from kafka_share_proxy.brokers.topic_settings import REQUESTED_SETTINGS, TopicSettings
 from kafka_share_proxy.wire.definitions import messages
@@ -67,7 +67,9 @@ class TopicLeaders:
 class InternalTopic:
     """Topic of the proxy's own."""
 
-    def __init__(self, client: OwnClient, name: str, partitions: int, configs: Mapping[str, str] = COMPACTED) -> None:
+    def __init__(
+        self, client: ClusterClient, name: str, partitions: int, configs: Mapping[str, str] = COMPACTED
+    ) -> None:
         self._client = client
         self._name = name
         self._partitions = partitions

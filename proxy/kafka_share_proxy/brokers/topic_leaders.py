@@ -1,8 +1,9 @@
 """Topics, leaders and topic rights, refreshed over the requesting client's own connection.
 
-A client gets "unknown topic" or "not the leader" only from a fresh view. One older than `TopicQueryOptions.view_age_s`
-is refreshed first, on that client's connection and therefore with its rights. That age also bounds the rate: a topic is
-looked up once per that time, and an absent topic is remembered per connection for the same time.
+A client gets "unknown topic" or "not the leader" only from fresh metadata. Metadata older than
+`TopicQueryOptions.metadata_age_s` is refreshed first, on that client's connection and therefore with its rights. That
+age also bounds the rate: a topic is looked up once per that time, and an absent topic is remembered per connection for
+the same time.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple, Protocol
 
-from kafka_share_proxy.brokers.cluster_view import ClusterView, Topic
+from kafka_share_proxy.brokers.cluster_metadata import ClusterMetadata, Topic
 from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.brokers.queries import about_topics
 from kafka_share_proxy.brokers.rights import DESCRIBE_BIT, NO_BITS, READ_BIT, Right, absent_topics_of, rights_of
@@ -54,7 +55,7 @@ class TopicQueryOptions:
 
     rights_cache_s: float = 15.0
     """Lifetime of a right that the broker granted or refused (brokers/README.md rule 15)."""
-    view_age_s: float = 1.0
+    metadata_age_s: float = 1.0
     """Maximum age of a topic's metadata for an "unknown" or "not the leader" error."""
 
 
@@ -65,7 +66,7 @@ class TopicQuery(Protocol):
     def timers(self) -> Timers: ...
 
     @property
-    def topology(self) -> ClusterView: ...
+    def topology(self) -> ClusterMetadata: ...
 
     @property
     def options(self) -> TopicQueryOptions: ...
@@ -144,7 +145,7 @@ def names_to_query(connection: Connection, services: TopicQuery, names: Iterable
     queried = []
     for name in names:
         known = rights.verdict(right, name, now, options.rights_cache_s) is not None
-        old = view.age(name, now) > options.view_age_s
+        old = view.age(name, now) > options.metadata_age_s
         if (old or not known) and not _just_absent(connection, services, name):
             queried.append(name)
     return queried
@@ -195,7 +196,7 @@ def _known(connection: Connection, services: TopicQuery, topic_id: bytes) -> _Kn
     if _just_absent(connection, services, topic.name):
         return _Known(topic, is_due=False, is_old=False)
     is_due = verdict(connection, services, Right.READ_TOPIC, topic.name) is None or view.is_stale(topic.name)
-    return _Known(topic, is_due, is_old=view.age(topic.name, now) > options.view_age_s)
+    return _Known(topic, is_due, is_old=view.age(topic.name, now) > options.metadata_age_s)
 
 
 def judge(connection: Connection, services: TopicQuery, partition: TopicIdPartition) -> ErrorCode:
@@ -255,7 +256,7 @@ def verdict(connection: Connection, services: TopicQuery, right: Right, name: st
 def _just_absent(connection: Connection, services: TopicQuery, topic: str | bytes) -> bool:
     """Return True if this connection's broker has recently reported the topic as absent or hidden."""
     requested_at, _ = absent_topics_of(connection).get(topic, (-inf, 0))
-    return services.timers.now() - requested_at <= services.options.view_age_s
+    return services.timers.now() - requested_at <= services.options.metadata_age_s
 
 
 def _leads(topic: Topic, partition: int, node_id: int) -> bool:

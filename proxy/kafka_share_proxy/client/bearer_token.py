@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import trio
 
-from kafka_share_proxy.brokers.own_connection import Identity
+from kafka_share_proxy.brokers.cluster_connection import Identity
 from kafka_share_proxy.consumer.options import ConfigurationError
 from kafka_share_proxy.wire.errors import UpstreamLost
 from kafka_share_proxy.wire.sasl import SEPARATOR

@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 
 import trio
 
-from kafka_share_proxy.brokers.own_connection import (
+from kafka_share_proxy.brokers.cluster_connection import (
     RESPONSE_TIMEOUT_S,
     STREAM_ENDED,
     BrokerVersions,
+    ClusterClientSettings,
+    ClusterConnection,
     Identity,
-    OwnConnection,
-    OwnSettings,
     reason_of,
     session_ends,
 )
@@ -83,8 +83,8 @@ class BrokerConnection:
 
     def __init__(
         self,
-        opened: OwnConnection,
-        settings: OwnSettings,
+        opened: ClusterConnection,
+        settings: ClusterClientSettings,
         response_bytes_max: int = RESPONSE_BYTES_MAX,
         memory: FrameMemory | None = None,
     ) -> None:

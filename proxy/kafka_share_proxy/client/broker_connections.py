@@ -15,7 +15,12 @@ from functools import partial
 
 import trio
 
-from kafka_share_proxy.brokers.own_connection import AuthenticationFailed, OwnConnection, OwnSettings, open_connection
+from kafka_share_proxy.brokers.cluster_connection import (
+    AuthenticationFailed,
+    ClusterClientSettings,
+    ClusterConnection,
+    open_connection,
+)
 from kafka_share_proxy.client.broker_connection import BrokerConnection
 from kafka_share_proxy.client.client_metrics import ClientMetrics
 from kafka_share_proxy.client.connection_advice import connection_advice
@@ -64,7 +69,7 @@ class BrokerConnections:
         self,
         nursery: trio.Nursery,
         bootstrap: Sequence[Address],
-        settings: OwnSettings,
+        settings: ClusterClientSettings,
         jitter: Callable[[], float],
         on_outcome: OnOutcome,
         present: Troubles | None = None,
@@ -196,9 +201,9 @@ class BrokerConnections:
     async def _connect(self, node_id: int) -> BrokerConnection | RequestFailure:
         addresses = self._addresses(node_id)
         attempts = [partial(open_connection, address, self._settings) for address in addresses]
-        race_result: Race[OwnConnection, ProxyError] = Race()
+        race_result: Race[ClusterConnection, ProxyError] = Race()
         with trio.move_on_after(SETUP_S) as waiting:
-            race_result = await race(attempts, _TROUBLE, OwnConnection.aclose)
+            race_result = await race(attempts, _TROUBLE, ClusterConnection.aclose)
         if waiting.cancelled_caught:
             return RequestFailure(FailureKind.DISCONNECTED, f"{_listed(addresses)}: not ready within {SETUP_S:g} s")
         if race_result.winner is None:

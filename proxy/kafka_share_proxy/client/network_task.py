@@ -19,7 +19,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import trio
 
-from kafka_share_proxy.brokers.own_connection import OwnSettings
+from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.client.broker_connections import BrokerConnections
 from kafka_share_proxy.client.client_metrics import ClientMetrics
 from kafka_share_proxy.client.notes import Observe, ignore, note_of
@@ -166,7 +166,7 @@ class NetworkLoop(Generic[Core]):
         self,
         core: Core,
         bootstrap: Sequence[Address],
-        settings: OwnSettings,
+        settings: ClusterClientSettings,
         observe: Observe = ignore,
         clock: SuspensionClock | None = None,
         metrics: ClientMetrics | None = None,

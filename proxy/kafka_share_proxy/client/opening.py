@@ -11,7 +11,7 @@ from typing import NamedTuple, Unpack
 
 import trio
 
-from kafka_share_proxy.brokers.own_connection import Connect
+from kafka_share_proxy.brokers.cluster_connection import Connect
 from kafka_share_proxy.client.application_poll import POLL_RECORDS_MAX
 from kafka_share_proxy.client.arguments import PartitionName
 from kafka_share_proxy.client.bearer_token import OAuthBearer

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import trio
 
-from kafka_share_proxy.brokers.own_connection import Connect, Identity, OwnSettings
+from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings, Connect, Identity
 from kafka_share_proxy.client import bearer_token
 from kafka_share_proxy.client.bearer_token import OAuthBearer, bearer_identity
 from kafka_share_proxy.client.option_advice import option_advice
@@ -38,14 +38,14 @@ class ConnectionSettings(NamedTuple):
     """Checked: which servers, and how connections are made."""
 
     bootstrap: Sequence[Address]
-    connections: OwnSettings
+    connections: ClusterClientSettings
 
 
 class ClientSettings(NamedTuple):
     """Checked arguments of `open_consumer`."""
 
     bootstrap: Sequence[Address]
-    connections: OwnSettings
+    connections: ClusterClientSettings
     options: ConsumerOptions
 
 
@@ -81,7 +81,7 @@ def connection_settings(
     if not client_id:
         raise ConfigurationError("client_id is empty: leave it out for the default")
     context = ssl.create_default_context() if tls is True else tls or None
-    connections = OwnSettings(
+    connections = ClusterClientSettings(
         tls=context,
         identity=_identity(sasl),
         requires_sasl=True,

@@ -10,7 +10,7 @@ from typing import Unpack
 
 import trio
 
-from kafka_share_proxy.brokers.own_connection import Connect
+from kafka_share_proxy.brokers.cluster_connection import Connect
 from kafka_share_proxy.client.arguments import named_topics
 from kafka_share_proxy.client.bearer_token import OAuthBearer
 from kafka_share_proxy.client.client_metrics import ClientMetrics

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_watch import SeenCluster
-from kafka_share_proxy.brokers.own_client import OwnClient
 from kafka_share_proxy.commits.settings import Commits
 from kafka_share_proxy.commits.state_records import INDIVIDUAL_COMMITS
 from kafka_share_proxy.feature import state_rights
@@ -26,7 +26,7 @@ class CommitCheck:
     def __init__(self, settings: Commits) -> None:
         self._settings = settings
 
-    async def query(self, own: OwnClient, cluster: SeenCluster) -> StateRights:  # noqa: ARG002 - as checks are called
+    async def query(self, own: ClusterClient, cluster: SeenCluster) -> StateRights:  # noqa: ARG002 - as checks are called
         return await state_rights.send_request(own, INDIVIDUAL_COMMITS)
 
     def report(self, found: StateRights | None, cluster: SeenCluster) -> CheckReport:  # noqa: ARG002 - as checks are called

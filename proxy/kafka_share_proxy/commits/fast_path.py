@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 
-from kafka_share_proxy.brokers.cluster_view import Topic
+from kafka_share_proxy.brokers.cluster_metadata import Topic
 from kafka_share_proxy.commits.accepted_commits import PlannedPart, epoch_of
 from kafka_share_proxy.commits.fast_commits import FastCommit, Overdue
 from kafka_share_proxy.commits.held_state import CommittingGroup

@@ -12,8 +12,8 @@ from kafka_share_proxy.commits import commit_apis, log_events, metrics
 from kafka_share_proxy.commits.audit_events import CommitAudit
 from kafka_share_proxy.commits.carried_requests import CarriedCommits
 from kafka_share_proxy.commits.checks import CommitCheck
+from kafka_share_proxy.commits.expired_ranges import ExpiredGroups
 from kafka_share_proxy.commits.followed_groups import FollowedGroups
-from kafka_share_proxy.commits.garbage_collection import ExpiredGroups
 from kafka_share_proxy.commits.held_state import HeldCommits
 from kafka_share_proxy.commits.services import CommitOptions, CommitServices, commit_gate
 from kafka_share_proxy.commits.settings import Commits

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kafka_share_proxy.brokers.interfaces import OwnQueries
-from kafka_share_proxy.brokers.own_client import OwnClient
-from kafka_share_proxy.brokers.own_connection import OwnSettings
+from kafka_share_proxy.brokers.cluster_client import ClusterClient
+from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
+from kafka_share_proxy.brokers.interfaces import ClusterQueries
 from kafka_share_proxy.loop.interfaces import Notes
 
 
@@ -15,9 +15,9 @@ from kafka_share_proxy.loop.interfaces import Notes
 class BrokerAccess:
     """Access to brokers under the proxy's own identity."""
 
-    client: Callable[[], OwnClient]
+    client: Callable[[], ClusterClient]
     """Create another client, for one task."""
-    settings: OwnSettings
-    own: OwnQueries | None
+    settings: ClusterClientSettings
+    own: ClusterQueries | None
     """None: the brokers' expiration times of producers are not requested."""
     notes: Notes

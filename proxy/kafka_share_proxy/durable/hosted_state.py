@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 import trio
 
+from kafka_share_proxy.brokers.cluster_connection import AuthenticationFailed
 from kafka_share_proxy.brokers.internal_topics import TopicLeaders, TopicRefused
-from kafka_share_proxy.brokers.own_connection import AuthenticationFailed
 from kafka_share_proxy.brokers.replaced import SILENT_S, unless_replaced
 from kafka_share_proxy.brokers.topic_settings import TopicSettings
 from kafka_share_proxy.durable import producer_expiration, replay, restored_state

@@ -7,8 +7,8 @@ from math import inf
 
 import trio
 
+from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.brokers.internal_topics import TopicLeaders
-from kafka_share_proxy.brokers.own_connection import OwnSettings
 from kafka_share_proxy.durable.replay import ReplaySource
 from kafka_share_proxy.durable.state_topic import StateTopic
 from kafka_share_proxy.loop.interfaces import Notes
@@ -28,7 +28,7 @@ class LeaderWatch:
         self,
         topic: str,
         partitions: int,
-        settings: OwnSettings,
+        settings: ClusterClientSettings,
         notes: Notes,
         *,
         look_s: float = inf,

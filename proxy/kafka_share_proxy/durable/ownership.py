@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 import trio
 
+from kafka_share_proxy.brokers.cluster_client import AuthenticationNeeded
+from kafka_share_proxy.brokers.cluster_connection import AuthenticationFailed
 from kafka_share_proxy.brokers.internal_topics import TopicRefused
-from kafka_share_proxy.brokers.own_client import AuthenticationNeeded
-from kafka_share_proxy.brokers.own_connection import AuthenticationFailed
 from kafka_share_proxy.durable.described_state import DescribedState
 from kafka_share_proxy.durable.partition_log import Replay
 from kafka_share_proxy.durable.state_producer import TakenOver

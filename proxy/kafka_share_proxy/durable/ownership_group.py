@@ -26,8 +26,8 @@ from typing import TypeVar
 
 import trio
 
-from kafka_share_proxy.brokers.own_client import OwnClient
-from kafka_share_proxy.brokers.own_connection import OwnConnection, connection
+from kafka_share_proxy.brokers.cluster_client import ClusterClient
+from kafka_share_proxy.brokers.cluster_connection import ClusterConnection, connection
 from kafka_share_proxy.brokers.replaced import unless_replaced
 from kafka_share_proxy.durable import ownership_rules
 from kafka_share_proxy.durable.ownership_rules import (
@@ -90,7 +90,7 @@ class Membership:
 
     def __init__(
         self,
-        client: OwnClient,
+        client: ClusterClient,
         notes: Notes,
         address: str,
         session_s: float,
@@ -198,7 +198,7 @@ class Membership:
                 await self._heartbeat_until_rebalance(heartbeat_connection)
                 await self._rejoin(address, heartbeat_connection)
 
-    async def _dial(self, address: Address, stack: AsyncExitStack) -> OwnConnection:
+    async def _dial(self, address: Address, stack: AsyncExitStack) -> ClusterConnection:
         try:
             return await stack.enter_async_context(connection(address, self._client.settings))
         except UpstreamLost as error:
@@ -221,14 +221,14 @@ class Membership:
             raise kind(f"the coordinator of group {GROUP}: {error_name(entry.error_code)}")
         return self._client.address_of(entry.node_id, Address(entry.host, entry.port))
 
-    async def _heartbeat_until_rebalance(self, heartbeat_connection: OwnConnection) -> None:
+    async def _heartbeat_until_rebalance(self, heartbeat_connection: ClusterConnection) -> None:
         while not self._join_anew.is_set():
             if await self._heartbeat_once_loaded(heartbeat_connection) == ErrorCode.REBALANCE_IN_PROGRESS:
                 return
             with trio.move_on_after(self._heartbeat_s):
                 await self._join_anew.wait()
 
-    async def _heartbeat_once_loaded(self, heartbeat_connection: OwnConnection) -> ErrorCode:
+    async def _heartbeat_once_loaded(self, heartbeat_connection: ClusterConnection) -> ErrorCode:
         """Send a heartbeat, and retry while a coordinator that was just elected still loads the group."""
         for _ in range(LOADING_BEATS):
             with suppress(NotReadyYet):
@@ -236,7 +236,7 @@ class Membership:
             await trio.sleep(RETRY_MIN_S)
         return await self._heartbeat(heartbeat_connection)
 
-    async def _heartbeat(self, heartbeat_connection: OwnConnection, *, joining: bool = False) -> ErrorCode:
+    async def _heartbeat(self, heartbeat_connection: ClusterConnection, *, joining: bool = False) -> ErrorCode:
         """Send one heartbeat. Raises NotAMember, UpstreamLost."""
         request = messages.HeartbeatRequest(
             group_id=GROUP,
@@ -265,7 +265,7 @@ class Membership:
         self._delay, self._failing_since = RETRY_MIN_S, inf
         self.on_renewed()
 
-    async def _rejoin(self, address: Address, heartbeat_connection: OwnConnection) -> None:
+    async def _rejoin(self, address: Address, heartbeat_connection: ClusterConnection) -> None:
         """Join the next generation, and continue the heartbeats of the current one meanwhile."""
 
         async def keep_beating() -> None:
@@ -300,7 +300,7 @@ class Membership:
         self._apply_table(table)
         self._was_renewed()
 
-    async def _request_to_join(self, joining: OwnConnection) -> messages.JoinGroupResponse | None:
+    async def _request_to_join(self, joining: ClusterConnection) -> messages.JoinGroupResponse | None:
         self._join_anew = trio.Event()
         owned = tuple(sorted(self._holding)) if self.is_valid() or self._peer else ()
         metadata = ownership_rules.encode_member(ProxyMember(self._address, owned, self._instance or "", self._peer))
@@ -329,7 +329,9 @@ class Membership:
         self._member_id = response.member_id
         return response
 
-    async def _sync(self, joining: OwnConnection, joined: messages.JoinGroupResponse) -> dict[str, OwnerInTable] | None:
+    async def _sync(
+        self, joining: ClusterConnection, joined: messages.JoinGroupResponse
+    ) -> dict[str, OwnerInTable] | None:
         """Return the table of the generation. None if the next generation has begun already."""
         request = messages.SyncGroupRequest
         assignments = []

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import trio
 
-from kafka_share_proxy.brokers.interfaces import OwnQueries
+from kafka_share_proxy.brokers.interfaces import ClusterQueries
 from kafka_share_proxy.durable.state_producer import IDENTITY_S, KEEP_ALIVE_S
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.wire.definitions import messages
@@ -30,7 +30,7 @@ class Periods(NamedTuple):
     """Seconds between two InitProducerId requests."""
 
 
-async def periods(own: OwnQueries, node_id: int, notes: Notes) -> Periods:
+async def periods(own: ClusterQueries, node_id: int, notes: Notes) -> Periods:
     """Request the intervals for this broker's settings. Kafka's defaults if it refuses (DESCRIBE_CONFIGS)."""
     request = messages.DescribeConfigsRequest
     resource = request.DescribeConfigsResource(

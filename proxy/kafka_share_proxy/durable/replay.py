@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import trio
 
-from kafka_share_proxy.brokers import own_log
-from kafka_share_proxy.brokers.own_connection import OwnConnection, OwnSettings, connection
-from kafka_share_proxy.brokers.own_log import EARLIEST, LATEST
+from kafka_share_proxy.brokers import topic_log
+from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings, ClusterConnection, connection
+from kafka_share_proxy.brokers.topic_log import EARLIEST, LATEST
 from kafka_share_proxy.durable.partition_log import Replay
 from kafka_share_proxy.loop import faults
 from kafka_share_proxy.loop.slices import SLICE_S
@@ -35,7 +35,7 @@ class ReplaySource(NamedTuple):
     topic: str
     leaders: Mapping[int, int]
     addresses: Mapping[int, Address]
-    settings: OwnSettings
+    settings: ClusterClientSettings
     topic_id: bytes = ZERO_UUID
     """Id of the topic. Another topic of that name is not read. Zeros: any topic of that name."""
 
@@ -126,14 +126,14 @@ def _records_unless_unwanted(unwanted: bytes, batch: Buffer) -> Sequence[Record]
 
 
 async def fetch(
-    opened: OwnConnection, source: ReplaySource, replays: Mapping[int, Replay], wait_ms: int = FETCH_WAIT_MS
+    opened: ClusterConnection, source: ReplaySource, replays: Mapping[int, Replay], wait_ms: int = FETCH_WAIT_MS
 ) -> list[messages.FetchResponse.PartitionData]:
     """Fetch the next records of these partitions. Return the entries of the response, errors included.
 
     `wait_ms`: how long a broker without new records waits for some.
     """
     positions = {partition: replay.next_offset for partition, replay in replays.items()}
-    return await own_log.fetch(
+    return await topic_log.fetch(
         opened,
         source.topic,
         positions,
@@ -144,10 +144,10 @@ async def fetch(
     )
 
 
-async def offsets(opened: OwnConnection, topic: str, partitions: Iterable[int], timestamp: int) -> dict[int, int]:
+async def offsets(opened: ClusterConnection, topic: str, partitions: Iterable[int], timestamp: int) -> dict[int, int]:
     """Return the start (EARLIEST) or end (LATEST) offsets. Raises UpstreamLost, also if it is not the leader."""
     bounds = {}
-    for entry in await own_log.request_offsets(opened, topic, partitions, timestamp):
+    for entry in await topic_log.request_offsets(opened, topic, partitions, timestamp):
         check(topic, entry.partition_index, entry.error_code)
         bounds[entry.partition_index] = entry.offset
     return bounds

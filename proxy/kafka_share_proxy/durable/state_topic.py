@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.internal_topics import InternalTopic, TopicLeaders, TopicRefused
-from kafka_share_proxy.brokers.own_client import OwnClient
 from kafka_share_proxy.brokers.topic_settings import MESSAGE_BYTES, TopicSettings
 from kafka_share_proxy.durable.described_state import DescribedState
 from kafka_share_proxy.loop.interfaces import Notes
@@ -24,7 +24,7 @@ TRANSACTION = 1
 class StateTopic:
     """Requests about the topic over the proxy's own client, by one task at a time."""
 
-    def __init__(self, client: OwnClient, state: DescribedState[Any]) -> None:
+    def __init__(self, client: ClusterClient, state: DescribedState[Any]) -> None:
         self._client = client
         self._state = state
         self._topic = InternalTopic(client, state.topic, state.partitions, state.configs)

@@ -20,9 +20,9 @@ from typing import Any
 
 import trio
 
-from kafka_share_proxy.brokers import own_log
+from kafka_share_proxy.brokers import topic_log
+from kafka_share_proxy.brokers.cluster_connection import connection
 from kafka_share_proxy.brokers.internal_topics import TopicLeaders
-from kafka_share_proxy.brokers.own_connection import connection
 from kafka_share_proxy.brokers.replaced import SILENT_S, unless_replaced
 from kafka_share_proxy.durable import replay
 from kafka_share_proxy.durable.broker_access import BrokerAccess
@@ -225,8 +225,8 @@ class Tail:
     async def _follow(self, node_id: int, source: replay.ReplaySource, partitions: set[int]) -> None:
         async with connection(source.address(node_id), source.settings) as opened:
             topic = self._state.topic
-            starts = await replay.offsets(opened, topic, partitions, own_log.EARLIEST)
-            ends = await replay.offsets(opened, topic, partitions, own_log.LATEST)
+            starts = await replay.offsets(opened, topic, partitions, topic_log.EARLIEST)
+            ends = await replay.offsets(opened, topic, partitions, topic_log.LATEST)
             for partition in partitions:
                 self._begin(self._followed[partition], starts[partition], ends[partition])
             while replays := {p: self._followed[p].replay for p in partitions if p not in self.unreadable}:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_watch import SeenCluster
-from kafka_share_proxy.brokers.own_client import OwnClient
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class FeatureCheck(Protocol):
     def name(self) -> str:
         """Name of the feature for people, in the plural."""
 
-    async def query(self, own: OwnClient, cluster: SeenCluster) -> Any:
+    async def query(self, own: ClusterClient, cluster: SeenCluster) -> Any:
         """Query the cluster, without changes. Raises ProxyError without a response of any server."""
 
     def report(self, found: Any, cluster: SeenCluster) -> CheckReport:

@@ -14,9 +14,9 @@ from enum import IntEnum
 from typing import Any, ClassVar, NamedTuple
 
 from kafka_share_proxy.audit.stream import Audit
+from kafka_share_proxy.brokers.cluster_client import ClusterClient
+from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.brokers.cluster_watch import SeenCluster
-from kafka_share_proxy.brokers.own_client import OwnClient
-from kafka_share_proxy.brokers.own_connection import OwnSettings
 from kafka_share_proxy.durable.broker_access import BrokerAccess
 from kafka_share_proxy.durable.described_state import DescribedState, HeldState
 from kafka_share_proxy.durable.gate import StateGate
@@ -76,9 +76,9 @@ class Platform:
 
     services: Services
     """Dependencies of the handlers of every feature."""
-    settings: OwnSettings
+    settings: ClusterClientSettings
     """Settings of the proxy's own connections."""
-    client: Callable[[], OwnClient]
+    client: Callable[[], ClusterClient]
     """Create another client under the proxy's own identity, for one task."""
     workers: Workers
     """Threads for computations that would block the loop."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.internal_topics import InternalTopic, TopicRefused
-from kafka_share_proxy.brokers.own_client import OwnClient
 from kafka_share_proxy.brokers.queries import about_topics
 from kafka_share_proxy.durable.described_state import DescribedState
 from kafka_share_proxy.durable.ownership_rules import GROUP
@@ -39,7 +39,7 @@ class StateRights:
     """Settings of the topic that put the stored records or the service at risk."""
 
 
-async def send_request(own: OwnClient, state: DescribedState[Any]) -> StateRights:
+async def send_request(own: ClusterClient, state: DescribedState[Any]) -> StateRights:
     """Query the rights of the proxy's own identity, without changes. Raises ProxyError without a response of any
     server.
     """
@@ -62,7 +62,7 @@ async def send_request(own: OwnClient, state: DescribedState[Any]) -> StateRight
     )
 
 
-async def dangers_of(own: OwnClient, name: str, partitions: int) -> tuple[str, tuple[str, ...]]:
+async def dangers_of(own: ClusterClient, name: str, partitions: int) -> tuple[str, tuple[str, ...]]:
     """Return `unsafe` and `risks` of an internal topic; none if its settings are not readable."""
     topic = InternalTopic(own, name, partitions)
     try:
@@ -75,7 +75,7 @@ async def dangers_of(own: OwnClient, name: str, partitions: int) -> tuple[str, t
     return "", ()
 
 
-async def _transactions_trouble(own: OwnClient, state: DescribedState[Any]) -> str:
+async def _transactions_trouble(own: ClusterClient, state: DescribedState[Any]) -> str:
     """Return the error of looking up the transactional ids. Whether they may be used shows only at their first use."""
     try:
         await StateTopic(own, state).coordinators([state.transactional_id(0)])

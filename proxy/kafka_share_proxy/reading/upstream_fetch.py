@@ -38,7 +38,7 @@ SMALL_PART = 2
 
 PartitionResponse: TypeAlias = "messages.FetchResponse.PartitionData"
 
-VIEW_IS_OLD = frozenset(
+METADATA_IS_STALE = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -49,7 +49,7 @@ VIEW_IS_OLD = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-"""Errors that show that the broker has newer data about a topic than `brokers.cluster_view`."""
+"""Errors that show that the broker has newer data about a topic than `brokers.cluster_metadata`."""
 
 
 class PartitionRead(NamedTuple):
@@ -201,7 +201,7 @@ class UpstreamFetch(ABC):
         if code != ErrorCode.NONE or partition.diverging_epoch.end_offset >= 0:
             if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED and read.name:
                 rights.remember(Right.READ_TOPIC, read.name, False, now)
-            if code in VIEW_IS_OLD:
+            if code in METADATA_IS_STALE:
                 self._upstream.topology.set_stale(read.name)
             self._refused(read, partition)
             return

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from kafka_share_proxy.brokers.cluster_client import ClusterClient
+from kafka_share_proxy.brokers.cluster_connection import connection
 from kafka_share_proxy.brokers.cluster_watch import SeenCluster
-from kafka_share_proxy.brokers.own_client import OwnClient
-from kafka_share_proxy.brokers.own_connection import connection
 from kafka_share_proxy.feature import state_rights
 from kafka_share_proxy.feature.checks import CheckReport
 from kafka_share_proxy.feature.state_rights import StateRights
@@ -44,7 +44,7 @@ class ShareGroupCheck:
     def __init__(self, settings: ShareGroups) -> None:
         self._settings = settings
 
-    async def query(self, own: OwnClient, cluster: SeenCluster) -> ShareFindings:
+    async def query(self, own: ClusterClient, cluster: SeenCluster) -> ShareFindings:
         return ShareFindings(
             sees_all_groups=await _may_describe_cluster(own, cluster.brokers.values()),
             groups=await _groups(own, cluster),
@@ -73,14 +73,14 @@ class ShareGroupCheck:
         return f"Share groups: {'served by the proxy or the brokers, by group' if by_group else where} ({reason})."
 
 
-async def _rights(own: OwnClient) -> StateRights | None:
+async def _rights(own: ClusterClient) -> StateRights | None:
     try:
         return await state_rights.send_request(own, SHARE_STATE)
     except ProxyError:  # a server without a response is reported among the others
         return None
 
 
-async def _groups(own: OwnClient, cluster: SeenCluster) -> tuple[str, ...]:
+async def _groups(own: ClusterClient, cluster: SeenCluster) -> tuple[str, ...]:
     """List the share groups of every coordinator. v5 of ListGroups has group types (KIP-848)."""
     names: set[str] = set()
     query = messages.ListGroupsRequest(states_filter=[], types_filter=["share"])
@@ -98,7 +98,7 @@ async def _groups(own: OwnClient, cluster: SeenCluster) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-async def _may_describe_cluster(own: OwnClient, brokers: Iterable[Address]) -> bool:
+async def _may_describe_cluster(own: ClusterClient, brokers: Iterable[Address]) -> bool:
     """Return True if the identity may DESCRIBE the cluster, which is always so without an authorizer on the
     brokers.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from kafka_share_proxy.audit.stream import Audit
-from kafka_share_proxy.brokers.cluster_view import ClusterView
+from kafka_share_proxy.brokers.cluster_metadata import ClusterMetadata
 from kafka_share_proxy.brokers.topic_leaders import TopicQueryOptions
 from kafka_share_proxy.durable.gate import StateGate
 from kafka_share_proxy.durable.interfaces import Journal
@@ -152,7 +152,7 @@ def build(
 
 
 def _heads(
-    coordinator: ShareCoordinator, cache: ChunkCache[ShareChunk], topology: ClusterView, timers: Timers
+    coordinator: ShareCoordinator, cache: ChunkCache[ShareChunk], topology: ClusterMetadata, timers: Timers
 ) -> Callable[[ShareKey], ShareHead]:
     """Return the function by which `ShareReads` looks up a share partition's next offset, and whether it is cached."""
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import trio
 
-from kafka_share_proxy.brokers.own_client_connection import OwnPort, drive
+from kafka_share_proxy.brokers.cluster_client_connection import ClusterClientConnection, drive
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.lasting_trouble import LastingTrouble
 from kafka_share_proxy.views import state_records
@@ -26,7 +26,7 @@ VIEWS_PER_REQUEST = 200
 class ViewWatch:
     """Task that watches the bases of views."""
 
-    def __init__(self, creation: ViewCreation, own: OwnPort, interval_s: float, notes: Notes) -> None:
+    def __init__(self, creation: ViewCreation, own: ClusterClientConnection, interval_s: float, notes: Notes) -> None:
         self.blind = ""
         """Reason why the last check could not see all views. Empty if it could."""
         self._creation = creation

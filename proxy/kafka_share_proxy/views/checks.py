@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_watch import SeenCluster
-from kafka_share_proxy.brokers.own_client import OwnClient
 from kafka_share_proxy.brokers.queries import about_topics
 from kafka_share_proxy.feature.checks import CheckReport
 from kafka_share_proxy.feature.state_rights import CREATE, DESCRIBE, NO_BITS, READ, WRITE, dangers_of
@@ -40,7 +40,7 @@ class ViewRights:
     """See StateRights."""
 
 
-async def send_request(own: OwnClient) -> ViewRights:
+async def send_request(own: ClusterClient) -> ViewRights:
     """Query the rights of the proxy's own identity, without changes. Raises ProxyError without a response of any
     server.
     """
@@ -74,7 +74,7 @@ class ViewCheck:
     def __init__(self, settings: Views) -> None:
         self._settings = settings
 
-    async def query(self, own: OwnClient, cluster: SeenCluster) -> ViewRights:  # noqa: ARG002 - as checks are called
+    async def query(self, own: ClusterClient, cluster: SeenCluster) -> ViewRights:  # noqa: ARG002 - as checks are called
         return await send_request(own)
 
     def report(self, found: ViewRights | None, cluster: SeenCluster) -> CheckReport:  # noqa: ARG002 - as checks are called

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from kafka_share_proxy.brokers.own_client_connection import OwnPort
+from kafka_share_proxy.brokers.cluster_client_connection import ClusterClientConnection
 from kafka_share_proxy.feature.feature import (
     ALL,
     NONE,
@@ -115,7 +115,7 @@ def new_runtime(settings: Views, platform: Platform) -> ViewRuntime:
     store: ViewStore = MemoryViewStore(catalog)
     if settings.state == "topic":
         store = ViewState(catalog, platform.client, interval_s, notes)
-    own = OwnPort(platform.client())
+    own = ClusterClientConnection(platform.client())
     keeper = ViewCreation(catalog, options(settings), store, platform.services.timers, notes, own)
     views = ViewServices(
         services=platform.services,

@@ -12,12 +12,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TypeVar
 
-from kafka_share_proxy.brokers import own_log
+from kafka_share_proxy.brokers import topic_log
+from kafka_share_proxy.brokers.cluster_client import ClusterClient
+from kafka_share_proxy.brokers.cluster_connection import ClusterConnection, connection
 from kafka_share_proxy.brokers.internal_topics import InternalTopic, TopicUnsafe
-from kafka_share_proxy.brokers.own_client import OwnClient
-from kafka_share_proxy.brokers.own_connection import OwnConnection, connection
-from kafka_share_proxy.brokers.own_log import EARLIEST, LATEST
 from kafka_share_proxy.brokers.replaced import SILENT_S, unless_replaced
+from kafka_share_proxy.brokers.topic_log import EARLIEST, LATEST
 from kafka_share_proxy.durable.topic_guard import TopicGuard
 from kafka_share_proxy.views.state_records import PARTITIONS, TOPIC
 from kafka_share_proxy.wire.definitions import messages
@@ -39,7 +39,7 @@ Fact = tuple[bytes | None, bytes | None]
 class ViewTopic:
     """The topic, accessed through a separate client."""
 
-    def __init__(self, client: OwnClient) -> None:
+    def __init__(self, client: ClusterClient) -> None:
         self._client = client
         self._topic = InternalTopic(client, TOPIC, PARTITIONS)
 
@@ -117,9 +117,9 @@ class ViewTopic:
             start = await self.unless_moved(leader, partial(self.offset, opened, EARLIEST))
             yield Reading(self, opened, leader, start if position is None else max(start, position))
 
-    async def offset(self, opened: OwnConnection, timestamp: int) -> int:
+    async def offset(self, opened: ClusterConnection, timestamp: int) -> int:
         """Return the log start offset (EARLIEST) or the log end offset (LATEST). Raises as `leader`."""
-        (entry,) = await own_log.request_offsets(opened, TOPIC, [0], timestamp)
+        (entry,) = await topic_log.request_offsets(opened, TOPIC, [0], timestamp)
         self.check(entry.error_code, "DESCRIBE")
         if entry.offset < 0:
             raise RemoteProtocolError(f"{TOPIC}: ListOffsets answered with offset {entry.offset}")
@@ -143,7 +143,7 @@ class ViewTopic:
 class Reading:
     """A sequential read of the topic."""
 
-    def __init__(self, topic: ViewTopic, opened: OwnConnection, leader: Address, position: int) -> None:
+    def __init__(self, topic: ViewTopic, opened: ClusterConnection, leader: Address, position: int) -> None:
         self._topic = topic
         self._leader = leader
         self.opened = opened
@@ -154,7 +154,7 @@ class Reading:
         """Return the next records, or nothing if none arrived in time. Raises as `leader`, RemoteProtocolError for bad
         bytes."""
         fetch = partial(
-            own_log.fetch,
+            topic_log.fetch,
             self.opened,
             TOPIC,
             {0: self.position},

@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 import trio
 
+from kafka_share_proxy.brokers.cluster_client import AuthenticationNeeded, ClusterClient
+from kafka_share_proxy.brokers.cluster_connection import AuthenticationFailed
 from kafka_share_proxy.brokers.internal_topics import TopicRefused
-from kafka_share_proxy.brokers.own_client import AuthenticationNeeded, OwnClient
-from kafka_share_proxy.brokers.own_connection import AuthenticationFailed
 from kafka_share_proxy.durable.topic_guard import LOOK_S, TopicGuard
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.lasting_trouble import LastingTrouble
@@ -39,7 +39,7 @@ class ViewState:
     """The store in the topic `__proxy_views`; see store.ViewStore."""
 
     def __init__(
-        self, catalog: ViewCatalog, client: Callable[[], OwnClient], check_interval_s: float, notes: Notes
+        self, catalog: ViewCatalog, client: Callable[[], ClusterClient], check_interval_s: float, notes: Notes
     ) -> None:
         self.off = ""
         self.guard = TopicGuard(state_records.TOPIC, notes)

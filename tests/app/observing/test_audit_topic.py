@@ -6,8 +6,8 @@ import trio
 import trio.testing
 from kafka_share_proxy.app.observing import audit_topic
 from kafka_share_proxy.app.observing.audit_topic import AuditTopic
-from kafka_share_proxy.brokers.own_client import OwnClient
-from kafka_share_proxy.brokers.own_connection import OwnSettings
+from kafka_share_proxy.brokers.cluster_client import ClusterClient
+from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.wire.records import records
 from kafka_share_proxy.wire.values import Address
 
@@ -39,8 +39,8 @@ async def write(made: Broker, *parts: list[bytes], heard: Heard | None = None) -
     """Offer the parts one after the other, each when the one before is written or dropped."""
     async with trio.open_nursery() as nursery:
         net = Net(nursery, {BOOTSTRAP: made, LEADER: made})
-        settings = OwnSettings(connect=net)
-        sink = AuditTopic("audit", OwnClient([BOOTSTRAP], settings), settings, {}, heard or Heard())
+        settings = ClusterClientSettings(connect=net)
+        sink = AuditTopic("audit", ClusterClient([BOOTSTRAP], settings), settings, {}, heard or Heard())
         nursery.start_soon(sink.run)
         for part in parts:
             sink.offer(part)

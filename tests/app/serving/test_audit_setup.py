@@ -11,8 +11,8 @@ from kafka_share_proxy.app.observing.audit_topic import AuditTopic
 from kafka_share_proxy.app.serving import audit_setup
 from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.app.settings.config_consistency import mistakes
-from kafka_share_proxy.brokers.own_client import OwnClient
-from kafka_share_proxy.brokers.own_connection import OwnSettings
+from kafka_share_proxy.brokers.cluster_client import ClusterClient
+from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.feature.feature import Coverage
 from kafka_share_proxy.forwarding.dispatch import route_table
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
@@ -28,8 +28,8 @@ WORKERS = Inline()
 
 def set_up(world: World, **audit: object) -> audit_setup.AuditShipping | None:
     config = Config.model_validate({"audit": audit})
-    settings = OwnSettings()
-    client = partial(OwnClient, (), settings)
+    settings = ClusterClientSettings()
+    client = partial(ClusterClient, (), settings)
     return audit_setup.set_up(config, world.services, "proxy:9092", settings, client, WORKERS)
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import trio
 from kafka_share_proxy.app.serving import composition, features
 from kafka_share_proxy.app.serving.broker_listeners import BrokerListeners
-from kafka_share_proxy.app.serving.composition import ServingParts, keep_alive_query, own_settings
+from kafka_share_proxy.app.serving.composition import ServingParts, cluster_client_settings, keep_alive_query
 from kafka_share_proxy.app.settings.config import Config
-from kafka_share_proxy.brokers.cluster_view import ClusterView
+from kafka_share_proxy.brokers.cluster_connection import BrokerVersions, ClusterClientSettings
+from kafka_share_proxy.brokers.cluster_metadata import ClusterMetadata
 from kafka_share_proxy.brokers.cluster_watch import SeenCluster
 from kafka_share_proxy.brokers.connection_slots import SlotValues
-from kafka_share_proxy.brokers.own_connection import BrokerVersions, OwnSettings
 from kafka_share_proxy.brokers.rights import Right, rights_of
 from kafka_share_proxy.feature.feature import Platform
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions
@@ -90,11 +90,11 @@ def parts(settings: Config, local: bool = True) -> ServingParts:
         timers=timers,
         notes=notes,
         book=listeners.book,
-        topology=ClusterView(),
+        topology=ClusterMetadata(),
         versions=EffectiveVersions(features.offer(settings, seen)),
     )
     platform = Platform(
-        services=services, settings=OwnSettings(), client=OwnClientOfNobody, workers=Inline(), cluster=seen
+        services=services, settings=ClusterClientSettings(), client=OwnClientOfNobody, workers=Inline(), cluster=seen
     )
     built = tuple(each.build(getattr(settings, each.section), platform) for each in features.FEATURES[:1])
     return ServingParts(settings, services, listeners, Plane(), built)  # type: ignore[arg-type]
@@ -199,7 +199,7 @@ def test_the_proxy_s_own_connections_follow_the_settings() -> None:
     """Identity, name to verify, limits."""
     sasl = {"mechanism": "PLAIN", "username": "u", "password": "p"}
     upstream = {"bootstrap": ["a:1"], "sasl": sasl, "tls": {"server_name": "n"}}
-    made = own_settings(config(upstream=upstream, limits={"dial_timeout_s": 3}), None)
+    made = cluster_client_settings(config(upstream=upstream, limits={"dial_timeout_s": 3}), None)
     assert (made.server_name, made.dial_timeout_s) == ("n", 3)
     assert (made.identity.username, made.identity.password()) == ("u", "p")
-    assert own_settings(config(), None).identity is None
+    assert cluster_client_settings(config(), None).identity is None

@@ -16,7 +16,12 @@ import pytest
 import trio
 from kafka_share_proxy.app.serving import server
 from kafka_share_proxy.app.settings.config import Config
-from kafka_share_proxy.brokers.own_connection import OwnConnection, OwnSettings, connection, open_connection
+from kafka_share_proxy.brokers.cluster_connection import (
+    ClusterClientSettings,
+    ClusterConnection,
+    connection,
+    open_connection,
+)
 from kafka_share_proxy.localkafka.addresses import HOST, free_ports
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
@@ -111,7 +116,7 @@ async def proxy(
 
 async def request_metadata(address: Address) -> dict[int, Address]:
     """Return the brokers in a client's Metadata response."""
-    async with connection(address, OwnSettings()) as opened:
+    async with connection(address, ClusterClientSettings()) as opened:
         response = await opened.send_request(ApiKey.METADATA, registry.message("MetadataRequest")(topics=[]))
     return {broker.node_id: Address(broker.host, broker.port) for broker in response.brokers}
 
@@ -141,7 +146,7 @@ async def test_the_ports_are_the_same_after_a_restart_while_clients_hold_connect
         async with proxy(tmp_path, upstream) as running:
             await running.until(200)
             ours = Address(HOST, running.port + 1)
-            held = await open_connection(ours, OwnSettings())
+            held = await open_connection(ours, ClusterClientSettings())
             running.process.kill()
             await running.process.wait()
             await held.aclose()
@@ -181,7 +186,7 @@ async def test_requests_in_flight_are_finished_before_the_end_and_a_second_signa
         upstream = await broker.listen(nursery)
         async with proxy(tmp_path, upstream, {"drain_s": 60}) as running:
             await running.until(200)
-            opened = await open_connection(running.bootstrap, OwnSettings())
+            opened = await open_connection(running.bootstrap, ClusterClientSettings())
             broker.silent = True
             nursery.start_soon(_request_and_ignore, opened)
             await trio.sleep(0.3)
@@ -204,7 +209,7 @@ async def test_the_drain_deadline_ends_it_with_0(tmp_path: Path) -> None:
         upstream = await broker.listen(nursery)
         async with proxy(tmp_path, upstream, {"drain_s": 0.5}) as running:
             await running.until(200)
-            opened = await open_connection(running.bootstrap, OwnSettings())
+            opened = await open_connection(running.bootstrap, ClusterClientSettings())
             broker.silent = True
             nursery.start_soon(_request_and_ignore, opened)
             await trio.sleep(0.3)
@@ -215,7 +220,7 @@ async def test_the_drain_deadline_ends_it_with_0(tmp_path: Path) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def _request_and_ignore(opened: OwnConnection) -> None:
+async def _request_and_ignore(opened: ClusterConnection) -> None:
     """Send a request that gets no response; its outcome is not tested."""
     try:
         with suppress(UpstreamLost):

@@ -1,7 +1,7 @@
 """The address book, and the cache of rewritten responses."""
 
 import pytest
-from kafka_share_proxy.brokers.cluster_view import ClusterView
+from kafka_share_proxy.brokers.cluster_metadata import ClusterMetadata
 from kafka_share_proxy.forwarding.dispatch.routes import Context
 from kafka_share_proxy.forwarding.rewriting import address_book
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook, ResponseCache, node_endpoints, placed
@@ -58,7 +58,7 @@ def test_brokers_in_a_response_have_our_addresses_and_each_is_listed_once(book, 
     """An unknown one, or one whose listener cannot be bound, is omitted."""
     metadata = registry.message("MetadataResponse")
     told = [metadata.MetadataResponseBroker(node_id=n, host=f"kafka-{n}", port=9092, rack=f"r{n}") for n in (1, 2, 3)]
-    topology = ClusterView()
+    topology = ClusterMetadata()
     topology.fold(metadata(brokers=told, topics=[]), 0.0)
     plane.taken.add(2)
     named = node_endpoints(book, topology, registry.message("ShareFetchResponse").NodeEndpoint, [3, 1, 3, 2, 9])

@@ -8,7 +8,7 @@ import traceback
 from typing import Any
 
 import pytest
-from kafka_share_proxy.brokers.cluster_view import ClusterView
+from kafka_share_proxy.brokers.cluster_metadata import ClusterMetadata
 from kafka_share_proxy.brokers.connection_slots import OptionalSlot
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
 from kafka_share_proxy.forwarding.limits import Limits
@@ -429,7 +429,7 @@ class SharedRead:
             timers=w.reactor,
             notes=w.note,
             book=AddressBook(20000, "proxy.example", lambda *_: True),
-            topology=ClusterView(),
+            topology=ClusterMetadata(),
             versions=EffectiveVersions(Offer()),
             responses=w.plane.budget,
             slices=w.plane.slices,

@@ -27,4 +27,4 @@ def test_nothing_is_asked_under_an_identity_that_is_not_there() -> None:
         slices=made.slices,
     )
     assert alone.own is None
-    assert (alone.options.rights_cache_s, alone.options.view_age_s) == (15.0, 1.0)
+    assert (alone.options.rights_cache_s, alone.options.metadata_age_s) == (15.0, 1.0)

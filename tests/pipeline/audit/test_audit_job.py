@@ -27,7 +27,7 @@ OUTCOMES = ["accept", "accept", "accept", "release", "reject", "lock_timeout", "
 
 
 def run(spark: Any, folder: Path, out: Path, day: str | None = None) -> audit_job.AuditResult:
-    lines = audit_job.lines_of_folder(spark, str(folder))
+    lines = audit_job.event_lines_in_folder(spark, str(folder))
     return audit_job.run(spark, lines, str(out), day, lambda _line: None)
 
 
@@ -200,8 +200,8 @@ def test_events_are_read_from_a_topic(
         producer.produce(topic.name, value)
     assert producer.flush(60) == 0
     options = {"bootstrap": views_front.bootstrap, "topic": topic.name}
-    lines = audit_job.lines_of_topic(spark, options)
-    assert lines.batch == audit_job.lines_of_topic(spark, options).batch
+    lines = audit_job.event_lines_in_topic(spark, options)
+    assert lines.batch == audit_job.event_lines_in_topic(spark, options).batch
     for kind in (event_staging.DIRECT, event_staging.PARSED):
         staged = event_staging.staged(spark, Lake(spark, str(tmp_path)), lines)
         firsts = [row["first"] for row in staged[kind].where("day = '2026-11-21'").collect()]
@@ -212,13 +212,13 @@ def test_events_are_read_from_a_topic(
 
 def test_a_person_is_told_what_was_found() -> None:
     result = audit_job.AuditResult(10, 1, ("2026-11-22",), (audit_job.LostEvents("one", 2, 9),))
-    assert audit_job.lines_of(result) == [
+    assert audit_job.report_lines(result) == [
         "10 events of 2026-11-22; 1 lines rejected", "proxy one: 2 of 9 events are missing",
     ]  # fmt: skip
 
 
 def test_what_is_not_there_is_said(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(BadOption, match="no file is in it"):
-        audit_job.lines_of_folder(spark, str(tmp_path))
+        audit_job.event_lines_in_folder(spark, str(tmp_path))
     with pytest.raises(NoLake, match="run kafka-share-proxy pipeline audit --out"):
         Lake(spark, str(tmp_path)).read("deliveries")

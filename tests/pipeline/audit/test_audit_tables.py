@@ -16,7 +16,7 @@ from kafka_share_proxy.pipeline.audit.audit_events import judged
 from kafka_share_proxy.pipeline.kafka.cluster import ClusterClient
 from kafka_share_proxy.pipeline.source.log_reader import LogReader
 from kafka_share_proxy.pipeline.source.options import read_options
-from kafka_share_proxy.pipeline.source.planning import PlannedRead
+from kafka_share_proxy.pipeline.source.split_planning import PlannedRead
 from kafka_share_proxy.pipeline.tables.lake import Lake
 from kafka_share_proxy.wire.records import records
 from kafka_share_proxy.wire.records.key_hash import murmur2
@@ -69,7 +69,7 @@ def test_a_hot_key_weighs_as_much_as_its_partition(
         sampled[load["partition"]] += load["sample_size"]
     assert sampled[0] > sampled[1] > 0
     audit_job.run(
-        spark, audit_job.lines_of_folder(spark, str(file.parent)), str(tmp_path / "lake"), None, lambda _: None
+        spark, audit_job.event_lines_in_folder(spark, str(file.parent)), str(tmp_path / "lake"), None, lambda _: None
     )
     table = Lake(spark, str(tmp_path / "lake")).read("hot_keys")
     found = {row["hash"]: row for row in table.where(table["topic"] == topic.name).collect()}

@@ -33,7 +33,7 @@ def test_spark_would_say_the_same_of_each_line(spark: Any, tmp_path: Path, monke
     files[0].write_bytes(text)
     files[1].write_bytes(gzip.compress(text))
     monkeypatch.setattr(event_input, "RANGE_BYTES_LEAST", 200_000)
-    given = audit_job.lines_of_folder(spark, str(files[0].parent))
+    given = audit_job.event_lines_in_folder(spark, str(files[0].parent))
     assert len(given.direct.shares) > 1
     found = event_staging.staged(spark, Lake(spark, str(tmp_path / "lake")), given)
     monkeypatch.setattr(Lake, "local_staging", lambda *_: None)

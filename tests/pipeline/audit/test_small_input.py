@@ -62,7 +62,7 @@ def test_small_input_makes_the_same_tables_without_a_task_in_python(
 
     events = audit_story.blocked_events() + audit_story.load_events()
     audit_story.write(tmp_path / "in", "audit.jsonl", [*events, "no event"])
-    lines = audit_job.lines_of_folder(spark, str(tmp_path / "in"))
+    lines = audit_job.event_lines_in_folder(spark, str(tmp_path / "in"))
     made = {}
     for is_small_input in (False, True):
         if is_small_input:

@@ -14,8 +14,8 @@ from confluent_kafka import Producer
 from kafka_share_proxy.localkafka.front import Front
 from kafka_share_proxy.offsets.ranges import OffsetSpan
 from kafka_share_proxy.pipeline.plan import plan_job
+from kafka_share_proxy.pipeline.plan.key_range_planner import NothingToPlan, make_plan, written
 from kafka_share_proxy.pipeline.plan.plan_job import BLOCK_OFFSETS, key_name, sampled
-from kafka_share_proxy.pipeline.plan.planner import NothingToPlan, make_plan, written
 from kafka_share_proxy.pipeline.source.options import BadOption
 from kafka_share_proxy.pipeline.tables.lake import Lake
 from kafka_share_proxy.views.model.plans import read
@@ -48,7 +48,7 @@ def test_a_plan_from_too_few_samples_says_so_and_how_to_get_more() -> None:
     few, many = (make_plan(weights, 8, 4096, dict.fromkeys(weights, 10.0 * each)) for each in (400, 4))
     said = [
         "\n".join(
-            plan_job.lines_of(plan_job.PlannedTopic("orders", plan, {"weight": "rows", "rows": 40_960, "keys": 9}))
+            plan_job.report_lines(plan_job.PlannedTopic("orders", plan, {"weight": "rows", "rows": 40_960, "keys": 9}))
         )
         for plan in (few, many)
     ]
@@ -93,7 +93,7 @@ def test_a_plan_balances_what_is_in_the_topic(spark: Any, views_front: Front, sk
     (hottest, times), *_ = Counter(keys).most_common(1)
     assert made.plan.hot_keys[0] == (key_name(hottest), times / RECORDS)
     assert made.made_from["rows"] == RECORDS
-    assert any("no plan divides a key" in line for line in plan_job.lines_of(made))
+    assert any("no plan divides a key" in line for line in plan_job.report_lines(made))
 
     by_bytes = plan_job.plan_of_topic(spark, options, 4, plan_job.BYTES)
     sizes = Counter({key: times * (len(key) + murmur2(key) % 50) for key, times in Counter(keys).items()})

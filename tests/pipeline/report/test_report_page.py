@@ -10,8 +10,8 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="the extra [spark] is not installed")
 
+from kafka_share_proxy.pipeline.plan.key_range_planner import make_plan
 from kafka_share_proxy.pipeline.plan.plan_job import PlannedTopic
-from kafka_share_proxy.pipeline.plan.planner import make_plan
 from kafka_share_proxy.pipeline.report.report_job import (
     HEAT_COLUMNS,
     Blocked,

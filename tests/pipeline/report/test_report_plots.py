@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="the extra [spark] is not installed")
 
-from kafka_share_proxy.pipeline.plan.planner import make_plan
+from kafka_share_proxy.pipeline.plan.key_range_planner import make_plan
 from kafka_share_proxy.pipeline.report import report_plots
 from kafka_share_proxy.pipeline.report.report_job import HEAT_COLUMNS, Deliveries, Heat
 from kafka_share_proxy.pipeline.report.report_plots import step_text

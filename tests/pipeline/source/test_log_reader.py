@@ -12,7 +12,7 @@ from kafka_share_proxy.localkafka.front import Front
 from kafka_share_proxy.pipeline.kafka.cluster import ClusterClient, ReadRefused
 from kafka_share_proxy.pipeline.source.log_reader import LogReader, NotFiltered, OffsetsLost
 from kafka_share_proxy.pipeline.source.options import read_options
-from kafka_share_proxy.pipeline.source.planning import PlannedRead
+from kafka_share_proxy.pipeline.source.split_planning import PlannedRead
 from kafka_share_proxy.pipeline.source.splits import Split
 from kafka_share_proxy.wire.records.records import Record
 

@@ -22,14 +22,14 @@ from kafka_share_proxy.app.commands import check_listeners
 from kafka_share_proxy.app.commands.check_listeners import Listening
 from kafka_share_proxy.app.commands.terminal import cell, printable
 from kafka_share_proxy.app.serving import features, open_files
-from kafka_share_proxy.app.serving.composition import own_settings, planned_routes
+from kafka_share_proxy.app.serving.composition import cluster_client_settings, planned_routes
 from kafka_share_proxy.app.serving.open_files import Room
 from kafka_share_proxy.app.settings import tls_contexts
 from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.app.settings.hostports import PORT_MAX
+from kafka_share_proxy.brokers.cluster_client import ClusterClient
+from kafka_share_proxy.brokers.cluster_connection import BrokerVersions, ClusterClientSettings, connection, mechanisms
 from kafka_share_proxy.brokers.cluster_watch import SeenCluster
-from kafka_share_proxy.brokers.own_client import OwnClient
-from kafka_share_proxy.brokers.own_connection import BrokerVersions, OwnSettings, connection, mechanisms
 from kafka_share_proxy.forwarding.dispatch import offered_versions as effective_versions
 from kafka_share_proxy.forwarding.dispatch.offered_versions import Range
 from kafka_share_proxy.forwarding.dispatch.routes import Kind, Route, header
@@ -93,7 +93,7 @@ def run(config: Config, *, apis: bool = False) -> bool:
     Raises:
         ConfigError: TLS files are invalid.
     """
-    settings = own_settings(config, tls_contexts.towards_brokers(config.upstream.tls))
+    settings = cluster_client_settings(config, tls_contexts.towards_brokers(config.upstream.tls))
     tls_contexts.towards_clients(config.client_tls)
     tls_contexts.between_proxies(config.cluster.peer.tls)
     findings = trio.run(inspect, config, settings)
@@ -104,10 +104,10 @@ def run(config: Config, *, apis: bool = False) -> bool:
     return not verdict.obstacles
 
 
-async def inspect(config: Config, settings: OwnSettings) -> Findings:
+async def inspect(config: Config, settings: ClusterClientSettings) -> Findings:
     """Query every bootstrap server and every broker. Failures of servers are recorded, not raised."""
     findings = Findings()
-    own = OwnClient(config.upstream.bootstrap, settings)
+    own = ClusterClient(config.upstream.bootstrap, settings)
     await _request_servers(config, own, findings)
     if all(findings.servers.values()):
         return findings
@@ -119,7 +119,7 @@ async def inspect(config: Config, settings: OwnSettings) -> Findings:
     return findings
 
 
-async def _request_servers(config: Config, own: OwnClient, findings: Findings) -> None:
+async def _request_servers(config: Config, own: ClusterClient, findings: Findings) -> None:
     """Query all bootstrap servers concurrently, so that several time-outs do not add up."""
     findings.servers = dict.fromkeys(config.upstream.bootstrap, "")
 
@@ -131,7 +131,7 @@ async def _request_servers(config: Config, own: OwnClient, findings: Findings) -
             nursery.start_soon(send_request, address)
 
 
-async def _trouble_with(own: OwnClient, address: Address, findings: Findings) -> str:
+async def _trouble_with(own: ClusterClient, address: Address, findings: Findings) -> str:
     bare = own.bare_settings()
     try:
         async with connection(address, bare) as opened:
@@ -141,7 +141,7 @@ async def _trouble_with(own: OwnClient, address: Address, findings: Findings) ->
     return ""
 
 
-async def _request_brokers(config: Config, own: OwnClient, findings: Findings) -> None:
+async def _request_brokers(config: Config, own: ClusterClient, findings: Findings) -> None:
     try:
         findings.metadata, _ = await own.metadata(features.decisive_topics())
     except ProxyError as error:
@@ -150,7 +150,7 @@ async def _request_brokers(config: Config, own: OwnClient, findings: Findings) -
     findings.brokers = {broker.node_id: Address(broker.host, broker.port) for broker in findings.metadata.brokers or ()}
 
 
-async def _request_versions(own: OwnClient, findings: Findings) -> None:
+async def _request_versions(own: ClusterClient, findings: Findings) -> None:
     working = [address for address, trouble in findings.servers.items() if not trouble]
     targets = dict(findings.brokers) or {-1 - index: address for index, address in enumerate(working)}
 
@@ -165,7 +165,7 @@ async def _request_versions(own: OwnClient, findings: Findings) -> None:
             nursery.start_soon(send_request, node_id, address)
 
 
-async def _request_of_features(config: Config, own: OwnClient, findings: Findings) -> None:
+async def _request_of_features(config: Config, own: ClusterClient, findings: Findings) -> None:
     """Let each feature query what it needs. A server without a response is reported among the others."""
     with suppress(ProxyError):
         for check in features.checks(config):

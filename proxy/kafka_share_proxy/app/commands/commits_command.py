@@ -19,14 +19,14 @@ from rich.table import Table
 
 from kafka_share_proxy.app.commands import terminal
 from kafka_share_proxy.app.commands.terminal import cell
-from kafka_share_proxy.app.serving.composition import own_settings
+from kafka_share_proxy.app.serving.composition import cluster_client_settings
 from kafka_share_proxy.app.settings import tls_contexts
 from kafka_share_proxy.app.settings.config import Config
-from kafka_share_proxy.brokers import own_log
+from kafka_share_proxy.brokers import topic_log
+from kafka_share_proxy.brokers.cluster_client import ClusterClient
+from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings, connection
+from kafka_share_proxy.brokers.coordinator_lookup import CoordinatorRefused, coordinator_of
 from kafka_share_proxy.brokers.internal_topics import TopicLeaders
-from kafka_share_proxy.brokers.own_client import OwnClient
-from kafka_share_proxy.brokers.own_connection import OwnSettings, connection
-from kafka_share_proxy.brokers.own_coordinator import CoordinatorRefused, coordinator_of
 from kafka_share_proxy.brokers.queries import about_topics
 from kafka_share_proxy.commits.held_state import HeldCommits
 from kafka_share_proxy.commits.locked_partitions import text_of
@@ -93,7 +93,7 @@ class _Topic:
 class _GroupReader:
     """Queries to the brokers for one group."""
 
-    def __init__(self, client: OwnClient, settings: OwnSettings, group: str) -> None:
+    def __init__(self, client: ClusterClient, settings: ClusterClientSettings, group: str) -> None:
         self._client, self._settings, self._group = client, settings, group
         self._addresses: dict[int, Address] = {}
 
@@ -195,7 +195,7 @@ class _GroupReader:
         if hole is None or leader is None:
             return read
         async with connection(leader, self._settings) as opened:
-            (entry,) = await own_log.fetch(
+            (entry,) = await topic_log.fetch(
                 opened,
                 read.place.topic,
                 {read.place.partition: hole.start},
@@ -237,8 +237,8 @@ async def committed_partitions(config: Config, group: str) -> list[CommittedPart
         NoSuchGroup: the brokers list no such group, or hide it from the identity of the settings.
         ProxyError: the brokers cannot be reached, or refuse.
     """
-    settings = own_settings(config, tls_contexts.towards_brokers(config.upstream.tls))
-    client = OwnClient(config.upstream.bootstrap, settings, config.upstream.nodes)
+    settings = cluster_client_settings(config, tls_contexts.towards_brokers(config.upstream.tls))
+    client = ClusterClient(config.upstream.bootstrap, settings, config.upstream.nodes)
     try:
         reader = _GroupReader(client, settings, group)
         commits = await reader.partitions()

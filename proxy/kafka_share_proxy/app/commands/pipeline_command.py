@@ -124,7 +124,7 @@ def plan(
 
     def work() -> tuple[str, str]:
         from kafka_share_proxy.pipeline import session
-        from kafka_share_proxy.pipeline.plan import plan_job, planner
+        from kafka_share_proxy.pipeline.plan import key_range_planner, plan_job
         from kafka_share_proxy.pipeline.source.options import read_options
         from kafka_share_proxy.pipeline.tables.lake import Lake
 
@@ -136,9 +136,9 @@ def plan(
                 made = plan_job.plan_of_lake(Lake(spark, source), topic, ranges, weight)
             else:
                 made = plan_job.plan_of_topic(spark, given, ranges, weight, sample)
-        for line in plan_job.lines_of(made):
+        for line in plan_job.report_lines(made):
             typer.echo(line)
-        return made.topic, planner.written(made.plan, made.topic, made.made_from)
+        return made.topic, key_range_planner.written(made.plan, made.topic, made.made_from)
 
     planned, text = _guarded(work, verbose=verbose)
     _replace(Path(output), text)
@@ -178,8 +178,12 @@ def audit(
         quick = is_folder and small_input.is_small(Path(source), Path(out, audit_job.EVENTS))
         confs = _assignments("--conf", conf)
         with session.session_of("pipeline audit", master, confs, quick=quick, verbose=verbose) as spark:
-            lines = audit_job.lines_of_folder(spark, source) if is_folder else audit_job.lines_of_topic(spark, given)
-            for line in audit_job.lines_of(audit_job.run(spark, lines, out, day, _note)):
+            lines = (
+                audit_job.event_lines_in_folder(spark, source)
+                if is_folder
+                else audit_job.event_lines_in_topic(spark, given)
+            )
+            for line in audit_job.report_lines(audit_job.run(spark, lines, out, day, _note)):
                 typer.echo(line)
 
     _guarded(work, verbose=verbose)
@@ -329,7 +333,7 @@ def report(
         from rich.console import Console
 
         from kafka_share_proxy.pipeline import session
-        from kafka_share_proxy.pipeline.plan import plan_job, planner
+        from kafka_share_proxy.pipeline.plan import key_range_planner, plan_job
         from kafka_share_proxy.pipeline.report import report_job, report_page
         from kafka_share_proxy.pipeline.tables.lake import Lake
 
@@ -338,7 +342,7 @@ def report(
             figures = report_job.gathered(lake, group)
             plans = []
             for heat in figures.heats if html is not None else ():
-                with suppress(planner.NothingToPlan):
+                with suppress(key_range_planner.NothingToPlan):
                     plans.append(plan_job.plan_of_lake(lake, heat.topic, ranges))
         console = Console()
         for line in report_page.text(figures, console.width if console.is_terminal else report_page.WIDTH_ELSEWHERE):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kafka_share_proxy.brokers.own_connection import OwnConnection, OwnSettings, connection
+from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings, ClusterConnection, connection
 from kafka_share_proxy.consumer.groups.group_protocol import read_assignment
 from kafka_share_proxy.views.model.names import is_view
 from kafka_share_proxy.wire.definitions import messages
@@ -57,7 +57,7 @@ def has_whole_bases(cells: Cells, slots: int) -> bool:
     return True
 
 
-async def groups_on_views(brokers: Iterable[Address], settings: OwnSettings) -> list[GroupOnView]:
+async def groups_on_views(brokers: Iterable[Address], settings: ClusterClientSettings) -> list[GroupOnView]:
     """Return the groups of all brokers that read views, as far as the proxy's identity may describe them.
 
     A broker lists the groups that it coordinates. One that cannot be reached is left out.
@@ -72,7 +72,7 @@ async def groups_on_views(brokers: Iterable[Address], settings: OwnSettings) -> 
     return sorted(groups, key=lambda each: (each.view, each.group))
 
 
-async def _of_broker(opened: OwnConnection) -> list[GroupOnView]:
+async def _of_broker(opened: ClusterConnection) -> list[GroupOnView]:
     listing = messages.ListGroupsRequest(states_filter=[], types_filter=[])
     response = await opened.send_request(ApiKey.LIST_GROUPS, listing)
     names = [each.group_id for each in response.groups or () if each.protocol_type == "consumer"][:GROUPS_MAX]

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kafka_share_proxy.brokers.own_client import OwnClient
-from kafka_share_proxy.brokers.own_connection import OwnConnection, OwnSettings, connection
-from kafka_share_proxy.brokers.own_coordinator import coordinator_of
+from kafka_share_proxy.brokers.cluster_client import ClusterClient
+from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings, ClusterConnection, connection
+from kafka_share_proxy.brokers.coordinator_lookup import coordinator_of
 from kafka_share_proxy.brokers.queries import TopicEntry
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
@@ -62,7 +62,7 @@ def starts(
 class Migration:
     """Reader and writer of committed offsets at the group's coordinator, under the proxy's own identity."""
 
-    def __init__(self, client: OwnClient, settings: OwnSettings, group: str) -> None:
+    def __init__(self, client: ClusterClient, settings: ClusterClientSettings, group: str) -> None:
         self._client = client
         self._settings = settings
         self._group = group
@@ -110,7 +110,7 @@ class Migration:
                 raise CannotMigrate(f"group {self._group} has members: stop them first")
             _check(entry.error_code, f"commit on {new.topic}-{entry.partition_index}")
 
-    async def _check_idle(self, opened: OwnConnection) -> None:
+    async def _check_idle(self, opened: ClusterConnection) -> None:
         """Raise CannotMigrate if the group has members. Classic and KIP-848 groups have separate describe APIs,
         and each reports groups of the other kind as Dead.
         """
@@ -126,7 +126,7 @@ class Migration:
             if state not in IDLE:
                 raise CannotMigrate(f"group {self._group} has members ({state}): stop them first")
 
-    async def _committed(self, opened: OwnConnection, sliced: Sliced, partitions: int) -> dict[int, int]:
+    async def _committed(self, opened: ClusterConnection, sliced: Sliced, partitions: int) -> dict[int, int]:
         message = messages.OffsetFetchRequest
         indexes = list(range(partitions * sliced.slots))
         group = message.OffsetFetchRequestGroup(

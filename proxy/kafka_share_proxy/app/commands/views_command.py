@@ -16,11 +16,11 @@ from rich.table import Table
 from kafka_share_proxy.app.commands import terminal, view_groups
 from kafka_share_proxy.app.commands.terminal import cell, printable
 from kafka_share_proxy.app.commands.view_migration import CannotMigrate, Migration, Sliced
-from kafka_share_proxy.app.serving.composition import own_settings
+from kafka_share_proxy.app.serving.composition import cluster_client_settings
 from kafka_share_proxy.app.settings import tls_contexts
 from kafka_share_proxy.app.settings.config import Config
-from kafka_share_proxy.brokers.own_client import OwnClient
-from kafka_share_proxy.brokers.own_client_connection import OwnPort, drive
+from kafka_share_proxy.brokers.cluster_client import ClusterClient
+from kafka_share_proxy.brokers.cluster_client_connection import ClusterClientConnection, drive
 from kafka_share_proxy.brokers.queries import TopicEntry, about_all_topics
 from kafka_share_proxy.loop.trio_timers import TrioTimers
 from kafka_share_proxy.views import broker_requests, state_records
@@ -52,14 +52,14 @@ class Desk:
 
     def __init__(self, config: Config, nursery: trio.Nursery) -> None:
         self.config = config
-        self.settings = own_settings(config, tls_contexts.towards_brokers(config.upstream.tls))
+        self.settings = cluster_client_settings(config, tls_contexts.towards_brokers(config.upstream.tls))
         self.catalog = ViewCatalog()
         self.reasons: dict[str, str] = {}
         """View -> reason for its refusal."""
         self.unread = ""
         """Reason why the stored facts were not read at the last attempt."""
         self.client = self._client()
-        self.port = OwnPort(self._client())
+        self.port = ClusterClientConnection(self._client())
         self.store = ViewState(self.catalog, self._client, LOOK_S, self._note)
         self.keeper = ViewCreation(
             self.catalog, view_options(config.views), self.store, TrioTimers(nursery), self._note
@@ -67,8 +67,8 @@ class Desk:
         nursery.start_soon(self.port.run)
         nursery.start_soon(self.store.run)
 
-    def _client(self) -> OwnClient:
-        return OwnClient(self.config.upstream.bootstrap, self.settings, self.config.upstream.nodes)
+    def _client(self) -> ClusterClient:
+        return ClusterClient(self.config.upstream.bootstrap, self.settings, self.config.upstream.nodes)
 
     def _note(self, event: str, /, **context: Any) -> None:
         if event == "view-state-not-read":
@@ -228,7 +228,7 @@ async def plan(at: Desk, plan_id: str, text: bytes, *, dry_run: bool) -> str:
 
 async def _check_first(at: Desk, written: Plan) -> None:
     """Restore the first plan stored under this name, and raise ViewsFailed, if it is that of another writer."""
-    topic = ViewTopic(OwnClient(at.config.upstream.bootstrap, at.settings, at.config.upstream.nodes))
+    topic = ViewTopic(ClusterClient(at.config.upstream.bootstrap, at.settings, at.config.upstream.nodes))
     try:
         key = state_records.plan_key(written.plan_id)
         values = [value for name, value in await topic.all() if name == key and value is not None]

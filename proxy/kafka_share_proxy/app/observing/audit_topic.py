@@ -13,8 +13,8 @@ from itertools import count
 
 import trio
 
-from kafka_share_proxy.brokers.own_client import OwnClient
-from kafka_share_proxy.brokers.own_connection import OwnConnection, OwnSettings, open_connection
+from kafka_share_proxy.brokers.cluster_client import ClusterClient
+from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings, ClusterConnection, open_connection
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
@@ -40,7 +40,12 @@ class AuditTopic:
     name = "topic"
 
     def __init__(
-        self, topic: str, client: OwnClient, settings: OwnSettings, nodes: Mapping[int, Address], notes: Notes
+        self,
+        topic: str,
+        client: ClusterClient,
+        settings: ClusterClientSettings,
+        nodes: Mapping[int, Address],
+        notes: Notes,
     ) -> None:
         """Set up without I/O. `nodes`: addresses of brokers that override the advertised ones."""
         self._topic = topic
@@ -56,7 +61,7 @@ class AuditTopic:
         self._rotation = count()
         self._leaders: list[tuple[int, Address]] = []
         """(partition, address of its leader), for partitions with a leader."""
-        self._open: dict[Address, OwnConnection] = {}
+        self._open: dict[Address, ClusterConnection] = {}
         self.dropped = 0
         """Number of events dropped because the queue was full or the brokers did not accept them in time."""
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 import trio
 
-from kafka_share_proxy.brokers.own_client import OwnClient
+from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.queries import about_topics
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
@@ -31,7 +31,7 @@ class AuditedTopicNames:
     def __init__(
         self,
         seen: Callable[[bytes], str | None],
-        client: OwnClient,
+        client: ClusterClient,
         now: Callable[[], float] = trio.current_time,
     ) -> None:
         """`seen`: known name of a topic; `client`: closed by `aclose`; `now`: seconds."""

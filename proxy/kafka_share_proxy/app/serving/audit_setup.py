@@ -12,8 +12,8 @@ from kafka_share_proxy.app.observing.audit_topic import AuditTopic
 from kafka_share_proxy.app.observing.audit_topics import AuditedTopicNames
 from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.audit.stream import Audit
-from kafka_share_proxy.brokers.own_client import OwnClient
-from kafka_share_proxy.brokers.own_connection import OwnSettings
+from kafka_share_proxy.brokers.cluster_client import ClusterClient
+from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.feature.feature import ALL, NONE, PART, Coverage
 from kafka_share_proxy.forwarding.dispatch.routes import Routes
 from kafka_share_proxy.forwarding.observed.forwarded_shares import watched
@@ -25,8 +25,8 @@ def set_up(
     config: Config,
     services: Services,
     name: str,
-    settings: OwnSettings,
-    client: Callable[[], OwnClient],
+    settings: ClusterClientSettings,
+    client: Callable[[], ClusterClient],
     workers: Workers,
 ) -> AuditShipping | None:
     """Create the log of events and its shipping. Return None if audit is off. `name`: of this proxy, if not set.

@@ -14,13 +14,13 @@ from kafka_share_proxy.app.observing.audit_shipping import AuditShipping
 from kafka_share_proxy.app.serving import audit_setup, features, state_setup
 from kafka_share_proxy.app.serving.broker_listeners import BrokerListeners
 from kafka_share_proxy.app.settings.config import Config
-from kafka_share_proxy.brokers.cluster_view import ClusterView
+from kafka_share_proxy.brokers.cluster_client import ClusterClient
+from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings, Identity
+from kafka_share_proxy.brokers.cluster_metadata import ClusterMetadata
+from kafka_share_proxy.brokers.cluster_queries import ClusterClientQueries
 from kafka_share_proxy.brokers.cluster_watch import SeenCluster
 from kafka_share_proxy.brokers.dialling import Dialler
-from kafka_share_proxy.brokers.interfaces import Connection, OwnQueries
-from kafka_share_proxy.brokers.own_client import OwnClient
-from kafka_share_proxy.brokers.own_connection import Identity, OwnSettings
-from kafka_share_proxy.brokers.own_queries import OwnIdentityQueries
+from kafka_share_proxy.brokers.interfaces import ClusterQueries, Connection
 from kafka_share_proxy.brokers.queries import about_topics
 from kafka_share_proxy.brokers.rights import HEARTBEAT_VERSION, PROBE_MEMBER, Right, rights_of
 from kafka_share_proxy.brokers.topic_leaders import METADATA_VERSION, TopicQueryOptions
@@ -48,7 +48,7 @@ from kafka_share_proxy.wire.values import Address
 T = TypeVar("T")
 
 
-def own_settings(config: Config, upstream_tls: ssl.SSLContext | None) -> OwnSettings:
+def cluster_client_settings(config: Config, upstream_tls: ssl.SSLContext | None) -> ClusterClientSettings:
     """Return the settings of the proxy's own connections."""
     sasl = config.upstream.sasl
     identity = None
@@ -56,7 +56,7 @@ def own_settings(config: Config, upstream_tls: ssl.SSLContext | None) -> OwnSett
         identity = Identity(mechanism=sasl.mechanism, username=sasl.username or "", password=sasl.secret)
     server_name = config.upstream.tls.server_name
     limits = config.named_limits
-    return OwnSettings(
+    return ClusterClientSettings(
         dial_timeout_s=limits.dial_timeout_s,
         response_bytes=limits.collected_bytes,
         tls=upstream_tls,
@@ -146,7 +146,7 @@ def planned_routes(config: Config, cluster: SeenCluster, kinds: features.Kinds =
     """Return the routes of a proxy with these settings, for display only."""
     book = AddressBook(config.first_broker_port, config.advertised_host, lambda _node_id, _upstream: False)
     services = _services(config, _StoppedClock(), lambda *_, **__: None, book, cluster, kinds)
-    platform = _platform(config, services, own_settings(config, None), _NoWorkers(), cluster, kinds)
+    platform = _platform(config, services, cluster_client_settings(config, None), _NoWorkers(), cluster, kinds)
     built = features.build(config, platform, kinds)
     return route_table.build(book, services.versions, services.limits, features.handlers(built))
 
@@ -187,9 +187,9 @@ def compose(
     kinds: features.Kinds = features.FEATURES,
 ) -> ServingParts:
     """Build all parts without opening listeners. `kinds`: the features to build."""
-    settings = own_settings(config, upstream_tls)
+    settings = cluster_client_settings(config, upstream_tls)
     listeners = BrokerListeners(config, notes, reactor.now)
-    own = OwnIdentityQueries(nursery, settings, listeners.book.upstream_of)
+    own = ClusterClientQueries(nursery, settings, listeners.book.upstream_of)
     services = _services(config, reactor, notes, listeners.book, cluster, kinds, own)
     platform = _platform(config, services, settings, WorkerThreads(reactor), cluster, kinds)
     audit = audit_setup.set_up(config, services, platform.address, settings, platform.client, platform.workers)
@@ -236,14 +236,14 @@ def _services(
     book: AddressBook,
     cluster: SeenCluster,
     kinds: features.Kinds,
-    own: OwnQueries | None = None,
+    own: ClusterQueries | None = None,
 ) -> Services:
     return shared_services.build(
         limits=config.named_limits,
         timers=timers,
         notes=notes,
         book=book,
-        topology=ClusterView(),
+        topology=ClusterMetadata(),
         versions=EffectiveVersions(features.offer(config, cluster, kinds)),
         own=own,
         options=TopicQueryOptions(rights_cache_s=config.rights_cache_s),
@@ -253,7 +253,7 @@ def _services(
 def _platform(
     config: Config,
     services: Services,
-    settings: OwnSettings,
+    settings: ClusterClientSettings,
     workers: Workers,
     cluster: SeenCluster,
     kinds: features.Kinds,
@@ -261,7 +261,7 @@ def _platform(
     return Platform(
         services=services,
         settings=settings,
-        client=partial(OwnClient, config.upstream.bootstrap, settings, config.upstream.nodes),
+        client=partial(ClusterClient, config.upstream.bootstrap, settings, config.upstream.nodes),
         workers=workers,
         cluster=cluster,
         address=advertised(config),

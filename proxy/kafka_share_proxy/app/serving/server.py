@@ -20,12 +20,12 @@ from kafka_share_proxy.app.observing import admin_listener, metrics, observe
 from kafka_share_proxy.app.observing.admin_groups import GroupPages
 from kafka_share_proxy.app.observing.readiness import Readiness
 from kafka_share_proxy.app.serving import features, garbage_collection, huge_pages, open_files
-from kafka_share_proxy.app.serving.composition import ServingParts, compose, own_settings
+from kafka_share_proxy.app.serving.composition import ServingParts, cluster_client_settings, compose
 from kafka_share_proxy.app.serving.garbage_collection import Garbage
 from kafka_share_proxy.app.settings import tls_contexts
 from kafka_share_proxy.app.settings.config import Config
+from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_watch import ClusterWatch
-from kafka_share_proxy.brokers.own_client import OwnClient
 from kafka_share_proxy.feature.errors import ConfigError
 from kafka_share_proxy.feature.metrics import Metrics
 from kafka_share_proxy.forwarding.walk.pump import new_pump
@@ -103,7 +103,7 @@ class Server:
         self._parts: ServingParts | None = None
         """Parts that serve clients; None until the cluster has responded."""
         self._watch = ClusterWatch(
-            OwnClient(config.upstream.bootstrap, own_settings(config, self._upstream_tls)),
+            ClusterClient(config.upstream.bootstrap, cluster_client_settings(config, self._upstream_tls)),
             nodes=config.upstream.nodes,
             bootstrap=config.upstream.bootstrap,
             interval_s=config.upstream.metadata_interval_s,

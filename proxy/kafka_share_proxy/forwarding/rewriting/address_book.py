@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, TypeVar
 
-from kafka_share_proxy.brokers.cluster_view import ClusterView
+from kafka_share_proxy.brokers.cluster_metadata import ClusterMetadata
 from kafka_share_proxy.forwarding.dispatch.routes import Context, Rewrite
 from kafka_share_proxy.wire.definitions.endpoints import Endpoint
 from kafka_share_proxy.wire.values import Address
@@ -153,7 +153,7 @@ class MakesEndpoint(Protocol[E]):
 
 
 def node_endpoints(
-    book: AddressBook, topology: ClusterView, entry: MakesEndpoint[E], node_ids: Iterable[int]
+    book: AddressBook, topology: ClusterMetadata, entry: MakesEndpoint[E], node_ids: Iterable[int]
 ) -> list[E]:
     """Return the NodeEndpoints (KIP-951) of a response: the proxy's address of each given broker that has one.
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kafka_share_proxy.brokers.cluster_view import ClusterView
-from kafka_share_proxy.brokers.interfaces import OwnQueries
+from kafka_share_proxy.brokers.cluster_metadata import ClusterMetadata
+from kafka_share_proxy.brokers.interfaces import ClusterQueries
 from kafka_share_proxy.brokers.topic_leaders import TopicQueryOptions
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions
 from kafka_share_proxy.forwarding.limits import Limits
@@ -26,12 +26,12 @@ class Services:
     timers: Timers
     notes: Notes
     book: AddressBook
-    topology: ClusterView
+    topology: ClusterMetadata
     versions: EffectiveVersions
     responses: ResponseBudget
     """Budget of local responses. The plane counts them."""
     slices: Slices
-    own: OwnQueries | None = None
+    own: ClusterQueries | None = None
     """Requests under the proxy's own identity, if any."""
     options: TopicQueryOptions = field(default_factory=TopicQueryOptions)
 
@@ -42,9 +42,9 @@ def build(
     timers: Timers,
     notes: Notes,
     book: AddressBook,
-    topology: ClusterView,
+    topology: ClusterMetadata,
     versions: EffectiveVersions,
-    own: OwnQueries | None = None,
+    own: ClusterQueries | None = None,
     options: TopicQueryOptions | None = None,
 ) -> Services:
     """Build the objects that are shared by the handlers of every feature."""

@@ -16,7 +16,7 @@ from kafka_share_proxy.pipeline.audit.small_input import PACKED, SMALL_BYTES, SM
 from kafka_share_proxy.pipeline.kafka.cluster import ClusterClient
 from kafka_share_proxy.pipeline.session import settings_for
 from kafka_share_proxy.pipeline.source.options import BadOption, read_options
-from kafka_share_proxy.pipeline.source.planning import PlannedRead
+from kafka_share_proxy.pipeline.source.split_planning import PlannedRead
 from kafka_share_proxy.pipeline.tables.files import Files
 from kafka_share_proxy.pipeline.tables.lake import Lake
 
@@ -49,7 +49,7 @@ class AuditResult(NamedTuple):
     lost: tuple[LostEvents, ...]
 
 
-def lines_of_folder(spark: SparkSession, folder: str) -> Lines:
+def event_lines_in_folder(spark: SparkSession, folder: str) -> Lines:
     """Return the lines of all files in a folder, rotated ones included. Raises BadOption if there are none."""
     from kafka_share_proxy.pipeline.audit.event_input import unfinished_line
 
@@ -83,7 +83,7 @@ def _direct(spark: SparkSession, sizes: Mapping[str, int]) -> DirectInput:
     return DirectInput(shares, blocks_of_files, spark.read.text(spark_paths) if spark_paths else None)
 
 
-def lines_of_topic(spark: SparkSession, options: Mapping[str, str]) -> Lines:
+def event_lines_in_topic(spark: SparkSession, options: Mapping[str, str]) -> Lines:
     """Return the records of a topic, up to its current end. Raises ProxyError."""
     from kafka_share_proxy.pipeline.audit.event_input import blocks_of_split
 
@@ -201,7 +201,7 @@ def _lost(numbers: Iterable[Row]) -> tuple[LostEvents, ...]:
     return tuple(sorted(each for each in proxies if each.missing > 0))
 
 
-def lines_of(result: AuditResult) -> list[str]:
+def report_lines(result: AuditResult) -> list[str]:
     events = [f"{result.events} events of {', '.join(result.days) or 'no day'}; {result.rejects} lines rejected"]
     lost = [f"proxy {each.proxy_id}: {each.missing} of {each.last_seq} events are missing" for each in result.lost]
     return [*events, *lost]

@@ -12,9 +12,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafka_share_proxy.offsets.ranges import OffsetSpan
 from kafka_share_proxy.pipeline.audit.audit_tables import BUCKETS as LOAD_BUCKETS
 from kafka_share_proxy.pipeline.kafka.cluster import ClusterClient
-from kafka_share_proxy.pipeline.plan.planner import BUCKET_WIDTH, CONFIDENCE, NothingToPlan, RangePlan, make_plan
+from kafka_share_proxy.pipeline.plan.key_range_planner import (
+    BUCKET_WIDTH,
+    CONFIDENCE,
+    NothingToPlan,
+    RangePlan,
+    make_plan,
+)
 from kafka_share_proxy.pipeline.source.options import BadOption, read_options
-from kafka_share_proxy.pipeline.source.planning import PlannedRead
+from kafka_share_proxy.pipeline.source.split_planning import PlannedRead
 from kafka_share_proxy.pipeline.tables.lake import Lake
 from kafka_share_proxy.views.model import plans
 from kafka_share_proxy.wire.key_text import key_text
@@ -283,7 +289,7 @@ def key_name(key: bytes) -> str:
     return f"{key_text(key)} (hash {murmur2(key)})"
 
 
-def lines_of(made: PlannedTopic) -> list[str]:
+def report_lines(made: PlannedTopic) -> list[str]:
     plan, facts = made.plan, made.made_from
     count = len(plan.starts)
     sample = f", of which {facts['keys']:,} keys were sampled" if "keys" in facts else ""

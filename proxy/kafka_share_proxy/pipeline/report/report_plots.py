@@ -8,7 +8,7 @@ from io import BytesIO
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from kafka_share_proxy.pipeline.plan.planner import RangePlan
+from kafka_share_proxy.pipeline.plan.key_range_planner import RangePlan
 from kafka_share_proxy.pipeline.report.report_job import HEAT_COLUMNS, Deliveries, Heat
 from kafka_share_proxy.views.model.plans import HASH_SPACE
 

@@ -17,8 +17,8 @@ from kafka_share_proxy.pipeline.share.handover import HandoverClient
 from kafka_share_proxy.pipeline.share.share_offsets import START, ShareOffset, read_written_share, written_share
 from kafka_share_proxy.pipeline.share.share_options import ShareSourceOptions, read_share_options
 from kafka_share_proxy.pipeline.source.options import BadOption
-from kafka_share_proxy.pipeline.source.planning import PlannedRead
 from kafka_share_proxy.pipeline.source.source import check_declared, input_partitions, read_split, schema_of
+from kafka_share_proxy.pipeline.source.split_planning import PlannedRead
 from kafka_share_proxy.pipeline.source.splits import make_splits
 from kafka_share_proxy.wire.values import TopicPartition
 

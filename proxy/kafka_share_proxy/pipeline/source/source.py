@@ -17,8 +17,8 @@ from kafka_share_proxy.pipeline.kafka.cluster import ClusterClient
 from kafka_share_proxy.pipeline.kafka.kept_connections import KeptConnections
 from kafka_share_proxy.pipeline.source.mirrored_progress import MirroredProgress
 from kafka_share_proxy.pipeline.source.options import EARLIEST, LATEST, BadOption, SourceOptions, read_options
-from kafka_share_proxy.pipeline.source.planning import PlannedRead, restricted
 from kafka_share_proxy.pipeline.source.pushdown import Predicate
+from kafka_share_proxy.pipeline.source.split_planning import PlannedRead, restricted
 from kafka_share_proxy.pipeline.source.splits import Split
 from kafka_share_proxy.pipeline.source.stream_offsets import (
     admitted,

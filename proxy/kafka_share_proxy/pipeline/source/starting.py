@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafka_share_proxy.pipeline.kafka.cluster import ClusterClient
 from kafka_share_proxy.pipeline.source.options import EARLIEST, BadOption, read_options
-from kafka_share_proxy.pipeline.source.planning import PlannedRead
+from kafka_share_proxy.pipeline.source.split_planning import PlannedRead
 from kafka_share_proxy.pipeline.source.stream_offsets import written
 from kafka_share_proxy.pipeline.tables.files import Files
 

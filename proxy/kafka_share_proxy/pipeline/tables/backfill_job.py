@@ -16,7 +16,7 @@ from kafka_share_proxy.pipeline.kafka.cluster import ClusterClient
 from kafka_share_proxy.pipeline.kafka.group_commits import CommitsOfGroup
 from kafka_share_proxy.pipeline.source.checkpoints import files_for
 from kafka_share_proxy.pipeline.source.options import BadOption, offset_range, read_options
-from kafka_share_proxy.pipeline.source.planning import PlannedRead
+from kafka_share_proxy.pipeline.source.split_planning import PlannedRead
 from kafka_share_proxy.pipeline.tables.ingest_job import KEPT_COLUMNS, PARTITIONS
 from kafka_share_proxy.pipeline.tables.lake import Lake
 from kafka_share_proxy.pipeline.tables.record_claims import TABLE, Divided, RecordClaims, rows_of
@@ -105,7 +105,7 @@ def run(
         chosen = {partition: spans[:HOLES_MAX] for partition, spans in holes_to_read.items()}
         remaining = sum(len(spans) for spans in holes_to_read.values()) - sum(len(spans) for spans in chosen.values())
         divided = claims.divided(chosen, ids)
-        for line in _lines_of(divided):
+        for line in _report_lines(divided):
             progress(line)
         rows = _write(spark, given, divided.mine, ids, lake) if divided.mine else 0
         progress(f"{rows} records of {_count(divided.mine)} offsets are written")
@@ -128,7 +128,7 @@ def _joined(one: Holes, other: Holes) -> dict[TopicPartition, list[OffsetSpan]]:
     }
 
 
-def _lines_of(divided: Divided) -> list[str]:
+def _report_lines(divided: Divided) -> list[str]:
     lines = []
     if divided.loaded:
         lines.append(f"{_count(divided.loaded)} offsets are in the table already, by a stream")

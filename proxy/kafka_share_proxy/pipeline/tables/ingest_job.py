@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafka_share_proxy.pipeline.kafka.cluster import ClusterClient
 from kafka_share_proxy.pipeline.source.checkpoints import files_of_batch
 from kafka_share_proxy.pipeline.source.options import SourceOptions, read_options
-from kafka_share_proxy.pipeline.source.planning import PlannedRead
+from kafka_share_proxy.pipeline.source.split_planning import PlannedRead
 from kafka_share_proxy.pipeline.source.starting import KeptStart, kept_start
 from kafka_share_proxy.pipeline.source.stream_offsets import read_written
 from kafka_share_proxy.pipeline.tables.files import Files

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from kafka_share_proxy.brokers.cluster_view import Topic
+from kafka_share_proxy.brokers.cluster_metadata import Topic
 from kafka_share_proxy.brokers.rights import Right, on_describe_groups, request_describe_groups, rights_of
 from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi, Needs
 from kafka_share_proxy.forwarding.dispatch.split_requests import Splits

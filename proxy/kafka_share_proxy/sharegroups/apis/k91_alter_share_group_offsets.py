@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from kafka_share_proxy.brokers.cluster_view import Topic
+from kafka_share_proxy.brokers.cluster_metadata import Topic
 from kafka_share_proxy.brokers.rights import Right, on_read_group, request_read_group, rights_of
 from kafka_share_proxy.durable.interfaces import RESPONSE_MAX_S
 from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi, Needs

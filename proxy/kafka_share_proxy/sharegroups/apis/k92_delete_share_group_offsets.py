@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kafka_share_proxy.brokers.cluster_view import Topic
+from kafka_share_proxy.brokers.cluster_metadata import Topic
 from kafka_share_proxy.brokers.rights import Right, on_delete_group, request_delete_group
 from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi, Needs
 from kafka_share_proxy.forwarding.served.interfaces import Call

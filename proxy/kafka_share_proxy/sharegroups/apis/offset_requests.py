@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kafka_share_proxy.brokers.cluster_view import Topic
+from kafka_share_proxy.brokers.cluster_metadata import Topic
 from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.brokers.rights import Right
 from kafka_share_proxy.brokers.topic_leaders import (

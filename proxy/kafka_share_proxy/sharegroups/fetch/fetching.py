@@ -25,7 +25,7 @@ from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.waiting import first_until
 from kafka_share_proxy.reading.chunk_cache import ReadKey
 from kafka_share_proxy.reading.far_records import holder_of
-from kafka_share_proxy.reading.upstream_fetch import VIEW_IS_OLD, PartitionRead
+from kafka_share_proxy.reading.upstream_fetch import METADATA_IS_STALE, PartitionRead
 from kafka_share_proxy.sharegroups.apis.share_requests import refresh
 from kafka_share_proxy.sharegroups.fetch.acquiring_cached import Taking, bytes_ready
 from kafka_share_proxy.sharegroups.fetch.head_fetch import HeadFetch
@@ -183,14 +183,14 @@ class ShareFetching:
     def _must_report(self) -> bool:
         """Return True if the client should look for another leader now instead of after its wait.
 
-        Each connection is sent away at most once per `view_age_s` and partition. A client that fetches again from the
-        same node, because its own metadata is as old, would otherwise do it in a loop.
+        Each connection is sent away at most once per `metadata_age_s` and partition. Otherwise a client that fetches
+        again from the same node, because its own metadata is as old, would do it in a loop.
         """
         led_elsewhere = [p for p, result in self.results.items() if result.error == ErrorCode.NOT_LEADER_OR_FOLLOWER]
         if not led_elsewhere:
             return False
         reported = _REPORTED_LEADERS.of(self._connection)
-        now, age_s = self._services.timers.now(), self._services.options.view_age_s
+        now, age_s = self._services.timers.now(), self._services.options.metadata_age_s
         group = hash(self._group_id)  # a group id may have 32 KiB
         newly_reported = [key for p in led_elsewhere if now - reported.get(key := (group, *p), -inf) > age_s]
         if len(reported) > REPORTED_MAX:
@@ -332,12 +332,12 @@ class ShareFetching:
 
     async def _refused(self, errors: dict[TopicIdPartition, ErrorCode]) -> None:
         """Refresh the view where the broker's error shows that it is outdated. Store all other errors in `results`."""
-        outdated = [partition for partition, code in errors.items() if code in VIEW_IS_OLD]
+        outdated = [partition for partition, code in errors.items() if code in METADATA_IS_STALE]
         if outdated:
             await refresh(self._connection, self._services, outdated)
         for partition, code in errors.items():
             judged = judge(self._connection, self._services, partition)
-            if judged == ErrorCode.NONE and code in VIEW_IS_OLD and self._may_retry(partition):
+            if judged == ErrorCode.NONE and code in METADATA_IS_STALE and self._may_retry(partition):
                 continue
             self.results[partition] = Result(error=client_code(judged or code))
 

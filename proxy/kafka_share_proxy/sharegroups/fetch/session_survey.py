@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from kafka_share_proxy.brokers.cluster_view import Topic
+from kafka_share_proxy.brokers.cluster_metadata import Topic
 from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.brokers.topic_leaders import judge_partition, judge_topic
 from kafka_share_proxy.loop.slices import AT_ONCE, Work

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from kafka_share_proxy.brokers.cluster_view import Topic
+from kafka_share_proxy.brokers.cluster_metadata import Topic
 from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.loop.waiting import settled_by
-from kafka_share_proxy.reading.upstream_fetch import VIEW_IS_OLD
+from kafka_share_proxy.reading.upstream_fetch import METADATA_IS_STALE
 from kafka_share_proxy.sharegroups.fetch.head_reads import ShareReads
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 from kafka_share_proxy.sharegroups.model.sessions import Session
@@ -83,7 +83,7 @@ def offsets_from_response(
             continue
         for partition in topic.partitions:
             code = ErrorCode.of(partition.error_code)
-            if code in VIEW_IS_OLD:
+            if code in METADATA_IS_STALE:
                 services.topology.set_stale(topic.name)
             topic_partition = TopicIdPartition(topics[topic.name].topic_id, partition.partition_index)
             offsets[topic_partition] = (code, partition.offset)

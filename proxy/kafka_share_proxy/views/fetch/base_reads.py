@@ -14,7 +14,7 @@ from kafka_share_proxy.forwarding.served.services import Services
 from kafka_share_proxy.reading.chunk_cache import ReadKey
 from kafka_share_proxy.reading.far_records import Records
 from kafka_share_proxy.reading.upstream_fetch import (
-    VIEW_IS_OLD,
+    METADATA_IS_STALE,
     PartitionRead,
     PartitionResponse,
     RequestedPartition,
@@ -29,7 +29,7 @@ from kafka_share_proxy.wire.records.batches import BatchTable
 READ_BYTES_MIN = 64 << 10
 """However small the client's own limit is."""
 
-_CHUNKS_ARE_OLD = VIEW_IS_OLD | {ErrorCode.OFFSET_OUT_OF_RANGE}
+_CHUNKS_ARE_OLD = METADATA_IS_STALE | {ErrorCode.OFFSET_OUT_OF_RANGE}
 
 
 T = TypeVar("T")

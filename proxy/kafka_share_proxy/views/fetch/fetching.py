@@ -184,7 +184,7 @@ class ViewFetching:
     def _doubt(self, target: Target) -> None:
         """Mark old metadata as stale if the client names a later leader epoch."""
         services = self._services
-        is_old = services.topology.age(target.name, services.timers.now()) > services.options.view_age_s
+        is_old = services.topology.age(target.name, services.timers.now()) > services.options.metadata_age_s
         if is_old and target.scan.current_leader_epoch > self._leader_epoch(target):
             services.topology.set_stale(target.name)
 

@@ -1,10 +1,10 @@
-"""ClusterView: merged Metadata responses."""
+"""ClusterMetadata: merged Metadata responses."""
 
 from math import inf
 from pathlib import Path
 
 import pytest
-from kafka_share_proxy.brokers.cluster_view import ClusterView, Leader
+from kafka_share_proxy.brokers.cluster_metadata import ClusterMetadata, Leader
 from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, ZERO_UUID, Address
@@ -30,7 +30,7 @@ def metadata(*topics, brokers=((1, "one", 9092), (2, "two", 9092))):
 
 @pytest.fixture
 def view():
-    view = ClusterView()
+    view = ClusterMetadata()
     view.fold(metadata(topic("a", A, (1, 5), (2, 7)), topic("b", B, (1, 0))), now=10.0)
     return view
 
@@ -52,7 +52,7 @@ def test_it_knows_what_it_was_told(view):
 @pytest.mark.parametrize("version", range(13))
 def test_it_folds_the_responses_of_real_brokers(release, version):
     frame = bytes.fromhex((GOLDEN / release / f"Metadata.v{version}.hex").read_text())
-    view = ClusterView()
+    view = ClusterMetadata()
     view.fold(frames.decode_response(3, version, frame)[1], now=0.0)
     orders = view.topic("orders")
     assert [leader.node_id for leader in orders.leaders] == [1, 1]

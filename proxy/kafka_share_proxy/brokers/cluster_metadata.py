@@ -1,4 +1,4 @@
-"""ClusterView: brokers, topics and leaders, merged from Metadata responses.
+"""ClusterMetadata: brokers, topics and leaders, merged from Metadata responses.
 
 How it works: each component that has decoded a Metadata response passes it to `fold`. The view holds the last response
 about each topic. A leader epoch never decreases for the same topic id, as in Kafka's own client (Metadata.java). Errors
@@ -54,7 +54,7 @@ _GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC
 _NO_MEMBER = Leader(UNKNOWN_NODE, -1)
 
 
-class ClusterView:
+class ClusterMetadata:
     """View of the cluster. All times are `now` of the caller, in monotonic seconds."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kafka_share_proxy.brokers.own_connection import OwnConnection
+from kafka_share_proxy.brokers.cluster_connection import ClusterConnection
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.values import ZERO_UUID
@@ -21,7 +21,7 @@ CONSUMER = -1
 
 
 async def request_offsets(
-    opened: OwnConnection, topic: str, partitions: Iterable[int], timestamp: int
+    opened: ClusterConnection, topic: str, partitions: Iterable[int], timestamp: int
 ) -> list[messages.ListOffsetsResponse.ListOffsetsPartitionResponse]:
     """Return the ListOffsetsPartitionResponse of each partition, errors included. Raises UpstreamLost."""
     request = messages.ListOffsetsRequest
@@ -32,7 +32,7 @@ async def request_offsets(
 
 
 async def fetch(
-    opened: OwnConnection,
+    opened: ClusterConnection,
     topic: str,
     positions: Mapping[int, int],
     *,

@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 import trio
-from kafka_share_proxy.brokers import own_client
-from kafka_share_proxy.brokers.own_client import OwnClient
-from kafka_share_proxy.brokers.own_connection import AuthenticationFailed, Identity, OwnSettings
+from kafka_share_proxy.brokers import cluster_client
+from kafka_share_proxy.brokers.cluster_client import ClusterClient
+from kafka_share_proxy.brokers.cluster_connection import AuthenticationFailed, ClusterClientSettings, Identity
 from kafka_share_proxy.brokers.replaced import SILENT_S
 from kafka_share_proxy.loop.first_success import STAGGER_S
 from kafka_share_proxy.wire.errors import UpstreamLost
@@ -17,14 +17,14 @@ from tests.support.small_broker import Broker, Net
 A, B, C = Address("a", 1), Address("b", 2), Address("c", 3)
 IDENTITY = Identity(mechanism="PLAIN", username="proxy", password=lambda: "s3cret")
 
-Test = Callable[[OwnClient, Net], Awaitable[None]]
+Test = Callable[[ClusterClient, Net], Awaitable[None]]
 
 
 async def with_client(brokers: dict[Address, Broker | None], test: Test, identity: Identity | None = None) -> None:
     """Run a test with a client of these brokers, none of which may outlive it."""
     async with trio.open_nursery() as nursery:
         net = Net(nursery, brokers)
-        own = OwnClient(list(brokers), OwnSettings(connect=net, identity=identity))
+        own = ClusterClient(list(brokers), ClusterClientSettings(connect=net, identity=identity))
         with trio.fail_after(60):
             await test(own, net)
         await own.aclose()
@@ -34,7 +34,7 @@ async def with_client(brokers: dict[Address, Broker | None], test: Test, identit
 async def test_metadata_names_brokers_and_what_they_can_do(autojump_clock: trio.testing.MockClock) -> None:
     """One connection serves many requests."""
 
-    async def test(own: OwnClient, net: Net) -> None:
+    async def test(own: ClusterClient, net: Net) -> None:
         for _ in range(3):
             response, versions = await own.metadata(["t"])
         assert [(broker.node_id, broker.host) for broker in response.brokers] == [(1, "b1")]
@@ -50,7 +50,7 @@ async def test_metadata_names_brokers_and_what_they_can_do(autojump_clock: trio.
 async def test_the_next_server_is_asked_when_one_is_down(autojump_clock: trio.testing.MockClock) -> None:
     """All bootstrap servers are tried, not only the first."""
 
-    async def test(own: OwnClient, net: Net) -> None:
+    async def test(own: ClusterClient, net: Net) -> None:
         await own.metadata()
         assert net.dialled == [A, B]
         await own.metadata()
@@ -64,7 +64,7 @@ async def test_servers_that_swallow_everything_cost_a_moment(autojump_clock: tri
     suspended = Broker()
     suspended.silent = True
 
-    async def test(own: OwnClient, net: Net) -> None:
+    async def test(own: ClusterClient, net: Net) -> None:
         net.black_holes.add(A)
         began = trio.current_time()
         await own.metadata()
@@ -82,7 +82,7 @@ async def test_a_server_that_was_slow_is_asked_when_the_quick_one_fails(autojump
     """Each server fails at most once for a request; no server is skipped because another was faster."""
     slow, quick = Broker(), Broker(ranges={18: (0, 4)})
 
-    async def test(own: OwnClient, net: Net) -> None:
+    async def test(own: ClusterClient, net: Net) -> None:
         net.delays[A] = 2 * STAGGER_S
         response, _ = await own.metadata()
         assert [broker.node_id for broker in response.brokers] == [1]
@@ -95,7 +95,7 @@ async def test_a_lost_connection_is_replaced_at_once(autojump_clock: trio.testin
     """A broker that restarted between two requests is dialled again."""
     broker = Broker()
 
-    async def test(own: OwnClient, net: Net) -> None:
+    async def test(own: ClusterClient, net: Net) -> None:
         await own.metadata()
         broker.cut()
         await trio.testing.wait_all_tasks_blocked()
@@ -111,7 +111,7 @@ async def test_question_goes_to_another_server_when_the_one_kept_is_lost_without
     """Its machine is gone: nothing ends the connection. The next request does not use the lost server."""
     lost, other = Broker(), Broker(node_id=2)
 
-    async def test(own: OwnClient, net: Net) -> None:
+    async def test(own: ClusterClient, net: Net) -> None:
         await own.metadata()
         lost.silent, began = True, trio.current_time()
         response, _ = await own.metadata()
@@ -137,7 +137,7 @@ async def test_slow_servers_are_waited_for_over_two_connections_at_most(
             assert len(net.open) <= 2
             await trio.sleep(0.1)
 
-    async def test(own: OwnClient, net: Net) -> None:
+    async def test(own: ClusterClient, net: Net) -> None:
         await own.metadata()
         for broker in brokers:
             broker.slow_s = 5.0
@@ -157,7 +157,7 @@ async def test_slow_servers_are_waited_for_over_two_connections_at_most(
 async def test_no_server_at_all_tells_every_reason(autojump_clock: trio.testing.MockClock) -> None:
     """The error names each server with its own reason."""
 
-    async def test(own: OwnClient, net: Net) -> None:
+    async def test(own: ClusterClient, net: Net) -> None:
         with pytest.raises(UpstreamLost, match=r"a:1: Connection refused; b:2 did not respond within 15 s"):
             await own.metadata()
 
@@ -171,7 +171,7 @@ async def test_brokers_named_in_a_response_are_tried_too(autojump_clock: trio.te
     first, named = Broker(node_id=1), Broker(node_id=1)
     brokers: dict[Address, Broker | None] = {A: first}
 
-    async def test(own: OwnClient, net: Net) -> None:
+    async def test(own: ClusterClient, net: Net) -> None:
         await own.metadata()
         brokers[A], brokers[Address("b1", 9092)] = None, named
         first.cut()
@@ -185,7 +185,7 @@ async def test_brokers_named_in_a_response_are_tried_too(autojump_clock: trio.te
 async def test_the_identity_is_shown(mechanism: str, autojump_clock: trio.testing.MockClock) -> None:
     """Every mechanism offered as a setting works against its server side."""
 
-    async def test(own: OwnClient, net: Net) -> None:
+    async def test(own: ClusterClient, net: Net) -> None:
         response, _ = await own.metadata()
         assert len(response.brokers) == 1
 
@@ -197,7 +197,7 @@ async def test_the_identity_is_shown(mechanism: str, autojump_clock: trio.testin
 async def test_a_wrong_password_is_told_as_such(mechanism: str, autojump_clock: trio.testing.MockClock) -> None:
     """AuthenticationFailed, without the password in the text."""
 
-    async def test(own: OwnClient, net: Net) -> None:
+    async def test(own: ClusterClient, net: Net) -> None:
         with pytest.raises(AuthenticationFailed) as caught:
             await own.metadata()
         assert "wr0ng" not in str(caught.value)
@@ -209,7 +209,7 @@ async def test_a_wrong_password_is_told_as_such(mechanism: str, autojump_clock: 
 async def test_a_mechanism_that_is_not_offered_names_those_that_are(autojump_clock: trio.testing.MockClock) -> None:
     """The text says what to change."""
 
-    async def test(own: OwnClient, net: Net) -> None:
+    async def test(own: ClusterClient, net: Net) -> None:
         with pytest.raises(AuthenticationFailed, match="does not take PLAIN; it offers SCRAM-SHA-512"):
             await own.metadata()
 
@@ -219,8 +219,8 @@ async def test_a_mechanism_that_is_not_offered_names_those_that_are(autojump_clo
 async def test_without_identity_a_broker_that_wants_one_is_told_apart(autojump_clock: trio.testing.MockClock) -> None:
     """It closes the connection at the first request without a response; versions need no authentication."""
 
-    async def test(own: OwnClient, net: Net) -> None:
-        with pytest.raises(own_client.AuthenticationNeeded):
+    async def test(own: ClusterClient, net: Net) -> None:
+        with pytest.raises(cluster_client.AuthenticationNeeded):
             await own.metadata()
         address, versions = await own.any_versions()
         assert (address, versions.ranges[78]) == (A, (1, 2))
@@ -231,7 +231,7 @@ async def test_without_identity_a_broker_that_wants_one_is_told_apart(autojump_c
 async def test_an_identity_is_no_harm_where_none_is_wanted(autojump_clock: trio.testing.MockClock) -> None:
     """A listener without SASL returns ILLEGAL_SASL_STATE; every client is ANONYMOUS there."""
 
-    async def test(own: OwnClient, net: Net) -> None:
+    async def test(own: ClusterClient, net: Net) -> None:
         response, _ = await own.metadata()
         assert len(response.brokers) == 1
 
@@ -243,7 +243,7 @@ async def test_a_session_with_a_lifetime_is_replaced_in_time(autojump_clock: tri
     broker = Broker(mechanism="PLAIN")
     broker.lifetime_ms = 10_000
 
-    async def test(own: OwnClient, net: Net) -> None:
+    async def test(own: ClusterClient, net: Net) -> None:
         await own.metadata()
         await trio.sleep(7.9)
         await own.metadata()
@@ -271,7 +271,7 @@ async def test_what_is_no_kafka_is_a_clear_error(
     broker = Broker()
     broker.garbage = garbage
 
-    async def test(own: OwnClient, net: Net) -> None:
+    async def test(own: ClusterClient, net: Net) -> None:
         with pytest.raises(UpstreamLost, match=words):
             await own.metadata()
 

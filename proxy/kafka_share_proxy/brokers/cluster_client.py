@@ -1,6 +1,6 @@
 """Client of the proxy's own for requests that any broker can serve.
 
-How it works: `OwnClient` keeps one connection. When it is lost, all bootstrap servers and the brokers in the last
+How it works: `ClusterClient` keeps one connection. When it is lost, all bootstrap servers and the brokers in the last
 Metadata response are dialled concurrently (`racing`), and the first that is ready is kept. A broker that is lost
 without a TCP reset, with its machine or its network, ends no connection. Therefore a request without a response after
 SILENT_S is sent to other brokers too, one more connection at a time. The first response wins, and its connection is
@@ -17,11 +17,11 @@ from typing import TypeVar
 
 import trio
 
-from kafka_share_proxy.brokers.own_connection import (
+from kafka_share_proxy.brokers.cluster_connection import (
     AuthenticationFailed,
     BrokerVersions,
-    OwnConnection,
-    OwnSettings,
+    ClusterClientSettings,
+    ClusterConnection,
     connection,
     open_connection,
 )
@@ -43,18 +43,18 @@ class AuthenticationNeeded(UpstreamLost):
     """The broker closed the connection at the first request: it requires an identity, and the proxy has none."""
 
 
-class OwnClient:
+class ClusterClient:
     """Requests to any broker that responds. Not for concurrent tasks."""
 
     def __init__(
-        self, bootstrap: Sequence[Address], settings: OwnSettings, nodes: Mapping[int, Address] | None = None
+        self, bootstrap: Sequence[Address], settings: ClusterClientSettings, nodes: Mapping[int, Address] | None = None
     ) -> None:
         """`nodes`: addresses of brokers that override the advertised ones."""
         self.settings = settings
         self._nodes = nodes or {}
         self._bootstrap = tuple(bootstrap)
         self._brokers: tuple[Address, ...] = ()
-        self._open: OwnConnection | None = None
+        self._open: ClusterConnection | None = None
 
     async def metadata(self, topics: Sequence[str] = ()) -> tuple[messages.MetadataResponse, BrokerVersions]:
         """Return the MetadataResponse about all brokers and these topics, and the versions of the broker that sent it.
@@ -105,7 +105,7 @@ class OwnClient:
     def address_of(self, node_id: int, advertised: Address) -> Address:
         return self._nodes.get(node_id, advertised)
 
-    def bare_settings(self) -> OwnSettings:
+    def bare_settings(self) -> ClusterClientSettings:
         return replace(self.settings, identity=None)
 
     async def aclose(self) -> None:
@@ -113,7 +113,7 @@ class OwnClient:
         if opened is not None:
             await opened.aclose()
 
-    async def _connected(self, candidates: list[Address], reasons: list[ProxyError]) -> OwnConnection | None:
+    async def _connected(self, candidates: list[Address], reasons: list[ProxyError]) -> ClusterConnection | None:
         """Return the kept connection, or one to the first of these servers that is ready. None if there is none.
 
         Servers that failed, with their reasons added to `reasons`, and the one that is returned are removed from
@@ -123,7 +123,7 @@ class OwnClient:
             return self._open
         await self.aclose()
         attempts = [partial(open_connection, address, self.settings) for address in candidates]
-        outcome = await race(attempts, _TROUBLE, OwnConnection.aclose)
+        outcome = await race(attempts, _TROUBLE, ClusterConnection.aclose)
         reasons += outcome.failures.values()
         over = set(outcome.failures)
         taken = None
@@ -133,7 +133,9 @@ class OwnClient:
         candidates[:] = [address for index, address in enumerate(candidates) if index not in over]
         return taken
 
-    async def _response_of(self, opened: OwnConnection, key: int, query: RequestMessage[R]) -> tuple[OwnConnection, R]:
+    async def _response_of(
+        self, opened: ClusterConnection, key: int, query: RequestMessage[R]
+    ) -> tuple[ClusterConnection, R]:
         try:
             return opened, await opened.send_request(key, query)
         except _TROUBLE as error:
@@ -145,12 +147,12 @@ class OwnClient:
 
     async def _elsewhere(
         self,
-        first: OwnConnection,
+        first: ClusterConnection,
         candidates: list[Address],
         reasons: list[ProxyError],
         key: int,
         query: RequestMessage[R],
-    ) -> tuple[OwnConnection, R]:
+    ) -> tuple[ClusterConnection, R]:
         """Send the request to other servers, because the first one failed or is silent. Failures are added to
         `reasons`.
         """
@@ -165,12 +167,12 @@ class OwnClient:
 
     async def _one_by_one(
         self,
-        first: OwnConnection,
+        first: ClusterConnection,
         candidates: list[Address],
         reasons: list[ProxyError],
         key: int,
         query: RequestMessage[R],
-    ) -> tuple[OwnConnection, R]:
+    ) -> tuple[ClusterConnection, R]:
         """Try servers in turn. All but the last are given up after SILENT_S. The pending one is dialled again last."""
         candidates.sort(key=first.address.__eq__)
         while candidates:
@@ -184,14 +186,14 @@ class OwnClient:
                 reasons.append(error)
         raise _summed_up(reasons)
 
-    def _explained(self, error: ProxyError, opened: OwnConnection) -> ProxyError:
+    def _explained(self, error: ProxyError, opened: ClusterConnection) -> ProxyError:
         """Return AuthenticationNeeded if the broker closed the connection at the first request without a response."""
         if not isinstance(error, UpstreamLost) or opened.responded or self.settings.identity is not None:
             return error
         return AuthenticationNeeded(str(error))
 
 
-async def _close(unwanted: tuple[OwnConnection, Message]) -> None:
+async def _close(unwanted: tuple[ClusterConnection, Message]) -> None:
     await unwanted[0].aclose()
 
 

@@ -68,7 +68,7 @@ Connect = Callable[[str, int], Awaitable[trio.abc.Stream]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnSettings:
+class ClusterClientSettings:
     """Settings of the proxy's own connections."""
 
     dial_timeout_s: float = 10.0
@@ -97,10 +97,10 @@ class BrokerVersions:
     response: messages.ApiVersionsResponse | None
 
 
-class OwnConnection:
+class ClusterConnection:
     """Open connection to one broker. Not for concurrent tasks."""
 
-    def __init__(self, address: Address, stream: trio.abc.Stream, settings: OwnSettings) -> None:
+    def __init__(self, address: Address, stream: trio.abc.Stream, settings: ClusterClientSettings) -> None:
         self.address = address
         self.versions = BrokerVersions(ranges={}, response=None)
         self.expires = math.inf
@@ -184,7 +184,7 @@ class OwnConnection:
 
 
 @asynccontextmanager
-async def connection(address: Address, settings: OwnSettings) -> AsyncIterator[OwnConnection]:
+async def connection(address: Address, settings: ClusterClientSettings) -> AsyncIterator[ClusterConnection]:
     opened = await open_connection(address, settings)
     try:
         yield opened
@@ -192,13 +192,13 @@ async def connection(address: Address, settings: OwnSettings) -> AsyncIterator[O
         await opened.aclose()
 
 
-async def open_connection(address: Address, settings: OwnSettings) -> OwnConnection:
+async def open_connection(address: Address, settings: ClusterClientSettings) -> ClusterConnection:
     """Dial, read the versions, authenticate.
 
     Raises UpstreamLost if the broker cannot be reached, AuthenticationFailed if it refuses the identity,
     RemoteProtocolError if it does not speak Kafka.
     """
-    opened = OwnConnection(address, await _dial(address, settings), settings)
+    opened = ClusterConnection(address, await _dial(address, settings), settings)
     try:
         opened.versions = await _first_response(opened, settings)
         if settings.identity is not None:
@@ -212,7 +212,7 @@ async def open_connection(address: Address, settings: OwnSettings) -> OwnConnect
     return opened
 
 
-async def _dial(address: Address, settings: OwnSettings) -> trio.abc.Stream:
+async def _dial(address: Address, settings: ClusterClientSettings) -> trio.abc.Stream:
     try:
         with trio.fail_after(settings.dial_timeout_s):
             stream = await settings.connect(address.host, address.port)
@@ -236,7 +236,7 @@ async def _dial(address: Address, settings: OwnSettings) -> trio.abc.Stream:
         raise UpstreamLost(f"{address}: {reason_of(error)}") from None
 
 
-async def _first_response(opened: OwnConnection, settings: OwnSettings) -> BrokerVersions:
+async def _first_response(opened: ClusterConnection, settings: ClusterClientSettings) -> BrokerVersions:
     try:
         response = await _send_all(opened, broker_versions.negotiation(opened.address, CLIENT_ID))
     except UpstreamLost as error:
@@ -246,7 +246,7 @@ async def _first_response(opened: OwnConnection, settings: OwnSettings) -> Broke
     return BrokerVersions(ranges=broker_versions.version_ranges(response), response=response)
 
 
-async def _send_all(opened: OwnConnection, requests: Generator[sasl.Query, Any, T]) -> T:
+async def _send_all(opened: ClusterConnection, requests: Generator[sasl.Query, Any, T]) -> T:
     """Send the requests of a generator, and each response into it; return its result."""
     response = None
     try:
@@ -258,7 +258,7 @@ async def _send_all(opened: OwnConnection, requests: Generator[sasl.Query, Any, 
         return result
 
 
-async def mechanisms(opened: OwnConnection, mechanism: str = "PLAIN") -> tuple[str, ...]:
+async def mechanisms(opened: ClusterConnection, mechanism: str = "PLAIN") -> tuple[str, ...]:
     """Return the SASL mechanisms of a listener. Empty if it does not authenticate.
 
     Call it on a connection that has not authenticated. The connection is unusable afterwards.
@@ -268,7 +268,7 @@ async def mechanisms(opened: OwnConnection, mechanism: str = "PLAIN") -> tuple[s
     return () if response.error_code == ErrorCode.ILLEGAL_SASL_STATE else tuple(response.mechanisms or ())
 
 
-async def _authenticate(opened: OwnConnection, identity: Identity, *, is_required: bool) -> None:
+async def _authenticate(opened: ClusterConnection, identity: Identity, *, is_required: bool) -> None:
     secret = await identity.secret()
     requests = sasl.authentication(identity.mechanism, identity.username, secret, is_required=is_required)
     try:

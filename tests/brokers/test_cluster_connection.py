@@ -6,8 +6,8 @@ from functools import partial
 import pytest
 import trio
 import trustme
-from kafka_share_proxy.brokers import own_connection
-from kafka_share_proxy.brokers.own_connection import OwnSettings
+from kafka_share_proxy.brokers import cluster_connection
+from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.wire.codec import frames, headers
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
@@ -23,7 +23,7 @@ async def test_a_version_nobody_shares_is_a_clear_error(autojump_clock: trio.tes
     """A broker from the far future or past."""
     async with trio.open_nursery() as nursery:
         net = Net(nursery, {A: Broker(ranges={**RANGES, 3: (90, 91)})})
-        async with own_connection.connection(A, OwnSettings(connect=net)) as opened:
+        async with cluster_connection.connection(A, ClusterClientSettings(connect=net)) as opened:
             with pytest.raises(RemoteProtocolError, match="no version of Metadata"):
                 await opened.send_request(ApiKey.METADATA, registry.message("MetadataRequest")(topics=[]))
         nursery.cancel_scope.cancel()
@@ -33,10 +33,10 @@ async def test_mechanisms_are_listed_without_an_identity(autojump_clock: trio.te
     """`check` shows them; an open listener has none."""
     async with trio.open_nursery() as nursery:
         net = Net(nursery, {A: Broker(mechanism="SCRAM-SHA-256"), B: Broker()})
-        async with own_connection.connection(A, OwnSettings(connect=net)) as opened:
-            assert await own_connection.mechanisms(opened) == ("SCRAM-SHA-256",)
-        async with own_connection.connection(B, OwnSettings(connect=net)) as opened:
-            assert await own_connection.mechanisms(opened) == ()
+        async with cluster_connection.connection(A, ClusterClientSettings(connect=net)) as opened:
+            assert await cluster_connection.mechanisms(opened) == ("SCRAM-SHA-256",)
+        async with cluster_connection.connection(B, ClusterClientSettings(connect=net)) as opened:
+            assert await cluster_connection.mechanisms(opened) == ()
         nursery.cancel_scope.cancel()
 
 
@@ -60,11 +60,11 @@ async def test_tls_is_verified_by_the_name_that_is_dialled(autojump_clock: trio.
             await trio.aclose_forcefully(stream)
 
     async with trio.open_nursery() as nursery:
-        settings = OwnSettings(connect=partial(dial, nursery), tls=client_side)
-        async with own_connection.connection(B, settings) as opened:
+        settings = ClusterClientSettings(connect=partial(dial, nursery), tls=client_side)
+        async with cluster_connection.connection(B, settings) as opened:
             assert opened.versions.ranges == RANGES
         with pytest.raises(UpstreamLost, match="certificate is not accepted"):
-            await own_connection.open_connection(A, settings)
+            await cluster_connection.open_connection(A, settings)
         nursery.cancel_scope.cancel()
 
 
@@ -82,9 +82,9 @@ async def no_tls_stream(data: bytes) -> trio.abc.Stream:
 )
 async def test_a_listener_without_tls_is_named_as_such(reply: bytes, autojump_clock: trio.testing.MockClock) -> None:
     """The error names the setting to check instead of OpenSSL's reason."""
-    settings = OwnSettings(connect=lambda host, port: no_tls_stream(reply), tls=ssl.create_default_context())
+    settings = ClusterClientSettings(connect=lambda host, port: no_tls_stream(reply), tls=ssl.create_default_context())
     with pytest.raises(UpstreamLost, match=r"^a:1: the TLS handshake failed.* without TLS \(see upstream.tls\)$"):
-        await own_connection.open_connection(A, settings)
+        await cluster_connection.open_connection(A, settings)
 
 
 async def test_a_response_above_the_limit_is_refused(autojump_clock: trio.testing.MockClock) -> None:
@@ -92,7 +92,7 @@ async def test_a_response_above_the_limit_is_refused(autojump_clock: trio.testin
     async with trio.open_nursery() as nursery:
         net = Net(nursery, {A: Broker()})
         with pytest.raises(RemoteProtocolError, match="frame of"):
-            await own_connection.open_connection(A, OwnSettings(connect=net, response_bytes=16))
+            await cluster_connection.open_connection(A, ClusterClientSettings(connect=net, response_bytes=16))
         nursery.cancel_scope.cancel()
 
 
@@ -111,7 +111,7 @@ async def test_an_http_port_is_named_as_such_at_once() -> None:
         nursery.start_soon(trio.serve_listeners, serve, [opened])
         address = Address("127.0.0.1", opened.socket.getsockname()[1])
         with trio.fail_after(5), pytest.raises(RemoteProtocolError, match="no Kafka frame but HTTP"):
-            await own_connection.open_connection(address, OwnSettings())
+            await cluster_connection.open_connection(address, ClusterClientSettings())
         nursery.cancel_scope.cancel()
 
 
@@ -145,7 +145,7 @@ async def test_a_broker_of_another_age_is_asked_again_in_a_version_it_has(
 ) -> None:
     broker = OtherVersions(first, last, tells=tells)
     async with trio.open_nursery() as nursery:
-        async with own_connection.connection(A, OwnSettings(connect=Net(nursery, {A: broker}))) as opened:
+        async with cluster_connection.connection(A, ClusterClientSettings(connect=Net(nursery, {A: broker}))) as opened:
             assert opened.versions.ranges[3] == RANGES[3]
         assert broker.asked == asked
         nursery.cancel_scope.cancel()
@@ -153,7 +153,7 @@ async def test_a_broker_of_another_age_is_asked_again_in_a_version_it_has(
 
 async def test_no_common_version_of_api_versions_is_a_clear_error(autojump_clock: trio.testing.MockClock) -> None:
     async with trio.open_nursery() as nursery:
-        settings = OwnSettings(connect=Net(nursery, {A: OtherVersions(8, 9)}))
+        settings = ClusterClientSettings(connect=Net(nursery, {A: OtherVersions(8, 9)}))
         with pytest.raises(RemoteProtocolError, match="ApiVersions 8 to 9, none is known here"):
-            await own_connection.open_connection(A, settings)
+            await cluster_connection.open_connection(A, settings)
         nursery.cancel_scope.cancel()

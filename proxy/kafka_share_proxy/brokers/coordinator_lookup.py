@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import trio
 
-from kafka_share_proxy.brokers.own_client import OwnClient
+from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.queries import CoordinatorOf, about_coordinators
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, error_name
@@ -18,7 +18,7 @@ class CoordinatorRefused(ProxyError):
     """The brokers refuse to report a group's coordinator. The text has the reason."""
 
 
-async def coordinator_of(client: OwnClient, group: str) -> Address:
+async def coordinator_of(client: ClusterClient, group: str) -> Address:
     """Return the address of the group's coordinator. Raises CoordinatorRefused, UpstreamLost, AuthenticationFailed."""
     request = about_coordinators(CoordinatorOf.GROUP, [group])
     for _ in range(TRIES):

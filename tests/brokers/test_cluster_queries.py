@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 import trio
-from kafka_share_proxy.brokers import own_queries
-from kafka_share_proxy.brokers.own_connection import OwnSettings
-from kafka_share_proxy.brokers.own_queries import OwnIdentityQueries
+from kafka_share_proxy.brokers import cluster_queries
+from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
+from kafka_share_proxy.brokers.cluster_queries import ClusterClientQueries
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import UpstreamLost
@@ -16,7 +16,7 @@ from tests.support.small_broker import Broker, Net
 
 A, B = Address("a", 1), Address("b", 2)
 
-Test = Callable[[OwnIdentityQueries], Awaitable[None]]
+Test = Callable[[ClusterClientQueries], Awaitable[None]]
 
 
 def query():
@@ -27,7 +27,7 @@ async def with_queries(brokers: dict[Address, Broker | None], test: Test) -> Non
     """Run a test with brokers 1 and 2."""
     async with trio.open_nursery() as nursery:
         net = Net(nursery, brokers)
-        asking = OwnIdentityQueries(nursery, OwnSettings(connect=net), {1: A, 2: B}.get)
+        asking = ClusterClientQueries(nursery, ClusterClientSettings(connect=net), {1: A, 2: B}.get)
         with trio.fail_after(60):
             await test(asking)
         assert asking.under_way == 0
@@ -42,7 +42,7 @@ async def settled(promise):
 
 
 async def test_the_named_broker_is_asked(autojump_clock: trio.testing.MockClock) -> None:
-    async def test(asking: OwnIdentityQueries) -> None:
+    async def test(asking: ClusterClientQueries) -> None:
         response = await settled(asking.send_request(1, ApiKey.METADATA, query()))
         assert [broker.node_id for broker in response.brokers] == [1]
 
@@ -52,7 +52,7 @@ async def test_the_named_broker_is_asked(autojump_clock: trio.testing.MockClock)
 async def test_a_broker_that_cannot_be_asked_is_an_error(autojump_clock: trio.testing.MockClock) -> None:
     """Not reached, not known: the promise fails, nothing else does."""
 
-    async def test(asking: OwnIdentityQueries) -> None:
+    async def test(asking: ClusterClientQueries) -> None:
         for node_id in (2, 3):
             with pytest.raises(UpstreamLost):
                 await settled(asking.send_request(node_id, ApiKey.METADATA, query()))
@@ -67,13 +67,13 @@ async def test_broker_lost_without_a_word_is_not_waited_for_long(
     async with trio.open_nursery() as nursery:
         broker = Broker()
         net = Net(nursery, {A: broker})
-        asking = OwnIdentityQueries(nursery, OwnSettings(connect=net), {1: A}.get)
+        asking = ClusterClientQueries(nursery, ClusterClientSettings(connect=net), {1: A}.get)
         broker.silent = lost == "answers"
         net.black_holes = {A} if lost == "dials" else set()
         began = trio.current_time()
         with pytest.raises(UpstreamLost, match="did not respond within 5 s"):
             await settled(asking.send_request(1, ApiKey.METADATA, query()))
-        assert trio.current_time() - began == pytest.approx(own_queries.RESPONSE_S)
+        assert trio.current_time() - began == pytest.approx(cluster_queries.RESPONSE_S)
         assert asking.under_way == 0
         nursery.cancel_scope.cancel()
 
@@ -81,9 +81,9 @@ async def test_broker_lost_without_a_word_is_not_waited_for_long(
 async def test_one_too_many_fails_at_once(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(own_queries, "QUERIES_MAX", 1)
+    monkeypatch.setattr(cluster_queries, "QUERIES_MAX", 1)
 
-    async def test(asking: OwnIdentityQueries) -> None:
+    async def test(asking: ClusterClientQueries) -> None:
         first, second = (
             asking.send_request(1, ApiKey.METADATA, query()),
             asking.send_request(1, ApiKey.METADATA, query()),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kafka_share_proxy.commits.garbage_collection import CHECK_EVERY_S, ExpiredGroups
+from kafka_share_proxy.commits.expired_ranges import CHECK_EVERY_S, ExpiredGroups
 from kafka_share_proxy.wire.errors import ErrorCode
 
 from tests.support.commit_world import Committed, CommitWorld
@@ -126,7 +126,7 @@ def test_mark_of_a_group_that_has_nothing_goes_too(world: CommitWorld) -> None:
 
 
 def test_all_groups_are_looked_at_in_turn(world: CommitWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafka_share_proxy.commits.garbage_collection.GROUPS_PER_ROUND", 1)
+    monkeypatch.setattr("kafka_share_proxy.commits.expired_ranges.GROUPS_PER_ROUND", 1)
     for group in ("a", "z"):
         world.begin(43, "45-47", group=group)
         expire(world, group)
@@ -135,7 +135,7 @@ def test_all_groups_are_looked_at_in_turn(world: CommitWorld, monkeypatch: pytes
 
 
 def test_group_of_many_partitions_is_asked_about_in_pieces(world: CommitWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafka_share_proxy.commits.garbage_collection.PARTITIONS_PER_REQUEST", 2)
+    monkeypatch.setattr("kafka_share_proxy.commits.expired_ranges.PARTITIONS_PER_REQUEST", 2)
     for partition in range(4):
         assert world.commit(5, "ic/1;7-9", group="wide", partition=partition).codes == [0]
     expire(world, "wide")

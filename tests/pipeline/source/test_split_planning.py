@@ -8,7 +8,7 @@ import pytest
 from kafka_share_proxy.pipeline.kafka.cluster import EARLIEST_TIMESTAMP, ClusterClient, ReadRefused, TopicSeen
 from kafka_share_proxy.pipeline.source.log_reader import OffsetsLost
 from kafka_share_proxy.pipeline.source.options import BadOption, read_options
-from kafka_share_proxy.pipeline.source.planning import PlannedRead, restricted
+from kafka_share_proxy.pipeline.source.split_planning import PlannedRead, restricted
 from kafka_share_proxy.wire.values import TopicPartition
 
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import trio
 
+from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.connection_slots import SlotValues
-from kafka_share_proxy.brokers.own_client import OwnClient
 from kafka_share_proxy.loop.promise import Promise, Task
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ProxyError, UpstreamLost
@@ -24,7 +24,7 @@ QUERIES_MAX = 32
 """Maximum number of waiting requests. Further ones fail immediately."""
 
 
-class OwnPort:
+class ClusterClientConnection:
     """Connection over the proxy's own client. See interfaces.Connection."""
 
     id = 0
@@ -32,7 +32,7 @@ class OwnPort:
     node_id, is_bootstrap = UNKNOWN_NODE, True
     client_host = ""
 
-    def __init__(self, client: OwnClient) -> None:
+    def __init__(self, client: ClusterClient) -> None:
         self.slot_values: SlotValues = {}
         self._client = client
         self._waiting: deque[tuple[int, int, bytes, Promise[memoryview]]] = deque()

@@ -1,4 +1,4 @@
-"""Requests of handlers under the proxy's own identity (interfaces.OwnQueries), each on a new connection.
+"""Requests of handlers under the proxy's own identity (interfaces.ClusterQueries), each on a new connection.
 
 Rare by design: handlers use the client's own connection wherever it leads to the right broker.
 """
@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import trio
 
-from kafka_share_proxy.brokers.own_connection import OwnSettings, connection
+from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings, connection
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.wire.definitions.messages import Message, RequestMessage
 from kafka_share_proxy.wire.errors import ProxyError, UpstreamLost
@@ -24,11 +24,11 @@ RESPONSE_S = 5.0
 """Seconds to connect and receive the response before a broker counts as lost. The caller waits for one request only."""
 
 
-class OwnIdentityQueries:
+class ClusterClientQueries:
     """Sender of requests in the background of one nursery."""
 
     def __init__(
-        self, nursery: trio.Nursery, settings: OwnSettings, address_of: Callable[[int], Address | None]
+        self, nursery: trio.Nursery, settings: ClusterClientSettings, address_of: Callable[[int], Address | None]
     ) -> None:
         self._nursery = nursery
         self._settings = settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafka_share_proxy.brokers.own_log import EARLIEST, fetch, request_offsets
+from kafka_share_proxy.brokers.topic_log import EARLIEST, fetch, request_offsets
 from kafka_share_proxy.wire.definitions import registry
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kafka_share_proxy.brokers.own_coordinator import TRIES, CoordinatorRefused, coordinator_of
+from kafka_share_proxy.brokers.coordinator_lookup import TRIES, CoordinatorRefused, coordinator_of
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import Address

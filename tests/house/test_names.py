@@ -18,7 +18,16 @@ LINES_MAX = 15
 """Maximum number of lines of one story."""
 FILES_MAX = 15
 """Maximum number of files that a reader opens to follow one story."""
-STORIES = ("A forwarded Produce", "A ShareFetch", "A Fetch of a view", "A ShareGroupHeartbeat")
+STORIES = (
+    "A forwarded Produce",
+    "A ShareFetch",
+    "A Fetch of a view",
+    "A ShareGroupHeartbeat",
+    "An individual commit",
+    "One poll of the Trio consumer",
+    "One batch of the Spark source",
+    "The audit job",
+)
 FILE = re.compile(r"`([a-z_]+(?:/[a-z0-9_]+)*/_?[a-z0-9_]+\.(?:py|c|h))`")
 
 
@@ -50,7 +59,7 @@ def test_a_repeated_name_is_found() -> None:
 
 
 def story(title: str) -> list[str]:
-    """The lines that tell one request."""
+    """Return the lines of one story."""
     text = HOUSE.read_text()
     begin = text.index(f"### {title}\n") + len(f"### {title}\n")
     end = re.search(r"^##", text[begin:], re.MULTILINE)
@@ -59,7 +68,7 @@ def story(title: str) -> list[str]:
 
 
 @pytest.mark.parametrize("title", STORIES)
-def test_a_request_is_told_in_few_lines_by_files_that_exist(title: str) -> None:
+def test_a_story_has_few_lines_and_names_existing_files(title: str) -> None:
     lines = story(title)
     files = dict.fromkeys(FILE.findall(" ".join(lines)))
     assert 0 < len(lines) <= LINES_MAX
@@ -72,3 +81,8 @@ def test_every_file_that_the_house_names_exists() -> None:
     made_in_the_example = {"views/apis/k35_describe_log_dirs.py"}
     missing = [file for file in named if not ((PROXY / file).is_file() or (CHECKOUT / file).is_file())]
     assert set(missing) <= made_in_the_example
+
+
+def test_every_story_is_checked() -> None:
+    section = HOUSE.read_text().split("\n## One request, end to end\n", 1)[1].split("\n## ", 1)[0]
+    assert re.findall(r"^### (.+)$", section, re.MULTILINE) == list(STORIES)

@@ -14,7 +14,7 @@ def told(sums: Fetches, found: list) -> list:
     return [found.pop(0) for _ in range(len(found))]
 
 
-def test_answers_to_one_reader_are_summed_up() -> None:
+def test_responses_to_one_reader_are_summed_up() -> None:
     found: list = []
     sums = Fetches(lambda *event: found.append(event))
     reader = Reader("view", PLACE, None, "__view.r2.t", 1, "me", Hashes(5, 10))

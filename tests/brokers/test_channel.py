@@ -52,7 +52,7 @@ async def response_of(channel: Channel) -> Any:
     return responses[0]
 
 
-def test_answers_come_in_order() -> None:
+def test_responses_arrive_in_order() -> None:
     async def test(reactor: Reactor, broker: Broker, address: Address) -> None:
         channel = await open_channel(reactor, address, OwnSettings())
         assert channel.versions.ranges[METADATA] == (0, 12)

@@ -168,7 +168,7 @@ async def test_channel_whose_session_ends_is_replaced_once_nothing_waits(
     assert notes == ["state-link-closed-idle"]
 
 
-async def test_only_a_channel_with_unanswered_requests_is_reported_as_lost(
+async def test_only_a_channel_with_requests_in_flight_is_reported_as_lost(
     autojump_clock: trio.testing.MockClock, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Brokers close idle connections (connections.max.idle.ms): that is no trouble."""
@@ -204,7 +204,7 @@ async def test_channel_is_late_that_is_long_in_coming_or_was_refused(
     assert links.is_late(1, "b")
 
 
-def test_channel_is_late_that_does_not_answer_and_is_given_up() -> None:
+def test_channel_is_late_that_does_not_respond_and_is_given_up() -> None:
     """Waiters for the response are notified; the next request gets a new channel."""
     reactor = Reactor(new_pump)
 

@@ -50,7 +50,7 @@ def test_it_knows_what_it_was_told(view):
 
 @pytest.mark.parametrize("release", ["3.9.1", "4.3.0"])
 @pytest.mark.parametrize("version", range(13))
-def test_it_folds_the_answers_of_real_brokers(release, version):
+def test_it_folds_the_responses_of_real_brokers(release, version):
     frame = bytes.fromhex((GOLDEN / release / f"Metadata.v{version}.hex").read_text())
     view = ClusterView()
     view.fold(frames.decode_response(3, version, frame)[1], now=0.0)
@@ -74,7 +74,7 @@ def test_an_older_leader_epoch_does_not_come_back(view):
     assert view.topic("a").leaders == (Leader(1, 5), Leader(1, 8))
 
 
-def test_an_answer_without_epochs_is_taken_as_it_is(view):
+def test_a_response_without_epochs_is_accepted_unchanged(view):
     view.fold(metadata(topic("a", A, (2, -1), (1, -1))), now=11.0)
     assert view.topic("a").leaders == (Leader(2, -1), Leader(1, -1))
 
@@ -99,7 +99,7 @@ def test_an_asker_without_rights_does_not_change_what_others_know(view):
     assert view.age("a", now=99.0) == 89.0
 
 
-def test_an_answer_to_all_topics_forgets_what_it_lacks(view):
+def test_a_response_about_all_topics_removes_missing_ones(view):
     assert view.fold(metadata(topic("b", B, (1, 0))), now=11.0, all_topics=True) == {"a"}
     assert [known.name for known in view.topics()] == ["b"]
 
@@ -130,13 +130,13 @@ def test_stale_topics_have_no_age_until_they_are_told_again(view):
     assert view.is_stale("b")
 
 
-def test_a_broken_answer_does_not_make_the_view_grow_without_bound(view):
+def test_a_broken_response_does_not_make_the_view_grow_without_bound(view):
     odd = METADATA.MetadataResponsePartition(partition_index=2**31 - 1, leader_id=1, leader_epoch=0)
     view.fold(metadata(METADATA.MetadataResponseTopic(name="odd", topic_id=A, partitions=[odd])), now=1.0)
     assert view.topic("odd").partitions < 2000
 
 
-def test_a_gap_in_an_answer_is_a_partition_without_leader(view):
+def test_a_gap_in_a_response_is_a_partition_without_leader(view):
     parts = [METADATA.MetadataResponsePartition(partition_index=i, leader_id=1, leader_epoch=0) for i in (0, 2)]
     view.fold(metadata(METADATA.MetadataResponseTopic(name="gap", topic_id=B, partitions=parts)), now=1.0)
     assert view.topic("gap").leaders == (Leader(1, 0), Leader(-1, -1), Leader(1, 0))

@@ -74,7 +74,7 @@ async def test_first_waits_until_every_broker_has_told_its_versions(autojump_clo
         assert w.events[1:] == ["share-groups-undecided", "share-groups-decided"]
 
 
-async def test_a_broker_that_never_answers_is_not_waited_for_for_ever(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_broker_that_never_responds_is_not_waited_for_for_ever(autojump_clock: trio.testing.MockClock) -> None:
     """After the limit the responses of the other brokers are used, and the silent one is reported."""
     brokers = two_brokers()
     brokers[B2] = None

@@ -42,7 +42,7 @@ async def dial(dialler: Dialler, targets: list[Address]) -> Dialled | OSError:
             return await receive.receive()
 
 
-async def test_the_first_target_that_answers_is_taken(
+async def test_the_first_target_that_responds_is_used(
     nursery: trio.Nursery, listening: Callable[[], Address], refusing: Address
 ) -> None:
     good = listening()
@@ -55,7 +55,7 @@ async def test_the_first_target_that_answers_is_taken(
     result.sock.close()
 
 
-async def test_the_target_that_answered_last_is_tried_first_next_time(
+async def test_the_target_that_responded_last_is_tried_first_next_time(
     nursery: trio.Nursery, listening: Callable[[], Address], refusing: Address
 ) -> None:
     dialler, good, other = Dialler(nursery, 5.0), listening(), listening()
@@ -67,7 +67,7 @@ async def test_the_target_that_answered_last_is_tried_first_next_time(
     assert dialler._in_turn((other, good)) == [other, good]
 
 
-async def test_when_none_answers_the_error_names_the_last_and_why(nursery: trio.Nursery, refusing: Address) -> None:
+async def test_when_none_responds_the_error_names_the_last_and_why(nursery: trio.Nursery, refusing: Address) -> None:
     result = await dial(Dialler(nursery, 5.0), [refusing])
     assert isinstance(result, OSError)
     assert str(refusing) in str(result)
@@ -93,7 +93,7 @@ async def test_a_name_that_does_not_resolve_is_a_clear_error() -> None:
         await connect(Address("no-such-host.invalid", 9092), 5.0)
 
 
-async def test_an_address_that_never_answers_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_address_that_never_responds_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """A blackhole: the packets go nowhere."""
 
     async def never(*_args: object, **_options: object) -> None:
@@ -104,7 +104,7 @@ async def test_an_address_that_never_answers_is_given_up_in_time(monkeypatch: py
         await connect(Address("127.0.0.1", 9), 0.05)
 
 
-async def test_a_name_with_several_addresses_is_tried_until_one_answers(
+async def test_a_name_with_several_addresses_is_tried_until_one_responds(
     monkeypatch: pytest.MonkeyPatch, listening: Callable[[], Address], refusing: Address
 ) -> None:
     good = listening()
@@ -134,7 +134,7 @@ def blackhole(monkeypatch: pytest.MonkeyPatch) -> Address:
     return address
 
 
-async def test_a_target_that_never_answers_holds_nobody_up(
+async def test_a_target_that_never_responds_delays_no_other(
     nursery: trio.Nursery, blackhole: Address, listening: Callable[[], Address]
 ) -> None:
     """The first bootstrap server is blackholed: clients must not wait for its time-out."""
@@ -146,7 +146,7 @@ async def test_a_target_that_never_answers_holds_nobody_up(
     result.sock.close()
 
 
-async def test_an_address_that_never_answers_does_not_hide_the_others_of_its_name(
+async def test_an_address_that_never_responds_does_not_hide_the_others_of_its_name(
     monkeypatch: pytest.MonkeyPatch, blackhole: Address, listening: Callable[[], Address]
 ) -> None:
     good = listening()
@@ -161,7 +161,7 @@ async def test_an_address_that_never_answers_does_not_hide_the_others_of_its_nam
     sock.close()
 
 
-async def test_all_reasons_are_told_when_none_answers(
+async def test_all_reasons_are_reported_when_none_responds(
     nursery: trio.Nursery, blackhole: Address, refusing: Address
 ) -> None:
     result = await dial(Dialler(nursery, 0.1), [blackhole, refusing])

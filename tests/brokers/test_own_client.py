@@ -166,7 +166,7 @@ async def test_no_server_at_all_tells_every_reason(autojump_clock: trio.testing.
     await with_client({A: None, B: silent}, test)
 
 
-async def test_brokers_named_in_an_answer_are_tried_too(autojump_clock: trio.testing.MockClock) -> None:
+async def test_brokers_named_in_a_response_are_tried_too(autojump_clock: trio.testing.MockClock) -> None:
     """When every bootstrap server is gone, a broker that is known helps out."""
     first, named = Broker(node_id=1), Broker(node_id=1)
     brokers: dict[Address, Broker | None] = {A: first}

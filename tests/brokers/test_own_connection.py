@@ -87,7 +87,7 @@ async def test_a_listener_without_tls_is_named_as_such(reply: bytes, autojump_cl
         await own_connection.open_connection(A, settings)
 
 
-async def test_an_answer_above_the_limit_is_refused(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_response_above_the_limit_is_refused(autojump_clock: trio.testing.MockClock) -> None:
     """A size is checked before anything is kept."""
     async with trio.open_nursery() as nursery:
         net = Net(nursery, {A: Broker()})

@@ -30,7 +30,7 @@ async def respond_after(seconds: float) -> str:
     return "answer"
 
 
-async def test_answer_in_time_costs_no_look(autojump_clock: MockClock) -> None:
+async def test_response_in_time_needs_no_lookup(autojump_clock: MockClock) -> None:
     place = Place(0.0)
     assert await unless_replaced(lambda: respond_after(0.9 * SILENT_S), place.is_replaced) == "answer"
     assert place.looks == []

@@ -142,7 +142,7 @@ def test_read_is_not_granted_by_a_code_that_says_nothing_of_it(world: World, cod
 
 
 @pytest.mark.parametrize("code", [0, 16, 24, 25])
-def test_read_is_granted_by_what_brokers_answer_behind_their_authorizer(world: World, code: int) -> None:
+def test_read_is_granted_by_codes_that_brokers_return_after_their_authorizer(world: World, code: int) -> None:
     world.cluster.create("t")
     world.cluster.group_responses[12] = code
     assert _heartbeat(world, world.connect()) == 0

@@ -109,7 +109,7 @@ class Opened:
 
 
 @pytest.mark.parametrize("pieces", [(1 << 20,), (4, 1 << 20), (1, 2, 3, 5000, 1 << 20), (70_000, 3, 1 << 20)])
-async def test_a_large_answer_is_put_together_whatever_it_comes_in(pieces: tuple[int, ...]) -> None:
+async def test_a_large_response_is_assembled_from_any_pieces(pieces: tuple[int, ...]) -> None:
     """And the one after it, whose first bytes come with its last ones."""
     ours, theirs = trio.socket.socketpair()
     connection = BrokerConnection(Opened(trio.SocketStream(ours)), OwnSettings())  # type: ignore[arg-type]
@@ -135,7 +135,7 @@ async def test_a_large_answer_is_put_together_whatever_it_comes_in(pieces: tuple
         theirs.close()
 
 
-async def test_a_large_answer_that_is_cut_is_none() -> None:
+async def test_a_large_response_that_is_cut_is_dropped() -> None:
     ours, theirs = trio.socket.socketpair()
     connection = BrokerConnection(Opened(trio.SocketStream(ours)), OwnSettings())  # type: ignore[arg-type]
     came: list[Outcome] = []

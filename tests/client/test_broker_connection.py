@@ -60,7 +60,7 @@ class Outcomes:
         ]
 
 
-async def test_many_requests_wait_and_are_answered_in_order(autojump_clock: trio.testing.MockClock) -> None:
+async def test_many_requests_wait_and_get_responses_in_order(autojump_clock: trio.testing.MockClock) -> None:
     broker = FakeBroker(echo)
     broker.stalled = True
     async with connected(broker) as opened:
@@ -76,7 +76,7 @@ async def test_many_requests_wait_and_are_answered_in_order(autojump_clock: trio
         assert opened.waiting == 0
 
 
-async def test_an_answer_that_trickles_is_put_together(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_response_in_small_pieces_is_assembled(autojump_clock: trio.testing.MockClock) -> None:
     broker = FakeBroker(echo)
     broker.trickle = 1
     async with connected(broker) as opened:
@@ -87,7 +87,7 @@ async def test_an_answer_that_trickles_is_put_together(autojump_clock: trio.test
         assert outcomes.texts == [("a", "a"), ("b", "b")]
 
 
-async def test_a_request_that_is_not_answered_in_time_ends_the_connection(
+async def test_a_request_without_a_response_in_time_ends_the_connection(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     """Responses arrive in order: later requests would be late as well, and their responses would arrive later."""
@@ -107,7 +107,7 @@ async def test_a_request_that_is_not_answered_in_time_ends_the_connection(
         assert outcomes.texts[2:] == [("later", "disconnected")]
 
 
-async def test_a_connection_cut_within_an_answer_fails_all_that_wait(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_connection_cut_within_a_response_fails_all_that_wait(autojump_clock: trio.testing.MockClock) -> None:
     broker = FakeBroker(echo)
     broker.cut_after = 9
     async with connected(broker) as opened:
@@ -119,7 +119,7 @@ async def test_a_connection_cut_within_an_answer_fails_all_that_wait(autojump_cl
         assert "closed the connection" in opened.trouble
 
 
-async def test_an_answer_to_another_request_ends_the_connection(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_response_to_another_request_ends_the_connection(autojump_clock: trio.testing.MockClock) -> None:
     broker = FakeBroker(echo)
     broker.id_shift = 7
     async with connected(broker) as opened:
@@ -152,7 +152,7 @@ async def test_a_frame_of_an_impossible_size_is_not_gathered(
         assert trouble in opened.trouble
 
 
-async def test_an_answer_that_nobody_asked_for_ends_the_connection(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_unexpected_response_ends_the_connection(autojump_clock: trio.testing.MockClock) -> None:
     broker = FakeBroker(echo)
     async with connected(broker) as opened:
         outcomes = Outcomes(opened)
@@ -200,7 +200,7 @@ async def test_requests_that_wait_are_bounded(
         assert outcomes.texts == [("c", "disconnected"), ("a", "a"), ("b", "b")]
 
 
-async def test_a_connection_that_is_replaced_answers_what_waits(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_connection_that_is_replaced_completes_waiting_requests(autojump_clock: trio.testing.MockClock) -> None:
     broker = FakeBroker(echo)
     broker.stalled = True
     async with connected(broker) as opened:

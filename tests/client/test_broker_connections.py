@@ -170,7 +170,7 @@ async def test_a_connection_that_breaks_is_made_again(autojump_clock: Clock) -> 
         assert world.pool.troubles == {}
 
 
-async def test_a_connection_that_is_closed_before_its_first_answer_is_made_again(autojump_clock: Clock) -> None:
+async def test_a_connection_that_is_closed_before_its_first_response_is_made_again(autojump_clock: Clock) -> None:
     """A tunnel that ends, or a program that breaks connections, may close a dialled connection."""
 
     async def dial(host: str, port: int) -> trio.abc.Stream:

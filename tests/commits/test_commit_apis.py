@@ -17,7 +17,7 @@ APIS = (*commit_apis.COMMITS, *commit_apis.DELETIONS)
 
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: registry.API_KEYS[api.key])
-def test_every_api_says_what_it_answers_while_its_state_is_away(api) -> None:
+def test_every_api_declares_its_response_while_its_state_is_unavailable(api) -> None:
     assert api.needs is Needs.OWNER
     lowest, highest = registry.versions(api.key)
     for version in range(lowest, highest + 1):

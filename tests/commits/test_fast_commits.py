@@ -40,7 +40,7 @@ def test_client_hears_when_its_ranges_are_stored(world: CommitWorld) -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS])
-def test_appends_of_others_wait_for_it_until_the_coordinator_has_answered(world: CommitWorld, code: ErrorCode) -> None:
+def test_other_appends_wait_for_it_until_the_coordinator_has_responded(world: CommitWorld, code: ErrorCode) -> None:
     """commits/README.md rule 24."""
     coming = world.services.journal.coming
     world.cluster.held, world.coordinator.refuse = {OFFSET_COMMIT}, code
@@ -99,7 +99,7 @@ def test_append_that_takes_too_long_is_told_and_goes_on(world: CommitWorld) -> N
     assert is_free(world)
 
 
-def test_commits_that_are_answered_are_not_kept_until_they_would_be_overdue(world: CommitWorld) -> None:
+def test_commits_with_a_response_are_not_kept_until_they_would_be_overdue(world: CommitWorld) -> None:
     """Members commit thousands of times a second."""
 
     def kept() -> int:
@@ -160,7 +160,7 @@ def test_refused_by_the_broker_it_changes_nothing(world: CommitWorld) -> None:
         assert is_free(world)
 
 
-def test_client_that_leaves_before_the_broker_answers_leaves_nothing_behind(world: CommitWorld) -> None:
+def test_client_that_disconnects_before_the_broker_responds_leaves_no_state(world: CommitWorld) -> None:
     world.cluster.held = {OFFSET_COMMIT}
     connection = world.connect()
     world.commit(43, "ic/1;60-60", connection=connection)

@@ -89,7 +89,7 @@ def test_topic_that_may_not_be_seen_stays(world: CommitWorld) -> None:
     assert world.ranges() == "45-47"
 
 
-def test_brokers_that_do_not_answer_take_nothing_away(world: CommitWorld) -> None:
+def test_brokers_that_do_not_respond_remove_nothing(world: CommitWorld) -> None:
     expire(world)
     looks(world, 1)
     world.world.own.refuses = "away"

@@ -123,7 +123,7 @@ def test_proxy_that_cannot_be_asked_is_waited_for_until_it_is_no_member_any_more
     assert sent.codes == [0]
 
 
-def test_proxy_that_never_answers_holds_the_first_text_for_a_bounded_time(fleet: Fleet) -> None:
+def test_proxy_that_never_responds_holds_the_first_text_for_a_bounded_time(fleet: Fleet) -> None:
     fleet.others["first"].is_silent = True
     sent = fleet.world.commit(5, "ic/1;7-7")
     fleet.world.timers.advance(SEEN_MAX_S)

@@ -428,7 +428,7 @@ def test_seek_pause_and_resume() -> None:
     assert a.got[11:] == [(P0, 3), (P0, 4)]
 
 
-def test_questions_have_one_answer_each() -> None:
+def test_queries_have_one_response_each() -> None:
     world = World(FakeKafka(p=2))
     a = world.member("a")
     world.kafka.produce(P0, 5)

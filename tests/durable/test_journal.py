@@ -345,7 +345,7 @@ def test_refusal_reaches_whoever_asked(world):
     assert code_of(promise) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def test_no_answer_is_followed_by_the_same_bytes(world):
+def test_no_response_is_followed_by_the_same_bytes(world):
     promise = world.put()
     world.loop.turn()
     _, first, done = world.channel("Append").asked.pop()
@@ -408,7 +408,7 @@ def test_leader_that_is_late_and_was_not_replaced_is_waited_for(world):
     assert not world.views
 
 
-def test_late_answer_of_an_old_leader_says_nothing_about_the_new_one(world):
+def test_late_response_of_an_old_leader_does_not_affect_the_new_one(world):
     world.put()
     world.loop.turn()
     world.journal.leaders[PARTITION] = 3
@@ -460,7 +460,7 @@ def test_dead_leader_is_looked_for_even_if_nothing_was_on_its_way(world):
     assert world.produced() == {PARTITION: [key()]}
 
 
-def test_coordinator_that_does_not_answer_is_looked_for():
+def test_coordinator_that_does_not_respond_is_looked_up():
     """Its transactional ids have another one by then."""
     world = World()
     world.journal.take_over([PARTITION])
@@ -495,7 +495,7 @@ def test_replaced_owner_says_so_and_refuses_everybody(world):
     assert code_of(world.put()) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
-def test_answers_of_an_earlier_ownership_change_nothing(world):
+def test_responses_of_an_earlier_ownership_change_nothing(world):
     world.put()
     world.loop.turn()
     world.journal.stop([PARTITION], ErrorCode.NOT_COORDINATOR, "another proxy")

@@ -159,7 +159,7 @@ def test_cuts_in_the_middle_of_everything_are_survived(play: Callable[..., None]
     play(test)
 
 
-def test_lease_ends_by_the_clock_and_comes_back_with_the_next_answer(play: Callable[..., None]) -> None:
+def test_lease_ends_by_the_clock_and_returns_with_the_next_response(play: Callable[..., None]) -> None:
     async def test(group: Group) -> None:
         clock = Clock()
         first, _ = group.join("one:1", clock)

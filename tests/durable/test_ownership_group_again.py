@@ -86,7 +86,7 @@ async def test_it_is_found_at_once_after_a_crash_and_soon_however_long_it_was_aw
         scope.cancel()
 
 
-async def test_failures_are_forgotten_once_it_has_answered(
+async def test_failures_are_forgotten_once_it_has_responded(
     coordinator: Coordinator, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
     """The next time it is away, it is looked up immediately."""

@@ -42,7 +42,7 @@ def test_lease_counts_from_when_the_heartbeat_was_sent():
     assert made.is_valid(114.4), "the same generation goes on: nobody else was let in"
 
 
-def test_answers_out_of_order_do_not_shorten_it():
+def test_responses_out_of_order_do_not_shorten_it():
     made = lease()
     made.joined(100.0)
     made.heard(OK, 105.0)
@@ -53,7 +53,7 @@ def test_answers_out_of_order_do_not_shorten_it():
 @pytest.mark.parametrize(
     "code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID]
 )
-def test_any_other_answer_ends_it(code):
+def test_any_other_response_ends_it(code):
     made = lease()
     made.joined(100.0)
     made.heard(code, 101.0)

@@ -410,7 +410,7 @@ def test_sequences_begin_again_behind_the_highest():
     assert batch_of(producer.next_request(0.0)).sequence == 0
 
 
-def test_answer_to_nothing_is_a_mistake_of_ours():
+def test_response_without_a_request_is_an_internal_error():
     with pytest.raises(LocalProtocolError):
         ready().appended(OK, 1, 0.0)
 
@@ -494,7 +494,7 @@ def keys_in(batches):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_whatever_the_broker_answers(seed):
+def test_any_response_of_the_broker(seed):
     """Every confirmed record is in the log, no refused one is; no sequence number is ever used for two contents."""
     stored, refused = story(seed)
     assert stored

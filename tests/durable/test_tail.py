@@ -90,7 +90,7 @@ async def test_what_was_stored_is_loaded_and_what_comes_follows(autojump_clock: 
     assert followed.texts.values[NAMES[2]] == "stored"
 
 
-async def test_age_is_bounded_while_brokers_answer_and_grows_while_they_do_not(
+async def test_age_is_bounded_while_brokers_respond_and_grows_while_they_do_not(
     autojump_clock: MockClock, followed: Followed
 ) -> None:
     followed.make()

@@ -44,7 +44,7 @@ async def _second(_: Call) -> bytes:
     return b"second"
 
 
-def test_features_answer_the_same_api_each_for_itself() -> None:
+def test_features_serve_the_same_api_independently() -> None:
     one: CarriedRequests = Feature("one", {42: _first})
     two: CarriedRequests = Feature("two", {42: _second, 8: _second})
     carried = CarriedFeatures([one, two])
@@ -74,7 +74,7 @@ def test_where_no_groups_are_held_others_are_told_of_none() -> None:
     assert (set(held.groups), held.holdings()) == (set(), ((), ()))
 
 
-def test_nothing_kept_leaves_requests_and_answers_as_they_are() -> None:
+def test_nothing_kept_leaves_requests_and_responses_as_they_are() -> None:
     edge: EdgeOfLink = NothingKept()
     message = registry.message("HeartbeatRequest")(group_id="g")
     call = Call(12, 4, 1, "client", message, World().connect())  # type: ignore[arg-type]

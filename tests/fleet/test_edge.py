@@ -121,7 +121,7 @@ def test_who_is_not_the_owner_any_more_is_asked_again_for_a_while(world):
     assert reply.message.error_code == GONE
 
 
-def test_owner_that_has_not_heard_of_a_table_answers_nothing_by_it(world):
+def test_owner_that_does_not_know_an_assignment_serves_nothing_by_it(world):
     """In the table that it does not know, another proxy may own the group."""
     world.generations[0] = 2
     reply = world.member().send_heartbeat(0, ["t"])
@@ -178,7 +178,7 @@ def test_records_that_had_to_be_dropped_end_the_session_and_are_given_back(world
     assert acquired(member.fetch(topic, other), topic) == [(0, 9, 2)]
 
 
-def test_without_room_for_records_the_answer_comes_without_them_in_the_end():
+def test_without_room_for_records_the_response_finally_has_none():
     world = FarWorld(limits=Limits(local_answers_total_bytes=8 << 20))
     world.configure("g", share_auto_offset_reset="earliest")
     topic = world.cluster.create("t")
@@ -252,7 +252,7 @@ def test_fault_about_one_client_fails_what_it_asked_and_not_the_link(world, monk
     assert acquired(other.fetch(topic))[0][:2] == (0, 9)
 
 
-def test_answer_that_cannot_be_read_ends_the_link_and_refuses_who_asked(world):
+def test_unreadable_response_ends_the_link_and_refuses_the_requester(world):
     topic = world.cluster.create("t")
     member = world.member()
     world.wire.held = []

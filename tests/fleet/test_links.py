@@ -109,7 +109,7 @@ def play(
         reactor.shut()
 
 
-def test_request_goes_to_the_owner_and_its_answer_comes_back() -> None:
+def test_request_is_sent_to_the_owner_and_its_response_returns() -> None:
     async def test(_r: Reactor, _n: trio.Nursery, a: One, b: One) -> None:
         assert a.links.owner(3) is None
         a.sees(b)

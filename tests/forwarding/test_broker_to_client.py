@@ -25,7 +25,7 @@ def test_large_frames_pass_as_they_come() -> None:
 
 
 @pytest.mark.parametrize("size", [1_000_000, 6_000_000])
-def test_an_answer_larger_than_the_receive_buffer_is_gathered_and_rewritten(size: int) -> None:
+def test_a_response_larger_than_the_receive_buffer_is_gathered_and_rewritten(size: int) -> None:
     """Also one for which there is not room in advance."""
     with world() as w:
         client, broker = w.pair()
@@ -37,7 +37,7 @@ def test_an_answer_larger_than_the_receive_buffer_is_gathered_and_rewritten(size
 
 @pytest.mark.parametrize("size", [300_000, 1_500_000, 4_194_304, 6_000_000])
 @pytest.mark.parametrize("piece", [77_777, 262_144, 1_000_001])
-def test_an_answer_that_dribbles_in_is_gathered_whole(size: int, piece: int) -> None:
+def test_a_response_in_small_pieces_is_collected_whole(size: int, piece: int) -> None:
     """The kernel reports less than a large part of it only at the end; the bytes after it are reported again
     immediately.
     """
@@ -56,7 +56,7 @@ def test_an_answer_that_dribbles_in_is_gathered_whole(size: int, piece: int) -> 
         client.expect(response(3))
 
 
-def test_what_came_of_a_gathered_answer_is_read_within_a_second_or_two_even_if_little_follows() -> None:
+def test_received_bytes_of_a_collected_response_are_read_within_a_second_or_two_even_if_little_follows() -> None:
     """The kernel may never have as much as the requested low-water mark."""
     with world() as w:
         client, broker = w.pair()
@@ -70,7 +70,7 @@ def test_what_came_of_a_gathered_answer_is_read_within_a_second_or_two_even_if_l
 
 
 @pytest.mark.parametrize("come", [100, 300_000, 1_500_000])
-def test_a_broker_that_leaves_in_the_middle_of_a_gathered_answer_takes_its_client_along(come: int) -> None:
+def test_a_broker_that_disconnects_within_a_collected_response_ends_its_client(come: int) -> None:
     with world() as w:
         client, broker = w.pair()
         client.send(request(METADATA, 9, 2))
@@ -82,7 +82,7 @@ def test_a_broker_that_leaves_in_the_middle_of_a_gathered_answer_takes_its_clien
         client.expect_end()
 
 
-def test_an_answer_too_large_to_be_gathered_ends_the_connection_with_a_reason() -> None:
+def test_a_response_too_large_to_be_gathered_ends_the_connection_with_a_reason() -> None:
     with world(limits=Limits(collected_bytes=1000)) as w:
         client, broker = w.pair()
         client.send(request(METADATA, 9, 2))
@@ -93,7 +93,7 @@ def test_an_answer_too_large_to_be_gathered_ends_the_connection_with_a_reason() 
 
 
 @pytest.mark.parametrize("garbage", [response(99), b"\x15\x03\x03\x00\x02\x02\x46\x00", struct.pack(">ii", -9, 1)])
-def test_a_broker_that_answers_nonsense_loses_its_client(garbage: bytes) -> None:
+def test_a_broker_that_returns_nonsense_loses_its_client(garbage: bytes) -> None:
     with world() as w:
         client, broker = w.pair()
         client.send(request(FETCH, 11, 1))
@@ -104,7 +104,7 @@ def test_a_broker_that_answers_nonsense_loses_its_client(garbage: bytes) -> None
         assert w.events() == ["upstream-protocol-error"]
 
 
-def test_an_answer_nobody_asked_for_ends_the_connection() -> None:
+def test_a_response_without_a_request_ends_the_connection() -> None:
     with world() as w:
         client, broker = w.pair()
         broker.send(response(1))

@@ -110,7 +110,7 @@ def test_garbage_ends_its_connection_with_one_clear_note(garbage: bytes, word: s
         assert w.plane.statistics().ended == {"client-protocol-error": 1}
 
 
-def test_a_request_that_is_amended_passes_with_other_bytes_and_the_answer_by_the_route_it_named() -> None:
+def test_an_amended_request_passes_with_other_bytes_and_the_response_by_the_route_it_named() -> None:
     routes = some_routes()
 
     def capitals(frame: memoryview, _context: object) -> bytes:

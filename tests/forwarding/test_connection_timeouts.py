@@ -21,7 +21,7 @@ def connection(state: ClientState = ClientState.PASSING, **requests: Any) -> Any
     )
 
 
-def test_a_client_that_takes_nothing_of_a_local_answer_is_ended() -> None:
+def test_a_client_that_reads_nothing_of_a_local_response_is_ended() -> None:
     """Counted in looks in a row; each byte that it takes begins anew, and only a response of the proxy's counts."""
     timeouts, responding = Timeouts(LIMITS), connection(ClientState.RESPONDING)
     assert [timeouts.overdue(responding, 0.0) for _ in range(3)] == [None] * 3
@@ -40,7 +40,7 @@ def test_a_request_has_to_come_whole_in_time() -> None:
 
 
 @pytest.mark.parametrize(("quiet_s", "in_flight", "ends"), [(60, 0, False), (61, 0, True), (61, 1, False)])
-def test_an_idle_client_is_ended_unless_an_answer_is_owed(quiet_s: int, in_flight: int, ends: bool) -> None:
+def test_an_idle_client_is_ended_unless_a_response_is_pending(quiet_s: int, in_flight: int, ends: bool) -> None:
     idle = connection(quiet_s=quiet_s)
     idle.in_flight = in_flight
     assert Timeouts(LIMITS).overdue(idle, 0.0) == (("connection-closed", "client idle") if ends else None)

@@ -200,7 +200,7 @@ def test_drain_lets_what_is_in_flight_finish_and_looks_at_nothing_new() -> None:
     assert results[0] == [response(2), b"", response(1, b"late")]
 
 
-def test_drain_takes_no_answer_away_that_was_given() -> None:
+def test_drain_drops_no_response() -> None:
     """An unread request in the kernel does not reset the connection when it ends."""
 
     async def scenario(

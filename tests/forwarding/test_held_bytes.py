@@ -161,7 +161,7 @@ def test_the_newcomer_ends_where_nobody_is_unfinished() -> None:
         assert w.plane.gathered.used == 0
 
 
-def test_a_rewritten_answer_counts_until_its_client_has_taken_it() -> None:
+def test_a_rewritten_response_counts_until_its_client_has_read_it() -> None:
     with world(limits=Limits(gathered_total_bytes=12_000_000)) as w:
         pairs = [w.pair(), w.pair()]
         for client, broker in pairs:

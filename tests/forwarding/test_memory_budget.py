@@ -18,7 +18,7 @@ def test_room_is_what_is_neither_reserved_nor_unsent() -> None:
     assert budget.used == 0
 
 
-def test_one_answer_is_always_let_in() -> None:
+def test_one_response_is_always_admitted() -> None:
     """Else a limit below one record batch would stop everything."""
     budget = ResponseBudget(10)
     assert budget.reserve(50)

@@ -35,7 +35,7 @@ def test_nothing_is_asked_from_the_handshake_until_an_ordinary_request_after_suc
     assert sasl.may_send_request(4.0)
 
 
-def test_a_request_before_any_answer_proves_nothing() -> None:
+def test_a_request_before_any_response_proves_nothing() -> None:
     sasl = Sasl()
     sasl.handshake_sent(1)
     sasl.ordinary_request()

@@ -169,7 +169,7 @@ def opened(w: TlsWorld) -> Peer:
 
 
 @pytest.mark.parametrize("side", SIDES)
-def test_requests_and_answers_pass(make: Callable[..., TlsWorld], side: str) -> None:
+def test_requests_and_responses_pass(make: Callable[..., TlsWorld], side: str) -> None:
     w = make(**SIDES[side]())
     client = opened(w)
     broker = talk(w, client)

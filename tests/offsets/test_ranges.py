@@ -101,7 +101,7 @@ TestCompared.settings = settings(max_examples=60, deadline=None)
 
 @settings(deadline=None)
 @given(MANY, OFFSETS, OFFSETS)
-def test_questions_are_answered_as_by_a_set(spans: list, start: int, end: int) -> None:
+def test_queries_have_the_results_of_a_set(spans: list, start: int, end: int) -> None:
     ranges, model = OffsetRanges(spans), offsets(spans)
     asked = set(range(start, end))
     assert [n for n in range(LIMIT + 20) if n in ranges] == sorted(model)

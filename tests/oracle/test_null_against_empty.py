@@ -193,7 +193,7 @@ def _play(name: str, bootstrap: str, other: str) -> Asked:
     return asked
 
 
-def test_null_against_empty_in_answers_about_share_groups(kafka_43_quick: Cluster, proxy_39_quick: Front) -> None:
+def test_null_against_empty_in_responses_about_share_groups(kafka_43_quick: Cluster, proxy_39_quick: Front) -> None:
     """Every API that share groups change, in every version both offer."""
     native = _play("native", kafka_43_quick.bootstrap, proxy_39_quick.bootstrap)
     proxy = _play("proxy", proxy_39_quick.bootstrap, kafka_43_quick.bootstrap)
@@ -357,7 +357,7 @@ def two(broker: Cluster, views: Front) -> Iterator[tuple[Raw, Raw]]:
         yield direct, through
 
 
-def test_null_against_empty_in_answers_about_views(two: tuple[Raw, Raw], fresh: Callable[[str], str]) -> None:
+def test_null_against_empty_in_responses_about_views(two: tuple[Raw, Raw], fresh: Callable[[str], str]) -> None:
     """Every API that views change, in every version: like a plain topic of the proxy's broker."""
     direct, through = two
     common = common_versions(direct, through)

@@ -95,7 +95,7 @@ def test_forwarded(front: Front, kafka_43_quick: Cluster, worlds: Callable[[str,
     assert native.raw.describe(32, g)["share.auto.offset.reset"] == "earliest"
 
 
-def test_both_in_one_answer(front: Front, worlds: Callable[[str, str], World]) -> None:
+def test_both_in_one_response(front: Front, worlds: Callable[[str, str], World]) -> None:
     """Descriptions and lists hold the groups of both sides."""
     here, there = worlds(front.bootstrap, "here"), worlds(front.bootstrap, "there")
     t = here.topic()

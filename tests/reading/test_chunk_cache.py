@@ -50,7 +50,7 @@ def test_cache_is_bounded_in_bytes_and_chunks():
     assert cache.find(KEY, 4, 5, 0.0) is not None
 
 
-def test_cache_keeps_one_answer_even_if_larger_than_its_limit():
+def test_cache_keeps_one_response_even_if_larger_than_its_limit():
     cache = cache_of(10)
     cache.add(chunk(KEY, 0, 9))
     assert cache.find(KEY, 0, 5, 0.0) is not None

@@ -69,7 +69,7 @@ def test_what_this_proxy_reads_itself_stays_bytes():
     assert on_the_wire(b"bytes") == b"bytes"
 
 
-def test_small_parts_of_large_answers_do_not_keep_them():
+def test_small_parts_of_large_responses_do_not_keep_them():
     data = memoryview(batch(0) + batch(3, 30)[:-1])
     kept = taken_in(Connection(Cluster(ManualTimers()), 1), data, 0, 10_000)[1]
     assert isinstance(kept, memoryview)
@@ -86,7 +86,7 @@ def test_oldest_goes_first_when_there_is_too_much():
     assert held.bytes == len(batch(0))
 
 
-def test_answer_without_whole_batches_keeps_nothing():
+def test_response_without_whole_batches_keeps_nothing():
     held = HeldRecords(1000)
     response = respond_with(batch(0)[:-1])
     held.hold(response, 0)

@@ -82,7 +82,7 @@ def test_the_highest_version_of_use_is_asked(upstream, asked):
     assert fetch_version(versions) == asked
 
 
-def test_before_a_broker_has_answered_topics_are_named_by_id():
+def test_before_a_broker_has_responded_topics_are_named_by_id():
     """All supported brokers have that version."""
     assert fetch_version(EffectiveVersions(Offer())) == 13
 
@@ -141,7 +141,7 @@ class Faulty(Reading):
         raise ZeroDivisionError
 
 
-def test_fault_in_taking_an_answer_in_frees_the_places_and_tells_who_waits(world):
+def test_fault_while_storing_a_response_frees_the_reads_and_notifies_waiters(world):
     """The exception goes to the owner of the callback."""
     topic = world.cluster.create("t")
     connection = world.connect()

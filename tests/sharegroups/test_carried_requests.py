@@ -60,7 +60,7 @@ def test_without_room_no_records_are_asked_for(room: int, records_wanted: int, w
     assert edge.prepared(heartbeat) == (heartbeat.message, world.timers.now())
 
 
-def test_answer_with_records_that_are_not_here_cannot_be_given() -> None:
+def test_response_with_records_that_are_not_here_cannot_be_built() -> None:
     world = World()
     edge = ShareEdge(world.services)
     call = call_of(world, ApiKey.SHARE_FETCH, 2, group_id="g")

@@ -80,7 +80,7 @@ def test_a_request_nobody_can_read_is_forwarded(key: int, data: st.DataObject, n
 
 
 @pytest.mark.parametrize("api", [api for api in APIS if api.needs is not Needs.NOTHING], ids=lambda api: str(api.key))
-def test_what_needs_state_says_what_it_answers_without(api: DeclaredApi[Any]) -> None:
+def test_apis_that_need_state_declare_their_response_without_it(api: DeclaredApi[Any]) -> None:
     """A response of its own API, in every version, to a request that names nothing."""
     assert api.away is not None
     name = registry.API_KEYS[api.key]

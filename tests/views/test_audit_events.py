@@ -77,7 +77,7 @@ def test_a_filter_is_told_with_the_hull_of_its_ranges(world: AuditedWorld) -> No
     assert (fetch["lo"], fetch["hi"], fetch["ranges"], fetch["rows_out"]) == (10, HASH_SPACE, 2, len(kept))
 
 
-def test_an_answer_without_anything_is_no_event(world: AuditedWorld) -> None:
+def test_a_response_without_anything_is_no_event(world: AuditedWorld) -> None:
     world.topic("t")
     view = world.view("__view.r4.t")
     world.fetch(world.connect(), {view: {1: 0}}, wait_ms=0)

@@ -52,7 +52,7 @@ def test_what_is_refused_comes_with_the_brokers_words(world: World) -> None:
     assert world.run(broker_requests.create(world.client, {1: {"v": 4}}, 5.0)) == {"v": (44, "refused 44")}
 
 
-def test_an_answer_about_something_else_is_none(world: World) -> None:
+def test_a_response_about_another_topic_is_ignored(world: World) -> None:
     """One topic was requested."""
     world.cluster._CreatePartitions = lambda version, request: (  # type: ignore[method-assign]
         broker_requests.messages.CreatePartitionsResponse(results=[])

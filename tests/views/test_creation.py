@@ -50,7 +50,7 @@ def test_a_view_that_is_ready_costs_one_question(world: World) -> None:
     assert world.stored == stored
 
 
-def test_the_answer_is_held_until_the_broker_shows_the_view(world: World) -> None:
+def test_the_response_is_held_until_the_broker_shows_the_view(world: World) -> None:
     """LEADER_NOT_AVAILABLE would be an error event in librdkafka."""
     world.cluster.late = 3
     assert world.ensure(V) == {V: 0}

@@ -80,7 +80,7 @@ def test_metadata_that_is_no_text_of_ranges_is_the_users() -> None:
     assert list(commits_command._text_of("ic/1;5-6;u=mine").ranges) == [OffsetSpan(5, 7)]
 
 
-def test_brokers_that_do_not_answer_are_named() -> None:
+def test_brokers_that_do_not_respond_are_named() -> None:
     result = CliRunner().invoke(cli.app, ["commits", "g", "--json", "--upstream", "127.0.0.1:1"])
     assert result.exit_code == 1
     assert "127.0.0.1:1" in result.stderr

@@ -126,7 +126,7 @@ async def test_who_may_change_something(world, changes, peer, from_page, status)
     assert (held == []) == (status == HTTPStatus.OK)
 
 
-async def test_before_the_cluster_answered_and_where_brokers_serve():
+async def test_before_the_cluster_responded_and_where_brokers_serve():
     assert (await GroupPages(lambda: None, "local").response(asked("/groups")))[0] == HTTPStatus.SERVICE_UNAVAILABLE
     elsewhere = GroupPages(lambda: None, "local", lambda: True)
     assert (await elsewhere.response(asked("/groups")))[0] == HTTPStatus.NOT_FOUND

@@ -94,7 +94,7 @@ def get(path: str, method: str = "GET") -> bytes:
     return f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
 
 
-async def test_livez_and_readyz_answer_json() -> None:
+async def test_livez_and_readyz_return_json() -> None:
     """Alive and ready are 200 with a body that says more."""
     async with running() as (dial, _):
         assert await send_request(dial, get("/livez")) == (200, _headers(21), b'{\n  "version": "1"\n}\n')

@@ -76,7 +76,7 @@ def test_a_standby_forwards_and_does_not_serve_share_groups() -> None:
         (parts({"off": "no identity"}), {}, (True, False, True)),
     ],
 )
-def test_each_probe_has_its_own_answer(made: Any, watch: Any, expected: tuple[bool, bool, bool]) -> None:
+def test_each_probe_has_its_own_response(made: Any, watch: Any, expected: tuple[bool, bool, bool]) -> None:
     """State loaded, in memory; views off; no broker; a wrong password; share groups without an identity."""
     assert ready(readiness(made, **watch)) == expected
 

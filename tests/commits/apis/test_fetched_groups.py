@@ -16,7 +16,7 @@ def test_groups_are_listed_or_there_is_one() -> None:
 
 
 @pytest.mark.parametrize("version", [7, 8])
-def test_answer_tells_each_group(version: int) -> None:
+def test_response_contains_each_group(version: int) -> None:
     request, response = registry.message("OffsetFetchRequest"), registry.message("OffsetFetchResponse")
     if version < 8:
         asked, made = request(group_id="g"), response(error_code=16)

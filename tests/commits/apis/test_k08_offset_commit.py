@@ -210,7 +210,7 @@ def test_leader_epoch_goes_on_only_with_the_offset_that_it_belongs_to(world: Com
     assert {value.topic_id for _, value in values} == {world.cluster.topics["t"].topic_id}
 
 
-def test_answer_waits_until_the_range_is_stored_and_is_15_where_it_is_not(world: CommitWorld) -> None:
+def test_response_waits_until_the_range_is_stored_and_is_15_where_it_is_not(world: CommitWorld) -> None:
     world.begin(5)
     world.commit(5, "ic/1;20-20")
     world.journal.slow = True
@@ -237,7 +237,7 @@ def test_what_an_append_that_failed_had_deleted_is_deleted_by_the_next(world: Co
     assert world.ranges() == "10-12,20-20"
 
 
-def test_answer_that_takes_too_long_is_15_and_the_append_goes_on(world: CommitWorld) -> None:
+def test_response_that_takes_too_long_is_15_and_the_append_continues(world: CommitWorld) -> None:
     world.begin(5)
     world.commit(5, "ic/1;20-20")
     world.journal.slow = True
@@ -279,7 +279,7 @@ def test_client_that_leaves_meanwhile_keeps_nobody_waiting_and_the_mark_is_asked
     assert len(world.services.locks) == 0
 
 
-def test_commit_whose_answer_is_lost_ends_the_clients_connection(world: CommitWorld) -> None:
+def test_commit_whose_response_is_lost_ends_the_clients_connection(world: CommitWorld) -> None:
     world.begin(5, "10-10")
     world.cluster.held = {OFFSET_COMMIT}
     connection = world.connect()
@@ -291,7 +291,7 @@ def test_commit_whose_answer_is_lost_ends_the_clients_connection(world: CommitWo
     assert world.commit(5, "ic/1;12-12").codes == [0]
 
 
-def test_broker_that_does_not_answer_one_member_keeps_others_waiting_for_a_bounded_time(world: CommitWorld) -> None:
+def test_broker_that_does_not_respond_to_one_member_delays_others_for_a_bounded_time(world: CommitWorld) -> None:
     world.begin(5, "10-10")
     world.cluster.held = {OFFSET_COMMIT}
     stuck = world.commit(5, "ic/1;5-9")
@@ -430,7 +430,7 @@ def test_ranges_of_a_view_are_not_those_of_its_base_or_of_another_view(world: Co
     assert world.commit(5, "ic/1;7-8").codes == [0], "no range of the view is left"
 
 
-def test_answer_has_the_order_of_the_request_and_the_brokers_throttle(world: CommitWorld) -> None:
+def test_response_has_the_order_of_the_request_and_the_brokers_throttle(world: CommitWorld) -> None:
     world.begin(5, "9-9")
     sent = world.commit_many([("u", 2, 5, None), ("t", 1, 5, "ic/1;x"), ("t", 0, 5, "ic/1;7-8"), ("u", 0, 1, None)])
     found = [(topic.name, entry.partition_index) for topic in sent.response.topics for entry in topic.partitions]

@@ -54,7 +54,7 @@ def test_several_groups_of_which_some_have_ranges(world: CommitWorld) -> None:
     assert found == [("other", 7, "plain text"), ("g", 43, "ic/1;45-47,50-50"), ("third", -1, "")]
 
 
-def test_groups_without_ranges_are_answered_by_the_broker_alone(world: CommitWorld) -> None:
+def test_groups_without_ranges_are_served_by_the_broker_alone(world: CommitWorld) -> None:
     world.commit(7, "ic/x", group="other")
     assert world.committed(group="other") == (7, "ic/x")
     assert "other" not in world.services.held.groups

@@ -121,7 +121,7 @@ def test_what_may_pass_is_sent_again_after_a_pause_and_only_what_was_refused(cod
     assert group.respond(again) == [CallDone(call_id=1)]
 
 
-def test_without_an_answer_it_is_sent_again_to_the_coordinator_that_is_found_then() -> None:
+def test_without_a_response_it_is_sent_again_to_the_coordinator_found_then() -> None:
     group = Group()
     group.commit(1, a=5)
     assert group.commits.on_response(only(group.commits), GONE, NOW) == []
@@ -190,7 +190,7 @@ def test_a_lost_partition_is_not_sent_any_more_and_what_is_under_way_still_tells
     lists(tuples(sampled_from((A, B)), integers(0, 99)), min_size=1, max_size=60),
     lists(sampled_from("sarn"), max_size=200),
 )
-def test_a001_7_any_order_of_calls_and_answers_ends_each_call_once_in_the_order_of_calls(
+def test_a001_7_any_order_of_calls_and_responses_ends_each_call_once_in_the_order_of_calls(
     calls: list[tuple[TopicPartition, int]], steps: list[str]
 ) -> None:
     """s: the next call; a, r: the oldest request is taken or refused for now; n: what is due goes out."""

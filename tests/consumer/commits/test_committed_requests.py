@@ -48,7 +48,7 @@ class Play:
         assert self.asks.on_response(only(self.asks, now), crossed(response(groups=[group]), 9), now) == []
 
 
-def test_all_questions_are_one_request_and_each_gets_its_own_answer() -> None:
+def test_all_queries_are_one_request_and_each_gets_its_result() -> None:
     play = Play()
     play.query(A)
     play.query(A, B)
@@ -98,7 +98,7 @@ def test_what_does_not_pass_is_delivered_as_an_error_to_all() -> None:
     assert isinstance(play.found[3], ConsumerError)
 
 
-def test_without_an_answer_the_coordinator_is_looked_for() -> None:
+def test_without_a_response_the_coordinator_is_looked_up() -> None:
     play = Play()
     play.query(A)
     request = only(play.asks)

@@ -162,7 +162,7 @@ def test_paused_partitions_are_not_fetched_and_keep_what_was_there() -> None:
     assert play.taken() == [("p-0", 0, 10)]
 
 
-def test_what_a_paused_partition_keeps_does_not_keep_the_answer_it_came_in() -> None:
+def test_records_of_a_paused_partition_do_not_keep_their_response() -> None:
     response = batch(0) + bytes(1 << 20)
     chunk = FetchedChunk(A, memoryview(response)[: len(batch(0))], 0, 10, (), 10, 10, 0)
     assert chunk.apart() == chunk
@@ -324,7 +324,7 @@ def test_only_ranges_are_read_where_there_are_any() -> None:
     assert [(each.first, each.until, each.next_offset) for each in chunks] == [(3, 15, 15), (24, 26, 26)]
 
 
-def test_a_broker_that_does_not_answer_is_asked_with_pauses_and_the_others_without() -> None:
+def test_a_broker_that_does_not_respond_is_queried_with_pauses_and_the_others_without() -> None:
     play = Play(A, B)
     first, second = play.fetches.poll(NOW).requests
     assert play.fetches.on_response(first, GONE, NOW) == []
@@ -351,7 +351,7 @@ def test_what_cannot_be_read_is_an_error_that_names_the_partition(given: Any, te
     assert nothing(play.fetches) == pytest.approx(NOW + 0.1), "never without a pause"
 
 
-def test_answers_about_what_was_not_asked_are_passed_over() -> None:
+def test_responses_about_other_partitions_are_skipped() -> None:
     play = Play(A)
     response = registry.message("FetchResponse")
     unknown = response.FetchableTopicResponse(topic_id=b"?" * 16, partitions=[response.PartitionData()])

@@ -75,7 +75,7 @@ def timestamps(request: UnsentRequest) -> dict[int, int]:
     return {each.partition_index: each.timestamp for topic in request.message.topics for each in topic.partitions}
 
 
-def test_leaders_are_asked_each_for_its_partitions_and_the_answer_is_one() -> None:
+def test_each_leader_is_queried_for_its_partitions_and_the_result_is_one() -> None:
     play = Play()
     play.query(a=1234, b=-1)
     first, second = play.requests()
@@ -129,7 +129,7 @@ def test_the_reset_policy_finds_a_position(policy: str, timestamp: int) -> None:
     assert play.requests() == []
 
 
-def test_questions_about_other_timestamps_of_one_partition_get_answers_of_their_own() -> None:
+def test_queries_about_other_timestamps_of_one_partition_get_separate_results() -> None:
     """A reset to the start while the application requests the end: the results must not be mixed up."""
     play = Play()
     play.offsets.reset([A])

@@ -242,14 +242,14 @@ def test_a_join_that_fails_for_now_is_repeated(trouble: Any) -> None:
     assert only(play.member, NOW + 0.1).api == "JoinGroup"
 
 
-def test_a_sync_without_an_answer_begins_anew_with_a_join() -> None:
+def test_a_sync_without_a_response_begins_anew_with_a_join() -> None:
     play = Play()
     play.joined(only(play.member), NOW)
     assert play.member.on_response(only(play.member), GONE, NOW) == []
     assert play.flow.state is State.PREPARING_REBALANCE
 
 
-def test_without_an_answered_heartbeat_the_session_expires_here_too() -> None:
+def test_without_a_heartbeat_response_the_session_expires_here_too() -> None:
     play = Play(session_timeout_s=10.0)
     play.join()
     play.member.on_response(only(play.member, NOW + 3.0), GONE, NOW + 3.0)
@@ -301,7 +301,7 @@ def test_leaving_says_so_unless_the_member_is_static() -> None:
         assert (play.flow.state, play.member.holds) == (State.UNJOINED, NOTHING)
 
 
-def test_answers_to_a_member_that_has_left_mean_nothing() -> None:
+def test_responses_to_a_member_that_has_left_are_ignored() -> None:
     play = Play()
     request = only(play.member)
     play.member.leave(NOW, "closed")

@@ -131,7 +131,7 @@ def test_a_smaller_assignment_is_acknowledged_when_the_application_has_let_go() 
     assert (assigned.assigned, assigned.added, play.flow.state) == ({P0}, NOTHING, State.ASSIGNING_PARTITIONS)
 
 
-def test_an_acknowledgement_without_an_answer_is_sent_again() -> None:
+def test_an_acknowledgement_without_a_response_is_sent_again() -> None:
     play = Play()
     play.join()
     play.respond(only(play.member, NOW + 5.0), NOW + 5.0, given="0")
@@ -220,7 +220,7 @@ def test_a_refused_commit_brings_the_next_heartbeat_forward() -> None:
     only(play.member, NOW + 1.0)
 
 
-def test_without_an_answered_heartbeat_the_session_expires_here_too() -> None:
+def test_without_a_heartbeat_response_the_session_expires_here_too() -> None:
     play = Play(session_timeout_s=10.0)
     play.join()
     play.member.on_response(only(play.member, NOW + 5.0), GONE, NOW + 5.0)

@@ -75,7 +75,7 @@ def test_a_lost_coordinator_is_looked_for_again() -> None:
     assert made.node_id == 1
 
 
-def test_an_answer_after_the_end_means_nothing() -> None:
+def test_a_response_after_the_end_is_ignored() -> None:
     made = looking()
     request = only(made)
     made.stop(NOW)

@@ -64,7 +64,7 @@ def test_a000_4_a_lost_partition_is_not_delayed_and_reported_once() -> None:
         ledger.delay({B})
 
 
-def test_of_a_mix_what_can_be_delayed_is_delayed_and_the_answer_is_false() -> None:
+def test_of_a_mix_what_can_be_delayed_is_delayed_and_the_result_is_false() -> None:
     ledger = revoked_in_a_poll(A, B)
     ledger.lost({B})
     assert not ledger.delay({A, B})

@@ -20,7 +20,7 @@ def done(calls: ShareCalls) -> list[tuple[int, object]]:
     return [(each.call_id, each.value) for each in found]
 
 
-def test_a_call_ends_when_all_that_was_due_is_answered() -> None:
+def test_a_call_ends_when_all_due_requests_have_a_response() -> None:
     calls = ShareCalls()
     one = ShareSession(1, due={P0: {1: ACCEPT, 2: ACCEPT}})
     two = ShareSession(2, under_way={P1: {5: ACCEPT}})

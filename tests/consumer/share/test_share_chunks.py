@@ -50,7 +50,7 @@ def test_offsets_without_a_record_are_gaps() -> None:
     assert sorted(found.gaps) == [3, 4, 5, 6, 9, 10]
 
 
-def test_an_answer_without_batches_is_nothing_but_gaps() -> None:
+def test_a_response_without_batches_has_only_gaps() -> None:
     found = opened(b"", (4, 6, 1))
     assert (found.parts, found.gaps) == ([], [4, 5, 6])
 

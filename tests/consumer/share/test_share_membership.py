@@ -159,7 +159,7 @@ def test_a_coordinator_that_is_none_is_looked_for_again(code: int) -> None:
     assert said(only(play.member, NOW + 0.2)) == (0, None, ["p"])
 
 
-def test_a_heartbeat_without_an_answer_is_repeated_with_everything() -> None:
+def test_a_heartbeat_without_a_response_is_repeated_with_everything() -> None:
     play = Play()
     play.join()
     play.member.on_response(only(play.member, NOW + 5), GONE, NOW + 5)
@@ -202,7 +202,7 @@ def test_leaving_is_said_once_whatever_comes_of_it() -> None:
     nothing(play.member, NOW + 100)
 
 
-def test_an_answer_of_before_it_left_means_nothing() -> None:
+def test_a_response_to_a_request_before_leaving_is_ignored() -> None:
     play = Play()
     old = only(play.member)
     play.member.leave(NOW, "closed")

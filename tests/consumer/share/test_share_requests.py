@@ -261,7 +261,7 @@ def test_what_could_not_be_stored_is_said_again() -> None:
     assert [result.error for result in member.results] == [None]
 
 
-def test_an_acknowledgement_without_an_answer_counts_as_refused() -> None:
+def test_an_acknowledgement_without_a_response_counts_as_refused() -> None:
     kafka, member = play()
     (part,) = member.poll().parts
     say(member, part, ACCEPT, 0)

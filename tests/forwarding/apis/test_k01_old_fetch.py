@@ -55,7 +55,7 @@ def test_route_reads_nothing_before():
     assert (k01_old_fetch.route(2).kind, k01_old_fetch.route(2).opaque) == (Kind.LOCAL, True)
 
 
-def test_table_answers_old_versions_only_where_fetch_is_looked_at():
+def test_table_serves_old_versions_only_where_fetch_is_inspected():
     """Else they are refused as any version that is not offered."""
     from kafka_share_proxy.forwarding.dispatch.early_matches import EveryRequest
     from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer

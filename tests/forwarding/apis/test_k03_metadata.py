@@ -45,7 +45,7 @@ def test_a_request_that_is_too_short_asks_for_nothing_or_is_none(version):
 
 
 @pytest.mark.parametrize(("release", "version", "frame"), recorded("Metadata"))
-def test_in_a_real_answer_only_the_address_changes(release, version, frame):
+def test_in_a_real_response_only_the_address_changes(release, version, frame):
     assert rewritten(3, version, frame) == replaced(3, version, frame)
 
 

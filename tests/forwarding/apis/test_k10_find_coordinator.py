@@ -16,7 +16,7 @@ RESPONSE = registry.message("FindCoordinatorResponse")
 
 
 @pytest.mark.parametrize(("release", "version", "frame"), recorded("FindCoordinator"))
-def test_in_a_real_answer_only_the_address_changes(release, version, frame):
+def test_in_a_real_response_only_the_address_changes(release, version, frame):
     assert rewritten(10, version, frame) == replaced(10, version, frame)
 
 
@@ -30,7 +30,7 @@ def test_a_coordinator_that_cannot_be_dialled_keeps_its_key():
     assert "proxy" in told.error_message
 
 
-def test_a_long_request_is_asked_in_parts_and_answered_as_one():
+def test_a_long_request_is_sent_in_parts_and_has_one_response():
     """Keys keep their order; a coordinator without a listener here keeps its key, and a refused one its code."""
     world = World()
     keys = [f"group-{number}" for number in range(2 * k10_find_coordinator.KEYS_AT_ONCE + 1)]

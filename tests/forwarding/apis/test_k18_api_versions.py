@@ -64,7 +64,7 @@ def test_another_error_passes_as_it_came(routes):
     assert told[4:] == frame
 
 
-def test_a_version_that_is_not_offered_is_answered_like_a_broker_would(routes):
+def test_a_version_that_is_not_offered_gets_the_response_of_a_broker(routes):
     """The same bytes as a real broker's response to a version above its own."""
 
     class Unread:

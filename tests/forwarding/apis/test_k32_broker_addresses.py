@@ -116,7 +116,7 @@ def test_an_address_of_ipv6_stands_in_brackets() -> None:
     assert listeners("A://kafka:9092", Address("::1", 9103)) == "A://[::1]:9103"
 
 
-def test_an_answer_too_large_to_be_rewritten_ends_the_connection(book: AddressBook) -> None:
+def test_a_response_too_large_to_be_rewritten_ends_the_connection(book: AddressBook) -> None:
     """It would delay all clients; without an address in it, it is forwarded whatever its size."""
     large = ("log.dirs", "x" * 30_000)
     many = [large] * (REWRITTEN_BYTES_MAX // 60_000 + 1)

@@ -11,7 +11,7 @@ RESPONSE = registry.message("DescribeClusterResponse")
 
 
 @pytest.mark.parametrize(("release", "version", "frame"), recorded("DescribeCluster"))
-def test_in_a_real_answer_only_the_address_changes(release, version, frame):
+def test_in_a_real_response_only_the_address_changes(release, version, frame):
     assert rewritten(60, version, frame) == replaced(60, version, frame)
 
 

@@ -28,7 +28,7 @@ def test_a_repair_makes_a_rewriter_and_a_reason_makes_none() -> None:
     assert ForwardedApi(key=ACKNOWLEDGE, waived="the addresses are not of brokers").rewriter(1, PARTS) is None
 
 
-def test_answers_that_repeat_are_remembered() -> None:
+def test_responses_that_repeat_are_remembered() -> None:
     """All routes share one cache and its limits."""
     api = ForwardedApi(key=ACKNOWLEDGE, repair=drop_node_endpoints, responses_repeat=True)
     assert isinstance(api.rewriter(1, PARTS), Remembered)

@@ -82,7 +82,7 @@ def test_raw_tokens_pass_after_handshake_v0_and_requests_after_them(mechanism: s
         client.expect(response(6, b"REWRITTEN"))
 
 
-def test_a_token_the_broker_leaves_unanswered_does_not_shift_the_answers_behind_it() -> None:
+def test_a_token_without_a_response_does_not_shift_the_responses_after_it() -> None:
     """GSSAPI ends with a token of the client."""
     with world() as w:
         client, broker = w.pair()

@@ -108,7 +108,7 @@ def produce(version: int, acks: int, client_id: str | None, transactional_id: st
 @pytest.mark.parametrize("acks", [0, 1, -1])
 @pytest.mark.parametrize("client_id", [None, "", "x" * 300])
 @pytest.mark.parametrize("transactional_id", [None, "tx" * 100])
-def test_a_produce_without_acks_expects_no_answer(
+def test_a_produce_without_acks_expects_no_response(
     version: int, acks: int, client_id: str | None, transactional_id: str | None
 ) -> None:
     """It is recognised in the middle of a buffer with other frames around it, as soon as its acks are received."""

@@ -7,7 +7,7 @@ from kafka_share_proxy.wire.errors import UnusableResponse
 from tests.forwarding.plane_world import FETCH, METADATA, request, response, some_routes, world
 
 
-def test_only_answers_of_their_kind_are_rewritten_in_the_middle_of_others() -> None:
+def test_only_responses_of_their_kind_are_rewritten_in_the_middle_of_others() -> None:
     with world() as w:
         client, broker = w.pair()
         client.send(request(FETCH, 11, 1) + request(METADATA, 9, 2) + request(METADATA, 9, 3) + request(FETCH, 11, 4))
@@ -16,7 +16,7 @@ def test_only_answers_of_their_kind_are_rewritten_in_the_middle_of_others() -> N
         client.expect(response(1, b"a") + response(2, b"B") + response(3) + response(4, b"d"))
 
 
-def test_an_answer_that_may_not_pass_ends_the_connection_and_what_was_before_it_passes() -> None:
+def test_a_refused_response_ends_the_connection_and_earlier_ones_pass() -> None:
     def refuse(_frame: memoryview, _context: object) -> bytes:
         raise UnusableResponse("it names broker 7, which has no listener")
 

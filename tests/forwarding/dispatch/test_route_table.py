@@ -94,7 +94,7 @@ def test_share_requests_that_nobody_serves_are_a_mistake_of_ours():
 
 
 @pytest.mark.parametrize("version", [5, 6, 32767, -1])
-def test_an_unknown_version_of_api_versions_is_answered_unread(local, version):
+def test_an_unknown_version_of_api_versions_is_served_unread(local, version):
     route = local[header(18, version)]
     assert (route.kind, route.version, route.opaque) == (Kind.LOCAL, version, True)
 

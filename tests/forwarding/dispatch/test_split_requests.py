@@ -29,7 +29,7 @@ def test_what_is_no_group_is_listed_but_no_group() -> None:
     assert ([each.resource_name for each in part.resources], len(request.resources)) == (["g"], 2)
 
 
-def test_answers_come_in_the_order_of_the_request() -> None:
+def test_responses_have_the_order_of_the_request() -> None:
     """Regardless of their owner; unrequested entries are last."""
     asked = registry.message("DeleteGroupsRequest")(groups_names=["a", "b", "c"])
     message = registry.message("DeleteGroupsResponse")

@@ -170,7 +170,7 @@ def test_refused_acknowledgements_are_not_told(world: World) -> None:
     assert world.events("settle", "acquire") == []
 
 
-def test_answers_are_treated_as_ever(world: World) -> None:
+def test_responses_are_treated_as_before(world: World) -> None:
     """Addresses in them become those of the proxy, and MaxBytes is lowered as without audit."""
     response = fetched((0, 0, 1))
     response.node_endpoints = [FETCHED.NodeEndpoint(node_id=2, host="broker", port=9092)]

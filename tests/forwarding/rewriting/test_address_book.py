@@ -54,7 +54,7 @@ def test_a_broker_that_moved_is_told_to_the_plane(book, plane):
     assert book.generation > before
 
 
-def test_brokers_that_an_answer_names_have_our_addresses_and_each_is_there_once(book, plane):
+def test_brokers_in_a_response_have_our_addresses_and_each_is_listed_once(book, plane):
     """An unknown one, or one whose listener cannot be bound, is omitted."""
     metadata = registry.message("MetadataResponse")
     told = [metadata.MetadataResponseBroker(node_id=n, host=f"kafka-{n}", port=9092, rack=f"r{n}") for n in (1, 2, 3)]
@@ -163,7 +163,7 @@ def response(correlation_id: int, rest: bytes) -> memoryview:
 CONTEXT = Context(node_id=1)
 
 
-def test_a_repeated_answer_is_rewritten_once_with_each_correlation_id(book):
+def test_a_repeated_response_is_rewritten_once_with_each_correlation_id(book):
     rewriter = Rewriter()
     through = ResponseCache(book).through(rewriter)
     told = [through(response(n, b"brokers"), CONTEXT) for n in (1, 2, 3)]
@@ -195,7 +195,7 @@ def test_everything_is_forgotten_when_the_book_changes(book):
     assert len(cache) == 1
 
 
-def test_an_answer_that_made_a_broker_known_is_kept(book):
+def test_a_response_that_made_a_broker_known_is_kept(book):
     """Binding a listener changes the book while the response is being rewritten: the result is the newest."""
     cache = ResponseCache(book)
     asked = []

@@ -62,7 +62,7 @@ def test_the_client_is_told(case):
 
 
 @pytest.mark.parametrize("case", ALL, ids=lambda case: f"{registry.API_KEYS[case.key]} v{case.version}: {case.name}")
-def test_any_cut_of_an_answer_is_refused_not_passed(case):
+def test_any_cut_of_a_response_is_refused_not_passed(case):
     """A broker that sends nonsense ends the connection; an address never slips through half read."""
     frame = case.frame()
     hosts = [e.host for e in endpoints.locator(case.key, case.version)(frame, body(case, frame)) if e.host]
@@ -125,7 +125,7 @@ def test_no_host_stands_without_a_port():
     assert lonely == members | {("DescribeAcls", "Host"), ("DeleteAcls", "Host")}
 
 
-def test_rewriting_an_answer_without_addresses_is_a_mistake_of_ours():
+def test_rewriting_a_response_without_addresses_is_an_internal_error():
     with pytest.raises(LocalProtocolError):
         address_rewriting.rewriter(12, 4, AddressBook(1, "h", lambda *_: True), address_rewriting.drop_node_endpoints)
 
@@ -167,7 +167,7 @@ class Addressed:
 
 
 @pytest.mark.parametrize(("key", "version"), CARRYING)
-def test_no_upstream_address_gets_through_whatever_the_answer(key, version):
+def test_no_upstream_address_is_in_any_response(key, version):
     """Generated responses, unknown tags everywhere, brokers with and without listener: no upstream host is in the
     result.
     """

@@ -55,7 +55,7 @@ def decoded_without(frame: bytes, version: int) -> Any:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_cut_answer_is_what_the_codec_would_make(version: int) -> None:
+def test_the_cut_response_is_what_the_codec_would_make(version: int) -> None:
     draw = random.Random(version)
     for _ in range(40):
         names = draw.choices(NAMES, k=draw.choice((0, 1, 5, 20, 130)))
@@ -100,7 +100,7 @@ def test_whatever_the_bytes_it_is_unclear_or_cut(version: int) -> None:
             without_hidden(bytes(frame), version)
 
 
-def test_a_large_answer_never_goes_through_the_codec(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_response_never_goes_through_the_codec(monkeypatch: pytest.MonkeyPatch) -> None:
     """100,000 partitions decoded and encoded are a second and a half for everybody."""
     monkeypatch.setattr(k03_metadata, "repaired", None)
     book = AddressBook(20_000, "proxy.example.com", lambda _node_id, _upstream: True)

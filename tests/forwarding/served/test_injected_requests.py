@@ -27,7 +27,7 @@ def asking(steps: list[Any]) -> Callable[..., Any]:
     return handle
 
 
-def test_a_question_goes_over_the_clients_own_upstream_connection_and_its_answer_to_the_handler() -> None:
+def test_a_request_is_sent_on_the_clients_upstream_connection_and_its_response_to_the_handler() -> None:
     steps: list[Any] = []
     with local_world(asking(steps)) as w:
         client, broker = w.pair()
@@ -46,7 +46,7 @@ def test_a_question_is_what_dials_where_nothing_was_forwarded_before() -> None:
         w.brokers[0].expect(asked(1, b"question"))
 
 
-def test_an_answer_to_a_question_may_be_large_and_come_in_pieces() -> None:
+def test_a_response_to_a_request_may_be_large_and_arrive_in_pieces() -> None:
     steps: list[Any] = []
     with local_world(asking(steps)) as w:
         client, broker = w.pair()
@@ -59,7 +59,7 @@ def test_an_answer_to_a_question_may_be_large_and_come_in_pieces() -> None:
         client.expect(response(9, bytes(range(256)) * 4000))
 
 
-def test_a_late_answer_of_an_abandoned_question_comes_before_the_clients_next_and_stays_here() -> None:
+def test_a_late_response_to_an_abandoned_request_precedes_the_clients_next_and_stays_here() -> None:
     """The handler returns without waiting for the broker; the client continues in the meantime."""
     late: list[bytes] = []
 
@@ -117,7 +117,7 @@ async def leaves_a_query_open(call: Call) -> bytes:
     return response(call.correlation_id, b"at once")
 
 
-def test_a_local_request_starts_while_an_answer_of_ours_is_still_coming() -> None:
+def test_a_local_request_starts_while_a_response_to_ours_is_pending() -> None:
     """The client is owed nothing: what is read ahead for it must not hold up its next request."""
     with local_world(leaves_a_query_open) as w:
         client, broker, rest = half_responded(w)
@@ -129,7 +129,7 @@ def test_a_local_request_starts_while_an_answer_of_ours_is_still_coming() -> Non
         client.expect(response(3, b"at once"))
 
 
-def test_a_local_request_waits_for_the_answer_before_it_while_one_of_ours_is_coming() -> None:
+def test_a_local_request_waits_for_the_response_before_it_while_one_to_ours_is_pending() -> None:
     """Bytes read ahead do not replace a response that the client still waits for."""
     with local_world(leaves_a_query_open) as w:
         client, broker, rest = half_responded(w)

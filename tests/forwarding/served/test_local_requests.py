@@ -42,7 +42,7 @@ from tests.forwarding.plane_world import (
 from tests.support.ports import Log
 
 
-def test_a_local_request_is_answered_here_and_never_passed_on() -> None:
+def test_a_local_request_is_served_here_and_never_forwarded() -> None:
     handler = Handler()
     with local_world(handler) as w:
         client = w.client()
@@ -76,7 +76,7 @@ def test_how_long_a_local_request_took_is_told() -> None:
         assert 0.05 <= took_s < 5
 
 
-def test_it_starts_when_every_earlier_answer_is_written() -> None:
+def test_it_starts_when_every_earlier_response_is_written() -> None:
     """An earlier Fetch is parked at the broker: the local request waits, and its lock does not run."""
     handler = Handler()
     with local_world(handler) as w:
@@ -97,7 +97,7 @@ def test_it_starts_when_every_earlier_answer_is_written() -> None:
         client.expect(response(3))
 
 
-def test_a_half_passed_answer_counts_as_not_written() -> None:
+def test_a_half_passed_response_counts_as_not_written() -> None:
     handler = Handler()
     with local_world(handler) as w:
         client, broker = w.pair()
@@ -111,7 +111,7 @@ def test_a_half_passed_answer_counts_as_not_written() -> None:
         started(w, handler)
 
 
-def test_nothing_behind_it_is_looked_at_until_its_answer_is_written() -> None:
+def test_nothing_after_it_is_read_until_its_response_is_written() -> None:
     handler = Handler()
     with local_world(handler) as w:
         client, broker = w.pair()
@@ -323,7 +323,7 @@ def test_an_inspected_request_is_served_here_or_passed_on_in_order() -> None:
         client.expect(response(3, b"our list"))
 
 
-def test_a_handler_that_answers_none_lets_the_request_pass_unchanged() -> None:
+def test_a_handler_that_returns_none_forwards_the_request_unchanged() -> None:
     handler = Handler()
     with local_world(handler) as w:
         client, broker = w.pair()
@@ -345,7 +345,7 @@ def slow_client(w: World, handler: Handler, size: int) -> Peer:
     return client
 
 
-def test_a_local_answer_counts_until_the_kernel_has_it() -> None:
+def test_a_local_response_counts_until_the_kernel_has_it() -> None:
     handler = Handler()
     with local_world(handler) as w:
         client = slow_client(w, handler, 20_000_000)
@@ -354,7 +354,7 @@ def test_a_local_answer_counts_until_the_kernel_has_it() -> None:
         w.turn_until(lambda: w.plane.budget.used == 0)
 
 
-def test_a_local_answer_leaves_the_account_with_its_connection() -> None:
+def test_a_local_response_leaves_the_account_with_its_connection() -> None:
     handler = Handler()
     with local_world(handler) as w:
         client = slow_client(w, handler, 20_000_000)
@@ -362,7 +362,7 @@ def test_a_local_answer_leaves_the_account_with_its_connection() -> None:
         w.turn_until(lambda: w.plane.budget.used == 0)
 
 
-def test_a_client_that_takes_no_byte_of_a_local_answer_is_closed() -> None:
+def test_a_client_that_reads_no_byte_of_a_local_response_is_closed() -> None:
     handler = Handler()
     with local_world(handler, Limits(stalled_client_s=1.0)) as w:
         slow_client(w, handler, 20_000_000)
@@ -381,7 +381,7 @@ def test_a_client_that_takes_a_little_now_and_then_is_not_closed() -> None:
         assert w.events() == []
 
 
-def test_a_silent_client_is_closed_with_its_upstream_but_not_while_it_waits_for_an_answer() -> None:
+def test_a_silent_client_is_closed_with_its_upstream_but_not_while_it_waits_for_a_response() -> None:
     handler = Handler()
     with local_world(handler, Limits(idle_client_s=1.0)) as w:
         client, broker = w.pair()

@@ -87,7 +87,7 @@ def test_a_request_that_came_alone_is_taken_at_once_and_its_client_is_muted() ->
     w.close()
 
 
-def test_an_answer_that_comes_in_pieces_is_awaited_too() -> None:
+def test_a_response_in_pieces_is_awaited_too() -> None:
     taken = Taken()
     w = taking(taken)
     client, broker = w.pair()
@@ -151,7 +151,7 @@ def test_whoever_leaves_ends_a_request_that_was_taken(who: str, has_response: bo
     w.close()
 
 
-def test_drain_ends_the_connection_behind_the_answer() -> None:
+def test_drain_ends_the_connection_after_the_response() -> None:
     """Earlier events changed the mask of the client's socket."""
     taken = Taken()
     w = taking(taken)

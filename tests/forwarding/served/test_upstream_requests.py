@@ -10,7 +10,7 @@ from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import RemoteProtocolError
 
 
-def test_a_question_reaches_the_broker_and_its_answer_comes_back(world):
+def test_a_request_reaches_the_broker_and_its_response_returns(world):
     """Encoded in the requested version, without header."""
     request = messages.HeartbeatRequest(group_id="g", generation_id=3, member_id="m")
     response = send_request(world.client, 12, 4, request).result()
@@ -19,7 +19,7 @@ def test_a_question_reaches_the_broker_and_its_answer_comes_back(world):
     assert (key, version, seen.group_id, seen.generation_id) == (12, 4, "g", 3)
 
 
-def test_an_answer_that_is_none_is_the_brokers_fault():
+def test_a_malformed_response_is_the_brokers_fault():
     """Bytes missing or left over end the connection with a clear error."""
     for response in (b"", b"\x00" * 100):
         with pytest.raises(RemoteProtocolError):

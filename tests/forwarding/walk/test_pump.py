@@ -144,7 +144,7 @@ def test_what_passes_needs_no_python(world: World) -> None:
     assert (world.up.bytes, world.down.bytes, len(world.up.pending)) == (3 * 17, 3 * 15, 0)
 
 
-def test_an_answer_rewritten_before_goes_out_as_it_did_then(world: World) -> None:
+def test_a_response_rewritten_before_is_sent_with_the_same_bytes(world: World) -> None:
     """With the correlation id of this one; one that was left as it is, as it is."""
     world.client.sendall(request(3, 9, 7) + request(3, 9, 8) + request(3, 9, 9))
     world.turn()

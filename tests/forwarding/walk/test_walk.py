@@ -199,7 +199,7 @@ def compare_requests(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_answers_in_c_and_in_python(seed: int) -> None:
+def test_responses_in_c_and_in_python(seed: int) -> None:
     """Responses that are forwarded, some that are not, some out of order, with impossible sizes, or unexpected."""
     compare_responses(seed)
 
@@ -465,7 +465,7 @@ def produced(version: int, **changes: Any) -> bytes:
 
 
 @pytest.mark.parametrize("version", [10, 11, 12, 13])
-def test_answers_to_produce_pass_in_c_unless_there_is_something_in_them(version: int) -> None:
+def test_responses_to_produce_pass_in_c_unless_they_contain_node_endpoints(version: int) -> None:
     """Complete ones are forwarded as the codec makes them; truncated ones wait for more bytes."""
     message = registry.message("ProduceResponse")
     node = message.NodeEndpoint(node_id=1, host="kafka-1", port=9092)

@@ -105,7 +105,7 @@ def test_tls_is_verified(tmp_path: Path) -> None:
             opened(server, Security(tls=True))
 
 
-def test_answers_come_in_the_order_of_the_requests() -> None:
+def test_responses_arrive_in_the_order_of_the_requests() -> None:
     names = iter(["one", "two"])
     with BlockingServer(lambda _header, _request: messages.MetadataResponse(cluster_id=next(names))) as server:
         connection = opened(server)

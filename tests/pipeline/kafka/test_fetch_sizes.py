@@ -7,14 +7,14 @@ from kafka_share_proxy.pipeline.kafka.fetch_sizes import BATCH_BYTES, REMEMBERED
 MOST = 1 << 20
 
 
-def test_nothing_is_known_before_an_answer() -> None:
+def test_nothing_is_known_before_a_response() -> None:
     sizes = FetchSizes()
     assert sizes.wanted("a", 1_000_000, MOST) == MOST
     assert sizes.wanted("a", 200, MOST) == 200 << 10
     assert sizes.wanted("a", 1, MOST) == 64 << 10
 
 
-def test_as_much_is_asked_for_as_the_last_answer_makes_expect() -> None:
+def test_requested_size_follows_from_the_last_response() -> None:
     sizes = FetchSizes()
     sizes.came("a", 1_000, 10_000)
     assert sizes.wanted("a", 500, MOST) == BATCH_BYTES + 5_100

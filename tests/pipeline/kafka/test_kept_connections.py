@@ -100,7 +100,7 @@ def test_a_task_that_fails_keeps_none(kept: KeptConnections, server: BlockingSer
     assert dialled(server) == 2
 
 
-def test_an_answer_that_is_still_to_come_is_nobody_elses(kept: KeptConnections, server: BlockingServer) -> None:
+def test_a_pending_response_is_not_used_by_the_next_task(kept: KeptConnections, server: BlockingServer) -> None:
     with kept.cluster(options_of(server)) as client:
         connection = client.any_connection()
         request: Any = cluster.messages.MetadataRequest(topics=[])

@@ -48,7 +48,7 @@ def test_a_number_of_ranges_has_bounds(count: int) -> None:
         KeyRanges.even(count)
 
 
-def test_an_answer_says_how_far_it_was_looked() -> None:
+def test_a_response_contains_the_scanned_offset() -> None:
     assert KEY_FILTER_TAG == TAG
     entry = messages.FetchResponse.PartitionData()
     assert scanned_to(entry) is None

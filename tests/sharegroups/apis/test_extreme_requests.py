@@ -13,7 +13,7 @@ from tests.support import extremes, ports, view_broker
 SEEDS = range(40)
 
 
-def test_every_request_is_answered() -> None:
+def test_every_request_gets_a_response() -> None:
     """None raises, none goes without a response, and every API that is served here took part."""
     responded: Counter[str] = Counter()
     for seed in SEEDS:

@@ -188,7 +188,7 @@ def test_requests_for_other_groups_are_forwarded(world, key):
             assert not world.serves(key, version, group_id=other)
 
 
-def test_requests_a_broker_answers_alike_are_forwarded(world):
+def test_requests_with_the_same_response_of_a_broker_are_forwarded(world):
     """SyncGroup, Heartbeat, LeaveGroup, OffsetFetch, AddOffsetsToTxn: for a share group as for an unknown id."""
     world.group("shared")
     for key in (14, 12, 13, 9, 25):

@@ -155,7 +155,7 @@ def test_without_the_right_nothing_is_shown(world):
     assert (result.error_code, result.configs) == (30, [])
 
 
-def test_the_same_group_twice_is_answered_twice(world, knows_groups):
+def test_the_same_group_twice_gets_two_entries(world, knows_groups):
     """Brokers do the same, with the keys of each."""
     asked = [resource("g", keys=["share.isolation.level"]), resource("g", keys=["share.auto.offset.reset"])]
     response = world.call(DESCRIBE, 4, resources=asked)

@@ -39,7 +39,7 @@ def test_partitions_of_one_node_in_one_fetch(world):
     assert world.cluster.count(1) == 1
 
 
-def test_accepted_records_are_settled_and_new_ones_come_in_the_same_answer(world):
+def test_accepted_records_are_settled_and_new_ones_are_in_the_same_response(world):
     """[7]"""
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 10)
@@ -109,7 +109,7 @@ def locked(world, topic):
     ]
 
 
-def test_fetch_does_not_wait_until_accepted_records_are_stored_and_the_answer_does(where):
+def test_fetch_does_not_wait_until_accepted_records_are_stored_and_the_response_does(where):
     """Brokers do the same. What is acquired meanwhile counts as a response that is not sent.
 
     Records that another proxy keeps are acquired when the response can go out: that proxy lets go of them soon.
@@ -395,7 +395,7 @@ def test_epoch_after_the_largest_is_one(world):
 
 
 @pytest.mark.parametrize("limit", [{"max_records": 0}, {"max_bytes": 0}])
-def test_suppressed_fetch_answers_at_once_with_its_acknowledgements(world, limit):
+def test_suppressed_fetch_responds_immediately_to_its_acknowledgements(world, limit):
     """[36]"""
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 1)
@@ -417,7 +417,7 @@ def test_running_session_names_only_what_has_news(world):
     assert list(entries(member.fetch(wait_ms=0))) == [(topic.topic_id, 1)]
 
 
-def test_session_without_partitions_answers_at_once(world):
+def test_session_without_partitions_responds_immediately(world):
     reply = world.member().send_fetch()
     assert reply.message.responses == []
 

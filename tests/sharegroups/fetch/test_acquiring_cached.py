@@ -26,7 +26,7 @@ def test_max_bytes_is_split_and_one_batch_always_comes(world):
     assert [len(acquired(response, topic, p)) for p in range(2)] == [1, 1]
 
 
-def test_local_answers_are_bounded():
+def test_local_responses_are_bounded():
     """[27 of the decisions] A client that requests 50 MiB gets `limits.local_answer_bytes` at most."""
 
     world = World(limits=Limits(local_answer_bytes=3000))
@@ -38,7 +38,7 @@ def test_local_answers_are_bounded():
     assert acquired(response) == [(0, 1, 1)]
 
 
-def test_no_room_for_another_answer_is_waited_out(world):
+def test_no_room_for_another_response_is_waited_out(world):
     """[27 of the decisions] With all responses together at their limit, a fetch gets no records after its wait."""
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 5)
@@ -91,7 +91,7 @@ def test_redelivered_records_behind_a_long_held_run_are_reached(world):
     assert acquired(other.fetch(max_records=20)) == [(100, 109, 2), (150, 159, 1)]
 
 
-def test_an_answer_ends_where_enough_ranges_were_acquired(world, monkeypatch):
+def test_a_response_ends_where_enough_ranges_were_acquired(world, monkeypatch):
     """Each is work in the loop; the next request begins with another partition."""
     monkeypatch.setattr("kafka_share_proxy.sharegroups.fetch.acquiring_cached.RANGES_MAX", 3)
     topic = world.cluster.create("t", leaders=(1, 1, 1))

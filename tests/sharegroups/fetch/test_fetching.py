@@ -19,7 +19,7 @@ def world() -> World:
     return from_the_start(World())
 
 
-def test_nothing_to_read_is_answered_after_the_wait(world):
+def test_nothing_to_read_gets_a_response_after_the_wait(world):
     """[35] and new records immediately."""
     topic = world.cluster.create("t")
     member = world.member()
@@ -310,7 +310,7 @@ def test_client_that_leaves_at_any_wait_leaves_nothing_behind(world, hold):
 
 
 @pytest.mark.parametrize("hold", [12, 3, 2, 1])
-def test_late_answers_for_a_client_that_left_do_no_harm(world, hold):
+def test_late_responses_for_a_client_that_left_do_no_harm(world, hold):
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 10)
     leaver, _ = through_all_waits(world, topic, hold)

@@ -39,7 +39,7 @@ def test_throttle_time_is_passed_on(world):
     assert world.member().fetch(topic).throttle_time_ms == 77
 
 
-def test_reader_that_never_answers_loses_the_head(world):
+def test_reader_that_never_responds_loses_the_head(world):
     """A reservation ends 5 s after its wait at the latest."""
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 3)
@@ -53,7 +53,7 @@ def test_reader_that_never_answers_loses_the_head(world):
     assert acquired(other.fetch(wait_ms=500)) == [(0, 2, 1)]
 
 
-def test_late_answer_only_feeds_the_cache(world):
+def test_late_response_only_feeds_the_cache(world):
     """Another member was served from the cache in the meantime: the records of the late Fetch go to later requests."""
     topic = world.cluster.create("t")
     world.cluster.produce(topic, 5)
@@ -90,7 +90,7 @@ def test_next_request_waits_for_the_fetch_still_under_way(world):
     assert acquired(again.message) == [(5, 5, 1)]
 
 
-def test_small_part_of_a_large_answer_is_copied(world):
+def test_small_part_of_a_large_response_is_copied(world):
     """A few bytes in the cache must not keep megabytes of a response alive."""
     topic = world.cluster.create("t", leaders=(1, 1))
     world.cluster.produce(topic, 1, 0)

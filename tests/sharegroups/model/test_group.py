@@ -43,7 +43,7 @@ class Play:
         return self.beat(member, 0, topics or ("orders",), **more)
 
 
-def test_the_first_join_answers_epoch_two_and_everything():
+def test_the_first_join_returns_epoch_two_and_everything():
     """Item 52: positive epoch, the heartbeat interval, an assignment; the group is Stable with equal epochs."""
     play = Play()
     reply = play.join("m")

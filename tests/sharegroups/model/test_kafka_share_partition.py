@@ -9,7 +9,7 @@ import pytest
 from tests.sharegroups.model.oracle import kafka
 
 
-def test_the_engine_answers_every_recorded_command_as_kafka_did() -> None:
+def test_the_engine_returns_for_every_recorded_command_what_kafka_did() -> None:
     engine = kafka.Engine()
     lines = kafka.GOLDEN.read_text(encoding="utf-8").splitlines()
     assert len(lines) > 3000

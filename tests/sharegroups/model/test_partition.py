@@ -231,7 +231,7 @@ class TestSnapshot:
             SharePartition.from_snapshot(ShareSnapshot(5, 0, 0, ((5, 6, state, 1),)))
 
 
-class TestAnswers:
+class TestResponses:
     def test_statistics_and_locks_tell_what_is_there(self) -> None:
         play = Play((0, 9), (10, 19))
         play.poll(10)

@@ -195,7 +195,7 @@ def test_rotating_nothing_gives_nothing(sessions):
     assert session.rotated() == ()
 
 
-def test_an_answer_names_new_and_errored_partitions_once(sessions):
+def test_a_response_names_new_and_errored_partitions_once(sessions):
     """New ones and those whose last result was an error are named even without records; others are not."""
     session = opened(sessions)
     assert session.include(P0, records=False, error=False)

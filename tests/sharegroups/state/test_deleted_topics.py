@@ -87,7 +87,7 @@ def test_one_broker_that_knows_the_topic_is_enough(world, monkeypatch):
     assert held(world)[1] == {"gone", "kept"}
 
 
-def test_broker_that_does_not_answer_settles_nothing(world):
+def test_broker_that_does_not_respond_settles_nothing(world):
     """It is reported, and checked again later."""
     del world.cluster.topics["gone"]
     looks(world, 1)

@@ -21,7 +21,7 @@ def world(journal) -> World:
     return from_the_start(World(journal=journal))
 
 
-def test_answer_waits_for_the_journal(world, journal, topic):
+def test_response_waits_for_the_journal(world, journal, topic):
     """No response and no move before the change is stored."""
     member = held(world, topic)
     journal.slow = True
@@ -126,7 +126,7 @@ def test_refused_append_gives_the_records_back_to_their_holder(world, journal, t
     assert code(member.acknowledge({(topic.topic_id, 0): [(0, 9, [ACCEPT])]}), topic) == 0
 
 
-def test_client_that_leaves_before_the_journal_answers(world, journal, topic):
+def test_client_that_disconnects_before_the_journal_completes(world, journal, topic):
     """The change is applied all the same, and what it did not settle is free."""
     member = held(world, topic)
     journal.slow = True

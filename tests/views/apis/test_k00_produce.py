@@ -117,7 +117,7 @@ def test_the_rest_of_a_mixed_request_is_produced(world: World, version: int) -> 
     assert bytes(sent.topic_data[0].partition_data[0].records) == BATCH
 
 
-def test_without_acks_there_is_no_answer_and_the_rest_is_produced(world: World) -> None:
+def test_without_acks_there_is_no_response_and_the_rest_is_produced(world: World) -> None:
     """The rest goes with acks=1, whose response is dropped here: the client expects none."""
     assert world.call(ApiKey.PRODUCE, 9, **request(world, 9, V, acks=0)) == NOTHING
     assert world.cluster.count(ApiKey.PRODUCE) == 0

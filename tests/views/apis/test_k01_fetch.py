@@ -202,7 +202,7 @@ def test_base_that_grew_is_served_at_once(world):
     assert next_offset(entry.records, 0) == 200
 
 
-def test_answer_ends_with_a_filler_where_the_last_record_was_dropped(world):
+def test_response_ends_with_a_filler_where_the_last_record_was_dropped(world):
     """Once, from after the last kept record on, and the header of the previous batch does not include it."""
     base = world.topic("t")
     view = world.view("__view.r2.t")
@@ -263,7 +263,7 @@ def test_batch_that_cannot_be_read_is_an_error_of_its_slots_only(world):
 
 
 @pytest.mark.parametrize("codec", [compression.NONE, compression.LZ4, compression.ZSTD])
-def test_answers_are_compressed_where_the_settings_say_so(codec):
+def test_responses_are_compressed_where_the_settings_say_so(codec):
     """The records are the same."""
     world = ViewWorld(view_options=ViewOptions(codec=codec))
     base = world.topic("t")

@@ -38,7 +38,7 @@ def test_only_requests_that_may_name_a_view_are_looked_at(world, version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_view_and_other_topics_are_answered_together(world, version):
+def test_a_view_and_other_topics_are_in_one_response(world, version):
     """The version is the requested one; v0 with views alone must not request all topics."""
     found = world.metadata("plain", V, "nothing", version=version)
     assert {name: (entry.error_code, len(entry.partitions)) for name, entry in found.items()} == {
@@ -58,7 +58,7 @@ def test_what_is_no_view_is_asked_as_the_client_did(world):
     assert all(not any(name.startswith("__view.") for name in names) for auto, names in asked if auto)
 
 
-def test_by_id_the_answer_tells_that_a_topic_is_a_view(world):
+def test_by_id_the_response_shows_that_a_topic_is_a_view(world):
     """A client that was restarted knows ids only (KIP-848)."""
     world.ensure(V)
     view_id, plain_id = world.cluster.topics[V].topic_id, world.cluster.topics["plain"].topic_id

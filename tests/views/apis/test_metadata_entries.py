@@ -41,7 +41,7 @@ def test_id_and_operations_are_the_views_own_and_it_is_never_internal(world: Wor
     assert entry.is_internal is False
 
 
-def test_addresses_in_the_answer_are_the_proxys(world: World) -> None:
+def test_addresses_in_the_response_are_the_proxys(world: World) -> None:
     """Every other response is rewritten alike."""
     response = world.call(3, 12, topics=[{"name": V}])
     assert {(broker.host, broker.port) for broker in response.brokers} == {
@@ -60,7 +60,7 @@ def test_what_cannot_be_shown_has_no_partitions(world: World) -> None:
     }
 
 
-def test_a_view_whose_base_went_keeps_its_id_in_the_answer(world: World) -> None:
+def test_a_view_whose_base_went_keeps_its_id_in_the_response(world: World) -> None:
     """Error 3, no partitions (views/README.md rule 52)."""
     world.ensure(V)
     view_id = world.cluster.topics[V].topic_id

@@ -29,7 +29,7 @@ def read(world, *heads, plains=(), **options):
     return client, ViewRead(client, world.services, world.views.reads, heads, plains, **given)
 
 
-def test_answer_becomes_a_chunk_that_others_find(world):
+def test_response_becomes_a_chunk_that_others_find(world):
     topic = world.topic("t")
     world.produce(topic, KEYS)
     _, made = read(world, head(topic))
@@ -39,7 +39,7 @@ def test_answer_becomes_a_chunk_that_others_find(world):
     assert world.views.reads.figures.read_bytes == len(chunk.records)
 
 
-def test_read_is_known_until_it_is_answered(world):
+def test_read_is_registered_until_its_response(world):
     """Its connection and all potential waiters see it."""
     topic = world.topic("t")
     client, made = read(world, head(topic), wait_s=1.0)

@@ -218,7 +218,7 @@ def test_limits_of_the_client_hold_after_filtering(world):
     assert sum(bool(size) for size in sizes) == 1
 
 
-def test_answer_without_room_waits_and_comes_without_records(world):
+def test_response_without_room_waits_and_is_sent_without_records(world):
     """The client's position does not move (views/README.md rule 44)."""
     world.services.responses.limit = 10
     world.services.responses.add_unsent(10)
@@ -230,7 +230,7 @@ def test_answer_without_room_waits_and_comes_without_records(world):
     assert world.services.responses.refusals == 1
 
 
-def test_scanned_cap_ends_an_answer(world):
+def test_scanned_cap_ends_a_response(world):
     """A slot with nothing in it moves on all the same."""
     world = ViewWorld(view_options=ViewOptions(scanned_bytes=3000, read_bytes=1 << 16), limits=Limits())
     base, view = world.topic("t"), world.view(f"__view.r{R}.t")
@@ -325,7 +325,7 @@ def test_while_too_much_waits_for_the_threads_a_fetch_waits_too():
     assert workers.large == []
 
 
-def test_records_of_an_answer_count_while_it_waits_for_more(world):
+def test_records_of_a_response_count_while_it_waits_for_more(world):
     """Records of the base that it read itself, and its own; everything is released with the response."""
     responses = world.services.responses
     world.produce(world.base, KEYS)
@@ -378,7 +378,7 @@ def test_little_is_asked_for_where_no_more_is_known_to_be_there(world):
     assert world.services.responses.used == 0
 
 
-def test_throttled_answer_ends_the_waiting(world):
+def test_throttled_response_ends_the_waiting(world):
     """The client has to know."""
     world.cluster.throttle_ms = 50
     reply = world.fetch(world.connect(), {world.v: {0: 0}}, wait_ms=0)

@@ -28,7 +28,7 @@ def test_compressed_batches_come_open(codec: int) -> None:
 
 @pytest.mark.parametrize("codec", [compression.LZ4, compression.ZSTD])
 @pytest.mark.parametrize("source", range(5), ids=compression.NAMES)
-def test_answers_may_be_compressed(source: int, codec: int) -> None:
+def test_responses_may_be_compressed(source: int, codec: int) -> None:
     """For a narrow network to the client."""
     batch = sample(2, 100, codec=source)
     for slot, part in enumerate(slicing.split(memoryview(batch), EvenCut(3), codec=codec)):

@@ -206,14 +206,14 @@ def test_unmatched_data_is_read_on_until_something_matches():
     assert (slot.position, len(broker.rounds)) == (4, 4)
 
 
-def test_answer_is_due_when_enough_was_scanned():
+def test_response_is_due_when_enough_was_scanned():
     slot = SlotScan(0, 0, 100)
     broker = Broker(log_of([[1]] * 50), per_read=1)
     broker.run(scan_of(BaseScan([slot]), scanned_max=10 * BATCH_COST_BYTES))
     assert (slot.position, slot.gap) == (10, Gap(0, 9, 3, 7))
 
 
-def test_answer_is_due_when_enough_was_opened():
+def test_response_is_due_when_enough_was_opened():
     """The opened bytes of a compressed batch count, however small it is."""
     slot, batch = SlotScan(0, 0, 100), Batch(0, [1])
     scan = scan_of(BaseScan([slot]), scanned_max=1 << 20)

@@ -167,7 +167,7 @@ def test_what_is_out_of_the_common_is_left_to_the_codec(read: Any) -> None:
 
 @pytest.mark.parametrize("accepted", [commit_frames.accepted, _python_accepted])
 @pytest.mark.parametrize("version", VERSIONS)
-def test_answer_is_accepted_where_every_partition_is(accepted: Any, version: int) -> None:
+def test_response_is_accepted_where_every_partition_is(accepted: Any, version: int) -> None:
     assert accepted(response(version, [0, 0]), version, 2)
     assert not accepted(response(version, [0, 0]), version, 3)
     assert not accepted(response(version, [0, 25]), version, 2)

@@ -26,7 +26,7 @@ def test_frames_there_and_back(version: int) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 100, frames.PIECE_MIN - 1, frames.PIECE_MIN, 100_000])
-def test_an_answer_in_pieces_is_the_same_frame(size: int) -> None:
+def test_a_response_in_pieces_is_the_same_frame(size: int) -> None:
     """Large records stay where they are; what is small, or in small pieces, is copied together."""
     message = registry.message("FetchResponse")
 

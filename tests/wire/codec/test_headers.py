@@ -26,7 +26,7 @@ def test_header_versions_follow_flexible_versions() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 3, 4, 5, 6, 99])
-def test_api_versions_is_answered_without_tags(version: int) -> None:
+def test_api_versions_response_has_no_tags(version: int) -> None:
     """In any version: the client does not know yet which versions the broker supports (KIP-511)."""
     assert headers.response_header_version(18, version) == 0
 

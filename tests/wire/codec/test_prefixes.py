@@ -258,7 +258,7 @@ def test_a_place_is_where_the_field_begins() -> None:
     assert prefixes.of_request(78, 1, PlaceOf("MaxBytes"))(frame[: place + 3]) is Unread.MORE_BYTES
 
 
-def test_elements_of_an_answer_are_read_one_by_one() -> None:
+def test_elements_of_a_response_are_read_one_by_one() -> None:
     """As a list of topics is read in a response about all of them."""
     message = registry.message("MetadataResponse")
     topics = [message.MetadataResponseTopic(name=name, partitions=[]) for name in ("a", "bc")]

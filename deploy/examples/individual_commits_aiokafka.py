@@ -20,7 +20,7 @@ from aiokafka.errors import KafkaError
 from kafka_share_proxy import BROKER_METADATA_MAX, OffsetLedger
 
 TASKS = 1000
-"""Maximum number of records in progress. At that number no more are read."""
+"""Maximum number of records in progress. At that number reading pauses."""
 COMMIT_S = 0.2
 SESSION_MS = 6000
 """Others get the partitions of a member that died after this time."""

@@ -24,7 +24,7 @@ from kafka_share_proxy import BROKER_METADATA_MAX, OffsetLedger
 
 WORKERS = 8
 UNFINISHED_MAX = 1000
-"""Maximum number of unfinished records. At that number no more are read."""
+"""Maximum number of unfinished records. At that number reading pauses."""
 COMMIT_S = 0.2
 DRAIN_S = 5.0
 """Seconds to wait for work on a partition that moves to another member."""

@@ -23,7 +23,7 @@ from kafka_share_proxy import BROKER_METADATA_MAX, OffsetLedger
 
 WORKERS = 8
 UNFINISHED_MAX = 1000
-"""Maximum number of unfinished records. At that number no more are read."""
+"""Maximum number of unfinished records. At that number reading pauses."""
 COMMIT_S = 0.2
 POLL_MS, JOINING_POLL_MS = 50, 1000
 """While it joins, a poll waits for longer: where one ends while the coordinator is looked up, kafka-python 3.0.12 may
@@ -79,7 +79,7 @@ class Worked(ConsumerRebalanceListener):
 
     def _take(self, place: TopicPartition, records: list[ConsumerRecord]) -> None:
         ledger = self._ledgers.get(place)
-        if ledger is None:  # newly assigned; a rebalance listener of this client may not ask brokers
+        if ledger is None:  # newly assigned; a rebalance listener of this client may not query brokers
             found = self._consumer.committed(place, metadata=True)
             ledger = OffsetLedger.from_committed(*(found[:2] if found else (None, None)))
             self._ledgers[place] = ledger

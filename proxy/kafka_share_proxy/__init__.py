@@ -6,14 +6,14 @@ with them, are loaded when they are first used:
     async with open_consumer("localhost:9092", group="billing", topics=["orders"]) as consumer:
         while True:
             result = await consumer.poll(1)
-            start(result.records)  # work goes on beside the loop
+            start(result.records)  # work continues in parallel
             await consumer.commit(finished())
             if busy & result.to_be_revoked:
                 consumer.delay_revoke(busy & result.to_be_revoked)  # False: already lost
             abort(result.lost)
 
 `open_share_consumer` gives a member of a share group, whose records are locked for it until they are acknowledged, and
-for as long as somebody works on them:
+for as long as they are processed:
 
     options = {"group": "billing", "topics": ["orders"], "acknowledgement_mode": "explicit"}
     async with open_share_consumer("localhost:9092", **options) as consumer:
@@ -66,7 +66,7 @@ Work on other threads. One thread polls, commits, and uses the ledger; the worke
     >>> ledger.mark
     5
 
-Where brokers get the text as it is, it must be short; the widest ranges are kept, and the rest comes again:
+Where brokers get the text as it is, it must be short; the widest ranges are kept, and the rest is delivered again:
 
     >>> ledger = OffsetLedger(0, [(n * 10, n * 10 + 5) for n in range(1, 2000)])
     >>> len(ledger.text()), len(ledger.text(BROKER_METADATA_MAX))
@@ -87,10 +87,10 @@ Bad text is an error that says what is wrong with it:
     ...
     kafka_share_proxy.MalformedCommitText: '49-48' begins after its end: write first-last
 
-The newest records at once after a crash, and what was left behind beside them (KIP-333):
+The newest records immediately after a crash, and the backlog in parallel (KIP-333):
 
     >>> ledger = OffsetLedger.from_committed(70, "ic/1;80-89")
-    >>> left = ledger.jump(120)  # the end of the log; the main flow goes on there
+    >>> left = ledger.jump(120)  # the end of the log; the main flow continues there
     >>> [str(span) for span in left]
     ['70-79', '90-119']
     >>> rest = ledger.flow(left[0])
@@ -100,7 +100,7 @@ The newest records at once after a crash, and what was left behind beside them (
     >>> ledger.mark, ledger.text()
     (70, 'ic/1;80-89,120-120')
 
-The rules behind all this, each with its source: offsets/README.md, client/README.md,
+The rules, each with its source: offsets/README.md, client/README.md,
 proxy/kafka_share_proxy/pipeline/README.md.
 """
 

@@ -109,10 +109,10 @@ should use read_committed.
                 for record in result.records:
                     producer.produce(target, await work(record), key=record.key)
                 offsets = [
-                    confluent_kafka.TopicPartition(*partition, behind.offset)
-                    for partition, behind in result.records.next_offsets().items()
+                    confluent_kafka.TopicPartition(*partition, position.offset)
+                    for partition, position in result.records.next_offsets().items()
                 ]
-                member = consumer.group_metadata()  # of now: a broker refuses a member that is none any more
+                member = consumer.group_metadata()  # of now: a broker refuses a former member
                 await trio.to_thread.run_sync(producer.send_offsets_to_transaction, offsets, member)
                 await trio.to_thread.run_sync(producer.commit_transaction)
 """

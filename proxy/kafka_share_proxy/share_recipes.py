@@ -9,7 +9,7 @@ A record is locked for its worker for 30 s, or the time that the group sets, and
 renewed until the job is done (KIP-1222), however long that takes, while polling continues for the other workers. A job
 that fails releases its record, which is delivered again, up to five times or the group's limit. A lock that is lost all
 the same, since a connection broke or a broker went, ends the job: another member may be at it. `limit` bounds what is
-worked on at a time; as many more wait for their turn, with their locks renewed as well, and then nothing is fetched.
+worked on at a time; as many more wait for a worker, with their locks renewed as well, and then nothing is fetched.
 
     import trio
     from kafka_share_proxy import LockLostError, open_share_consumer

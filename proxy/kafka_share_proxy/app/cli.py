@@ -40,7 +40,7 @@ Listen = Annotated[
     str | None, typer.Option(metavar="HOST:PORT", help="Where clients bootstrap; brokers get the ports behind it.")
 ]
 Advertise = Annotated[
-    str | None, typer.Option(metavar="HOST", help="The host clients are told to dial, if not that of --listen.")
+    str | None, typer.Option(metavar="HOST", help="The host that clients dial, if not that of --listen.")
 ]
 Admin = Annotated[
     str | None, typer.Option(metavar="HOST:PORT", help="Serve /livez, /readyz, /metrics and /groups here.")

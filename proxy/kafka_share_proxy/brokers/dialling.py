@@ -1,6 +1,6 @@
-"""Upstream connections: names are resolved off the loop, every address of every target is tried in turn.
+"""Upstream connections: names are resolved off the loop, every address of every target is tried in order.
 
-If an address is slow, the next is tried concurrently, and the first connection wins (`racing`).
+If an address is slow, the next is tried concurrently, and the first connection wins.
 
 Dialling runs in Trio tasks: it is rare, takes several steps, and must never block the loop.
 """
@@ -43,7 +43,7 @@ class Dialler:
         self._last_good: dict[tuple[Address, ...], Address] = {}
 
     def __call__(self, targets: Sequence[Address], done: Done) -> Callable[[], None]:
-        """Dial the targets in turn until one accepts (see Dial). The one that accepted last time is tried first."""
+        """Dial the targets in order until one accepts (see Dial). The one that accepted last time is tried first."""
         scope = trio.CancelScope()
         self._nursery.start_soon(self._dial, tuple(targets), done, scope, name="dial")
         return scope.cancel

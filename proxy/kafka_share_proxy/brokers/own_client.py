@@ -1,7 +1,7 @@
 """Client of the proxy's own for requests that any broker can serve: which brokers exist, and what they support.
 
 How it works: `OwnClient` keeps one connection. When it is lost, all bootstrap servers and the brokers in the last
-Metadata response are dialled concurrently (`racing`), and the first that is ready is kept. A server that fails is not
+Metadata response are dialled concurrently (`dialling`), and the first that is ready is kept. A server that fails is not
 tried again for the same request.
 
 A broker that is lost with its machine or its network, without a TCP reset, ends no connection. Therefore a request
@@ -178,7 +178,7 @@ class OwnClient:
         key: int,
         query: RequestMessage[R],
     ) -> tuple[OwnConnection, R]:
-        """Try servers in turn. All but the last are given up after SILENT_S. The pending one is dialled again last."""
+        """Try servers in order. All but the last are given up after SILENT_S. The pending one is dialled again last."""
         left.sort(key=first.address.__eq__)
         while left:
             address = left.pop(0)

@@ -54,12 +54,12 @@ class Interceptors:
         return polled if records is polled else MadeRecords(polled.parts, records)
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Tell all of them."""
+        """Notify all of them."""
         for each in self._all:
             self._called(each, "on_commit", partial(each.on_commit, offsets), None)
 
     def close(self) -> None:
-        """Tell all of them, once."""
+        """Notify all of them, once."""
         ended, self._all = self._all, ()
         for each in ended:
             self._called(each, "close", each.close, None)

@@ -35,7 +35,7 @@ class _Reading:
     def __init__(self, chunk: FetchedChunk, options: ConsumerOptions, *, check_crcs: bool) -> None:
         self.chunk = chunk
         self.opened_bytes = 0
-        """Bytes of memory of the part that `part` returned last, besides those of the chunk."""
+        """Bytes of memory of the part that `part` returned last, in addition to those of the chunk."""
         self._options = options
         self._check_crcs = check_crcs
         self._position = chunk.first

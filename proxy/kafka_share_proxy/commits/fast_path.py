@@ -18,7 +18,7 @@ from kafka_share_proxy.commits.held_state import CommittingGroup
 from kafka_share_proxy.commits.locked_partitions import WHOLE_GROUP
 from kafka_share_proxy.commits.model.partition_commits import PartitionCommit, PartitionCommits
 from kafka_share_proxy.commits.services import CommitServices
-from kafka_share_proxy.forwarding.served.interfaces import AtOnceConnection, nobody
+from kafka_share_proxy.forwarding.served.interfaces import AtOnceConnection, no_earlier_match
 from kafka_share_proxy.loop.interfaces import Request
 from kafka_share_proxy.offsets.commit_text import CommitTextError, commit_text_version, one_range, parse_commit_text
 from kafka_share_proxy.wire.codec import commit_frames
@@ -38,7 +38,7 @@ class ShortWay:
         connection: AtOnceConnection,
         frame: memoryview,
         request: Request,
-        is_wanted_before: Callable[[str], bool] = nobody,
+        is_wanted_before: Callable[[str], bool] = no_earlier_match,
     ) -> bool:
         parts = commit_frames.read(frame, request.version)
         if parts is None:

@@ -45,7 +45,7 @@ def option(default: T, kafka: str, accepted: Range) -> T:
     Args:
         default: value of the field if it is not given.
         kafka: name of the setting in Kafka's clients; the own name where Kafka has none.
-        accepted: values that it accepts, besides None where the type allows it.
+        accepted: values that it accepts, in addition to None where the type allows it.
     """
     made: Any = field(default=default, metadata={"kafka": kafka, "accepted": accepted})
     return made  # type: ignore[no-any-return]  # as dataclasses.field is typed

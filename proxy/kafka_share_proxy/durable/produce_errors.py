@@ -7,7 +7,7 @@ lower. A broker raises errors at three points:
   which writes. Such an error means that this attempt wrote nothing.
 - *after* the append: `DelayedProduce` waits for the replicas. Its errors do not mean that: the batch is in the log of
   this leader, and stays there unless the next leader lacks it.
-- *both*: the same code is raised before and after, and the response does not tell which.
+- *both*: the same code is raised before and after, and the response does not show which.
 
 An error from before the append is about one attempt only. If an earlier attempt may have been appended, the batch may
 be in the log all the same: sizes, rights and the number of in-sync replicas are checked before duplicates are found.

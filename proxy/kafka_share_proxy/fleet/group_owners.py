@@ -3,9 +3,9 @@
 How it works: a client may send a request to any proxy. The proxy that receives it is the *edge* of that client; the
 state partition of the group has one *owner*. If they differ, the request is forwarded to the owner over the link
 between them (`Peer.serve`), and the usual handler runs there with a remote client connection
-(`peer_owner.FarConnection`). Its requests to the broker are sent by the edge on the client's own upstream connection,
+(`owner.FarConnection`). Its requests to the broker are sent by the edge on the client's own upstream connection,
 so that the client's rights, quotas and leader apply. Records stay at the edge: the owner receives only the batch
-headers of a Fetch, and its response refers to the bytes, which the edge inserts (`peer_edge`, `peer_records`). There is
+headers of a Fetch, and its response refers to the bytes, which the edge inserts (`edge`, `far_records`). There is
 therefore one set of handlers, one way to decide, and no state outside the owner.
 
 A handler at the owner runs only while the owner's own gate is open. The end of a link ends all connections over it,

@@ -1,8 +1,8 @@
 """Links between the proxies of a fleet, and the choice of the link for a request.
 
-How it works: every proxy listens for others and publishes its address in the group of proxies (`owners.Membership`).
-Each dials every other member in the table. Over a link that it dialled a proxy is the edge (`peer_edge`), over a link
-that another dialled it is the owner (`peer_owner`). A link that ends is dialled again while the table contains its
+How it works: every proxy listens for others and publishes its address in the group of proxies (see
+`ownership_group.Membership`). Each dials every other member in the table. Over a link that it dialled a proxy is the edge (`edge`), over a link
+that another dialled it is the owner (`owner`). A link that ends is dialled again while the table contains its
 other end.
 """
 

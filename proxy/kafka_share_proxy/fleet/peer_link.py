@@ -33,7 +33,7 @@ READS_MAX = 16
 
 
 class User(Protocol):
-    """User of an established link: `peer_edge.PeerEdge` or `peer_owner.PeerOwner`."""
+    """User of an established link: `edge.PeerEdge` or `owner.PeerOwner`."""
 
     def receive(self, message: Message) -> None:
         """Process a message. An exception ends the link."""

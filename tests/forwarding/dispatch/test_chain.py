@@ -8,7 +8,7 @@ from typing import Any
 from kafka_share_proxy.forwarding.dispatch.chain import in_order, next_response
 from kafka_share_proxy.forwarding.dispatch.declared_api import Served
 from kafka_share_proxy.forwarding.dispatch.early_matches import AnyOf, ByKnownGroup, ContainsAny, EveryRequest, Whenever
-from kafka_share_proxy.forwarding.served.interfaces import Call, nobody
+from kafka_share_proxy.forwarding.served.interfaces import Call, no_earlier_match
 from kafka_share_proxy.loop.promise import Task, settled
 from kafka_share_proxy.sharegroups import share_group_apis
 from kafka_share_proxy.views import view_apis
@@ -191,7 +191,9 @@ class Short:
     def __init__(self) -> None:
         self.took: list[bool] = []
 
-    def __call__(self, connection: Any, frame: memoryview, request: Any, is_wanted_before: Any = nobody) -> bool:
+    def __call__(
+        self, connection: Any, frame: memoryview, request: Any, is_wanted_before: Any = no_earlier_match
+    ) -> bool:
         self.took.append(not is_wanted_before("g"))
         return self.took[-1]
 

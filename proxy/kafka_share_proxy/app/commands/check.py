@@ -1,7 +1,7 @@
 """`check`: connect to the cluster and report what clients will see and what would not work, with the reasons.
 
 How it works: `inspect` queries the cluster (Trio, no output), `listening` binds the addresses that `serve` would bind,
-`judge` turns the findings into sentences (pure), `show` prints (rich), the summary first. An *obstacle* prevents the
+`judge` prints the findings as sentences (pure), `show` prints (rich), the summary first. An *obstacle* prevents the
 proxy from working with these settings. A *warning* is about behaviour that may be unintended. A *remark* is
 information.
 """

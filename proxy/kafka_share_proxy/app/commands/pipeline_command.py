@@ -154,7 +154,7 @@ def audit(
     conf: Conf = None,
     verbose: Verbose = False,
 ) -> None:
-    """Turn what proxies wrote down into tables: deliveries, members by hour, renewals, load by key range, hot keys."""
+    """Make tables of the proxies' audit events: deliveries, members by hour, renewals, load by key range, hot keys."""
     given = {"bootstrap": bootstrap, "topic": source, **_assignments("--option", option)}
     _check_day(day)
 
@@ -195,7 +195,7 @@ def ingest(
     conf: Conf = None,
     verbose: Verbose = False,
 ) -> None:
-    """Load a topic into a table, each record once; goes on from its checkpoint, with other ranges if need be."""
+    """Load a topic into a table, each record once; continues from its checkpoint, with other ranges if need be."""
     given = {"bootstrap": bootstrap, "topic": topic, **_assignments("--option", option)}
     _check_format(table_format)
 
@@ -227,7 +227,7 @@ def share(
     conf: Conf = None,
     verbose: Verbose = False,
 ) -> None:
-    """Load what a share group delivers into a table, beside its other members; acknowledge what is written."""
+    """Load what a share group delivers into a table, next to its other members; acknowledge what is written."""
     given = {"bootstrap": bootstrap, "topic": topic, "group": group, **_assignments("--option", option)}
     _check_format(table_format)
 
@@ -376,7 +376,7 @@ def demo(
     out: Annotated[str, typer.Option(metavar="DIR", help="For what it makes; empty or absent.")] = "pipeline-demo",
     keep: Annotated[bool, typer.Option("--keep", help="Leave Kafka and the proxy running at the end.")] = False,
 ) -> None:
-    r"""Show the whole loop on a Kafka of its own: traffic, audit, plan, its view, report (needs \[spark,demo])."""
+    r"""Show the whole loop on a separate Kafka: traffic, audit, plan, its view, report (needs \[spark,demo])."""
     missing = [each for each in DEMO_NEEDS if find_spec(each) is None]
     if missing:
         _fail(f"the demo needs {', '.join(missing)}: install kafka-share-proxy[spark,demo]", FAILED)

@@ -329,7 +329,7 @@ class FetchRequests:
                 if self._troubles.is_any and code not in STALE_LEADER:
                     self._troubles.end(TroubleKind.REQUEST, ("Fetch", partition))
                 if code and position.preferred is not None:
-                    position.preferred = None  # ask the leader next
+                    position.preferred = None  # the leader is next
                 elif code in STALE_LEADER:
                     self._metadata.request_update()
                     self._troubles.report(

@@ -31,7 +31,7 @@ class MemberIdentity(NamedTuple):
 
 
 class JoinFacts(NamedTuple):
-    """Content of a JoinGroup request besides the member's identity."""
+    """Content of a JoinGroup request except the member's identity."""
 
     topics: frozenset[str]
     owned: Partitions

@@ -1,4 +1,4 @@
-"""Events from the application to a share consumer, besides `Subscribe` and `LeaveGroup` (consumer/README.md rule 1)."""
+"""Events from the application to a share consumer, next to `Subscribe` and `LeaveGroup` (consumer/README.md rule 1)."""
 
 from __future__ import annotations
 

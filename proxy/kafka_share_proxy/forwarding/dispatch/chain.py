@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from kafka_share_proxy.forwarding.dispatch.declared_api import Served
 from kafka_share_proxy.forwarding.dispatch.early_matches import ByKnownGroup, Look, any_of
-from kafka_share_proxy.forwarding.served.interfaces import AtOnce, AtOnceConnection, Call, nobody
+from kafka_share_proxy.forwarding.served.interfaces import AtOnce, AtOnceConnection, Call, no_earlier_match
 from kafka_share_proxy.forwarding.served.upstream_requests import decoded, send_upstream
 from kafka_share_proxy.loop.interfaces import Request
 from kafka_share_proxy.wire.codec import frames
@@ -82,9 +82,9 @@ def _unless_grouped(groups: Sequence[Mapping[str, Any]], unless: Sequence[Sized]
         connection: AtOnceConnection,
         frame: memoryview,
         request: Request,
-        is_wanted_before: Callable[[str], bool] = nobody,
+        is_wanted_before: Callable[[str], bool] = no_earlier_match,
     ) -> bool:
-        if is_wanted_before is nobody:
+        if is_wanted_before is no_earlier_match:
             return at_once(connection, frame, request, is_wanted)
         return at_once(connection, frame, request, lambda group: is_wanted_before(group) or is_wanted(group))
 
@@ -107,7 +107,7 @@ def _unless_worded(looks: tuple[ByKnownGroup, ...], at_once: AtOnce) -> AtOnce:
         connection: AtOnceConnection,
         frame: memoryview,
         request: Request,
-        is_wanted_before: Callable[[str], bool] = nobody,
+        is_wanted_before: Callable[[str], bool] = no_earlier_match,
     ) -> bool:
         if has_word(frame) is not None and is_wanted(frame, request):
             return False

@@ -34,7 +34,7 @@ class ForwardedApi:
 
     key: int
     kind: Kind | None = None
-    """Kind, if the data plane has to distinguish its requests. None: ANSWER with a rewriter, otherwise FORWARD."""
+    """Kind, if the data plane has to distinguish its requests. None: RESPONSE with a rewriter, otherwise FORWARD."""
     repair: Repair | None = None
     """Function for responses that contain a broker without an address here. Set if responses carry broker addresses."""
     special: Callable[[int], Special] | None = None

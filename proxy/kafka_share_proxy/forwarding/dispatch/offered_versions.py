@@ -25,7 +25,7 @@ CAPS: Mapping[int, int] = {
     ApiKey.API_VERSIONS: 4,  # v5 names the cluster and node that the client expects (KIP-1242); clients retry with v4
     ApiKey.DESCRIBE_QUORUM: 1,  # v2 lists the controllers' listeners, which have no address here
 }
-"""Highest offered version by API key, whatever upstream supports."""
+"""Highest offered version by API key, independent of upstream support."""
 
 BROKER_INTERNAL: frozenset[int] = frozenset(
     {

@@ -105,8 +105,8 @@ class _Table:
         name = registry.API_KEYS[key]
         if key in client_facing():
             return refusal(key, version, f"{name} v{version} is not offered")
-        whom = "brokers" if key in BROKER_INTERNAL else "controllers and brokers"
-        return refusal(key, version, f"{name} is for {whom} among themselves")
+        users = "brokers" if key in BROKER_INTERNAL else "controllers and brokers"
+        return refusal(key, version, f"{name} is for {users} among themselves")
 
     def _served_here(self, key: int, version: int, served: Served) -> Route:
         if served.wants is None:

@@ -1,4 +1,4 @@
-"""The proxy's own requests on a client's upstream connection, as the client's principal (interfaces.Connection.ask)."""
+"""The proxy's own requests on a client's upstream connection, as the client's principal."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class AtOnceConnection(Protocol):
         """Send the response to the client. Does nothing if the connection has ended."""
 
 
-def nobody(_group_id: str) -> bool:
+def no_earlier_match(_group_id: str) -> bool:
     """Return False: no earlier feature in the chain wants the group."""
     return False
 
@@ -68,7 +68,7 @@ class AtOnce(Protocol):
         connection: AtOnceConnection,
         frame: memoryview,
         request: Request,
-        is_wanted_before: Callable[[str], bool] = nobody,
+        is_wanted_before: Callable[[str], bool] = no_earlier_match,
     ) -> bool:
         """Return True if the request is served. Otherwise nothing has been done, and it goes to the handler.
 

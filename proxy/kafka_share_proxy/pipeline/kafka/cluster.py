@@ -129,8 +129,7 @@ class ClusterClient:
     def rest(self) -> None:
         """Prepare for the next task of this worker.
 
-        Connections with a response outstanding are closed, the others stay open. Leaders are kept until one turns out
-        wrong.
+        Connections with a response outstanding are closed, the others stay open. Leaders are kept until one is wrong.
         """
         self._earlier |= self._topics
         self._topics.clear()

@@ -1,4 +1,4 @@
-"""Planner of reads: turns options and the offsets of the cluster into splits (pipeline/README.md rules 8, 12)."""
+"""Planner of reads: converts options and the offsets of the cluster into splits (pipeline/README.md rules 8, 12)."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from kafka_share_proxy.sharegroups.services import ShareServices
 async def held_elsewhere(services: ShareServices) -> Sequence[Holdings] | None:
     """Return what each other proxy holds; None if one of them cannot be reached within a bounded time.
 
-    A list without the groups of one proxy would tell the client that they do not exist.
+    A list without the groups of one proxy would show the client that they do not exist.
     """
     fleet, gate, timers = services.fleet, services.gate, services.timers
     if fleet is None:

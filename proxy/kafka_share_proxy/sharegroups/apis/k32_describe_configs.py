@@ -8,7 +8,7 @@ Behaviour (KIP-932, KIP-1240; measured on Kafka 4.3.0)
   sets it, 5 for Kafka's default. The stored value is shown, even if it is clamped to bounds.
 - Settings of other group types follow if the broker has any. Its own `share.*` are not shown: they have no effect.
 - Keys that do not exist are left out. An empty list of keys means all, as null does. An empty name: 42.
-- Rights: see `group_configs`. Addresses in settings of brokers: see `broker_addresses`.
+- Rights: see `group_configs`. Addresses in settings of brokers: see `k32_broker_addresses`.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ NOT_KNOWN: Failure = (ErrorCode.REQUEST_TIMED_OUT, "It is not known yet whether 
 NO_OTHERS = " (the brokers of this cluster have no settings of groups; the proxy keeps those of share groups)"
 
 Judge = Callable[[Any, Mapping[str, str], BrokerShareLimits], Result]
-"""Checks the resources of its own request: `incremental` or `replacing`."""
+"""Checks the resources of its request: `incremental` or `replacing`."""
 
 
 async def handle(call: Call[messages.IncrementalAlterConfigsRequest], services: ShareServices) -> _Response:

@@ -2,7 +2,7 @@
 
 The first ShareFetch of a share partition without state sets its start offset by the group's `share.auto.offset.reset`
 and writes it immediately. Otherwise a restart would resolve `latest` again and skip records. One member does it; the
-others park, and are woken when it is done. All look-ups are read_uncommitted, whatever the group's isolation level.
+others park, and are woken when it is done. All look-ups are read_uncommitted, for every isolation level of the group.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ are never stored: a reloaded partition delivers those records again, with the de
 
 It deliberately does more than Kafka 4.3 (sharegroups/README.md rule 63): records held below a new log start are dropped
 immediately, not when their lock expires; the start offset passes compacted and aborted records without waiting for a
-write; a hole left by a reload that turns out to be empty is not read again; archiving aborted records affects only
+write; a hole left by a reload that proves to be empty is not read again; archiving aborted records affects only
 offsets that this fetch acquired.
 """
 

@@ -4,7 +4,7 @@ Behaviour
 - All other topics of such a request are requested from the broker as the client did, and one response has all. By id
   (v12+) the broker's response shows that a topic is a view. Invalid view names: 17. No such base: 3. Broker-side
   auto-creation never gets the name of a view.
-- No topic is created, whatever allow_auto_topic_creation says (views/README.md rule 11). A view without a topic is
+- No topic is created, regardless of allow_auto_topic_creation says (views/README.md rule 11). A view without a topic is
   shown to a client that may create it, without a topic id. What forbids it (TOPIC_AUTHORIZATION_FAILED, a policy) is
   passed on.
 - A view that has a topic is made ready: it grows with its base.

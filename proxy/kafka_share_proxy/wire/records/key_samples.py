@@ -20,7 +20,7 @@ from kafka_share_proxy.wire.records.record_headers import sized
 from kafka_share_proxy.wire.records.record_positions import EXTENSION, INT32_MAX, RECORD_MIN
 
 BUCKET_SHIFT = 20
-"""Right shift that turns a 32-bit hash into its bucket, the upper 12 bits."""
+"""Right shift that maps a 32-bit hash into its bucket, the upper 12 bits."""
 BUCKETS = SPACE >> BUCKET_SHIFT
 
 UINT32_MAX, UINT64_MAX = (1 << 32) - 1, (1 << 64) - 1

@@ -44,6 +44,7 @@ OF_OTHERS = {
     "Slice._make": "typing.NamedTuple",
     "ic/": "beginning of a commit text",
     "rd_kafka_consumer_group_metadata_write": "librdkafka",
+    "reconnect.backoff.ms": "Kafka",
     "records/_backfills/": "folder of a table",
     "records/_streams/": "folder of a table",
     "send_offsets_to_transaction": "confluent-kafka",
@@ -170,8 +171,8 @@ def has_dotted(name: str) -> bool:
         return True
     if first in sections() and (has_setting(name) or first not in names_of_modules()):
         return has_setting(name)
-    if NAME.fullmatch(first) and first not in words_of_sources():
-        return False
+    if first.islower() and first not in names_of_modules() and first not in rooms():
+        return first in words_of_sources() and not (len(rest) == 1 and rest[0].isupper())
     owner, last = [first, *rest][-2:]
     if owner in names_of_modules() and last in names_of_modules()[owner]:
         return True

@@ -7,7 +7,7 @@ refused, for a bounded time on that connection only. None of these requests chan
   is the coordinator.
 - DESCRIBE on a group: FindCoordinator v4.
 - DELETE on a group: OffsetDelete v0 without topics. Never cached: deletions are rare.
-- Rights on topics: the bits of Metadata v8+ (`leadership`), or the error of a Fetch for the topic.
+- Rights on topics: the bits of Metadata v8+ (`topic_leaders`), or the error of a Fetch for the topic.
 - Authorized operations in a response: DescribeGroups v5 (v6 returns none for ids that are no classic group). Error 16
   is forwarded.
 

@@ -162,7 +162,7 @@ class TopicJournal(Generic[K]):
             producer.limit_batches(message_bytes)
 
     def take_over(self, partitions: Iterable[int]) -> None:
-        """Begin to take over partitions. `on_taken_over` reports each one."""
+        """Begin to take over partitions. `JournalEvents.taken_over` reports each one."""
         for partition in partitions:
             self._serving.discard(partition)
             producer = self._producers[partition] = StateProducer(
@@ -173,7 +173,7 @@ class TopicJournal(Generic[K]):
         self._plan()
 
     def proceed(self, partition: int) -> None:
-        """Continue the takeover of a partition to which no other producer can be writing (see `on_checking`)."""
+        """Continue the takeover of a partition to which no other producer can be writing (see `JournalEvents.checking`)."""
         self._producers[partition].proceed()
         self._eager.add(partition)
         self._plan()

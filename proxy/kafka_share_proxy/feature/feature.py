@@ -124,7 +124,7 @@ class Probe:
     topic: str = ""
     """Topic of the state that must be served. Empty if there is none."""
     why_not: Callable[[], str] = str
-    """Return the reason why requests must wait here, besides the state. Empty if there is none."""
+    """Return the reason why requests must wait here, in addition to the state. Empty if there is none."""
     lacks: Callable[[], str] = str
     """Return the limitation caused by missing rights. Empty if there is none."""
     is_first: bool = False

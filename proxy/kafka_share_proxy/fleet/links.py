@@ -1,9 +1,9 @@
 """Links between the proxies of a fleet, and the choice of the link for a request.
 
 How it works: every proxy listens for others and publishes its address in the group of proxies (see
-`ownership_group.Membership`). Each dials every other member in the table. Over a link that it dialled a proxy is the edge (`edge`), over a link
-that another dialled it is the owner (`owner`). A link that ends is dialled again while the table contains its
-other end.
+`ownership_group.Membership`). Each dials every other member in the table. Over a link that it dialled a proxy is the
+edge (`edge`), over a link that another dialled it is the owner (`owner`). A link that ends is dialled again while the
+table contains its other end.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ DIAL_S = 2.0
 RETRY_MIN_S, RETRY_MAX_S = 0.05, 1.0
 """Shortest and longest delay in seconds before a link that ended, or failed, is dialled again."""
 LINKS_MAX = 200
-"""Maximum number of links from members of the fleet. A further one is closed. For others see `strangers.UNPROVEN_MAX`.
+"""Maximum number of links from members of the fleet. A further one is closed. For others see `UNPROVEN_MAX`.
 """
 SEND_GROUPS_S = 0.5
 """Seconds between two notifications of other proxies about added and removed groups."""

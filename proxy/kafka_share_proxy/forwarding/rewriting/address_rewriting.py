@@ -3,7 +3,7 @@
 `wire.definitions.endpoints` finds where a response carries host and port. If every broker in it has a listener here,
 the new bytes are spliced between the old ones, which stay as they are. The remaining cases are rare: a broker that has
 to be left out, a list whose length is stored in a tag, something to hide. These go through the codec, which keeps
-unknown tags, and the API's own file defines what is changed. `table.REPAIRS` names that file. The proxy does not start
+unknown tags, and the API's own file defines what is changed. `ForwardedApi.repair` names it. The proxy does not start
 if the message definitions contain an address that is neither listed there nor waived.
 """
 

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
-from kafka_share_proxy.app.settings.config import Config
-from pydantic import BaseModel
+import yaml
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SOURCE_ROOT = CHECKOUT / "proxy"
@@ -119,34 +119,28 @@ def words_of_sources() -> frozenset[str]:
     return frozenset(words)
 
 
+@cache
+def settings() -> dict[str, Any]:
+    """Return all settings, as the sample file lists them."""
+    listed: dict[str, Any] = yaml.safe_load((CHECKOUT / "deploy" / "settings.yaml").read_text())
+    return listed
+
+
 def has_setting(name: str) -> bool:
-    """Return True if the configuration has this setting. A trailing `*` stands for all settings of a section."""
-    model: object = Config
+    """Return True if this setting exists. A trailing `*` stands for all settings of a section."""
+    section: Any = settings()
     for part in name.removesuffix(".*").split("."):
-        if not (isinstance(model, type) and issubclass(model, BaseModel)):
-            return True  # the value is a mapping, whose keys are free
-        fields = {each.alias or field: each for field, each in model.model_fields.items()} | model.model_fields
-        if part not in fields:
+        if not isinstance(section, dict) or part == "group":
+            return True  # keys of a mapping are free, and Kafka's names have dots
+        if part not in section:
             return False
-        model = section_of(fields[part].annotation)
+        section = section[part]
     return True
-
-
-def section_of(annotation: object) -> object:
-    """Return the section of an annotation such as `Section | None`, or else the annotation."""
-    for each in getattr(annotation, "__args__", ()):
-        if isinstance(each, type) and issubclass(each, BaseModel):
-            return each
-    return annotation
 
 
 def sections() -> frozenset[str]:
     """Return the settings that contain others."""
-    return frozenset(
-        name
-        for name, field in Config.model_fields.items()
-        if isinstance(section := section_of(field.annotation), type) and issubclass(section, BaseModel)
-    )
+    return frozenset(name for name, value in settings().items() if isinstance(value, dict))
 
 
 def has_file(name: str, base: Path) -> bool:
@@ -169,8 +163,8 @@ def has_dotted(name: str) -> bool:
     first, *rest = name.removesuffix("()").split(".")
     if name.startswith(FOREIGN):
         return True
-    if first in sections() and (has_setting(name) or first not in names_of_modules()):
-        return has_setting(name)
+    if first in sections():
+        return has_setting(name) or first in rooms() or rest[-1] in names_of_modules().get(first, ())
     if first.islower() and first not in names_of_modules() and first not in rooms():
         return first in words_of_sources() and not (len(rest) == 1 and rest[0].isupper())
     owner, last = [first, *rest][-2:]

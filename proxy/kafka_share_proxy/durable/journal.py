@@ -173,7 +173,7 @@ class TopicJournal(Generic[K]):
         self._plan()
 
     def proceed(self, partition: int) -> None:
-        """Continue the takeover of a partition to which no other producer can be writing (see `JournalEvents.checking`)."""
+        """Continue the takeover of a partition that no other producer can be writing to (`JournalEvents.checking`)."""
         self._producers[partition].proceed()
         self._eager.add(partition)
         self._plan()

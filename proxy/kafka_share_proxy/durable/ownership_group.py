@@ -9,7 +9,7 @@ A member leaves when it stops, so that another member takes over immediately. Th
 would become empty, and the next first member would wait for `group.initial.rebalance.delay.ms` (3 s). A static member
 that returns within its session joins the existing generation (KIP-345).
 
-In a fleet (`ownership_rules.spread`), a partition that this proxy must release stays in its list of owned partitions until
+In a fleet (`ownership_rules.spread`), a partition that this proxy must release stays in its list of partitions until
 `stopped` is called. Then the proxy rejoins, which starts a new generation, and the new table gives the partition away.
 
 A coordinator that is lost without a TCP reset ends no connection. While it does not respond, the brokers are queried

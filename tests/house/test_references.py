@@ -174,7 +174,8 @@ def has_dotted(name: str) -> bool:
         return last in classes()[owner]
     if first in rooms() and len(rest) >= 1 and first not in names_of_modules():
         return rest[-1] in names_of_modules() or rest[-1] in rooms()
-    return True
+    is_ours = owner in names_of_modules() and owner not in rooms() | {"messages"}
+    return not (is_ours and last[0].isupper())  # a setting of Kafka may begin like a module
 
 
 def has_name(name: str) -> bool:

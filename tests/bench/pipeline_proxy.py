@@ -7,7 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 
-from kafka_share_proxy.pipeline.kafka.cluster import ClusterClient
+from kafka_share_proxy.pipeline.kafka.cluster import BlockingClusterClient
 from kafka_share_proxy.pipeline.source.columns import BatchMaker
 from kafka_share_proxy.pipeline.source.log_reader import LogReader
 from kafka_share_proxy.pipeline.source.options import SourceOptions, read_options
@@ -96,6 +96,6 @@ def _planned(bootstrap: str, offsets: tuple[int, int] | None = None) -> tuple[So
         places = (json.dumps({TOPIC: {"0": each}}) for each in offsets)
         given |= {"keyRanges": "2"} | dict(zip(("startingOffsets", "endingOffsets"), places, strict=True))
     options = read_options(given)
-    with ClusterClient(options) as cluster:
+    with BlockingClusterClient(options) as cluster:
         planned = PlannedRead(cluster, options)
         return options, planned.splits(planned.batch())

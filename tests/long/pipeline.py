@@ -22,7 +22,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.localkafka.front import Front
-from kafka_share_proxy.pipeline.kafka.cluster import ClusterClient
+from kafka_share_proxy.pipeline.kafka.cluster import BlockingClusterClient
 from kafka_share_proxy.pipeline.source.log_reader import LogReader
 from kafka_share_proxy.pipeline.source.options import read_options
 from kafka_share_proxy.pipeline.source.split_planning import PlannedRead
@@ -101,7 +101,7 @@ def test_the_whole_loop_keeps_its_promise(
 ) -> None:
     """Traffic -> audit -> plan -> stored -> consumers of the view: the balance is as planned, within 5 %."""
     options = read_options({"bootstrap": audited.bootstrap, "topic": zipf.name, "keyRanges": "2"})
-    with ClusterClient(options) as cluster:
+    with BlockingClusterClient(options) as cluster:
         planned = PlannedRead(cluster, options)
         splits = planned.splits(planned.batch())
     for _ in range(READS):

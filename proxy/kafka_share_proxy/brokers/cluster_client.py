@@ -173,7 +173,7 @@ class ClusterClient:
         key: int,
         query: RequestMessage[R],
     ) -> tuple[ClusterConnection, R]:
-        """Try servers in turn. All but the last are given up after SILENT_S. The pending one is dialled again last."""
+        """Try servers in order. All but the last are given up after SILENT_S. The pending one is dialled again last."""
         candidates.sort(key=first.address.__eq__)
         while candidates:
             address = candidates.pop(0)

@@ -2,10 +2,10 @@
 
 How it works: the proxy that receives a client's request is the *edge* of that client. If another proxy is the *owner*
 of the group's state partition, the request is forwarded to it over the link between them (`Peer.serve`), and the usual
-handler runs there with a remote client connection (`peer_owner.FarConnection`). Its requests to the broker are sent by
+handler runs there with a remote client connection (`owner.FarConnection`). Its requests to the broker are sent by
 the edge on the client's own upstream connection, so that the client's rights, quotas and leader apply. Records stay at
 the edge: the owner receives only the batch headers of a Fetch, and its response refers to the bytes, which the edge
-inserts (`peer_edge`, `peer_records`).
+inserts (`fleet.edge`, `reading.far_records`).
 
 A handler at the owner runs only while the owner's own gate is open. The end of a link ends all connections over it,
 with their sessions, locks and reservations.

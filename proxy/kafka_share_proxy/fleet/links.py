@@ -1,8 +1,8 @@
 """Links between the proxies of a fleet, and the choice of the link for a request.
 
 How it works: each proxy publishes its address in the group of proxies (`owners.Membership`), and dials every other
-member in the table. Over a link that it dialled a proxy is the edge (`peer_edge`), over a link that another dialled it
-is the owner (`peer_owner`). A link that ends is dialled again while the table contains its other end.
+member in the table. Over a link that it dialled a proxy is the edge (`fleet.edge`), over a link that another dialled it
+is the owner (`fleet.owner`). A link that ends is dialled again while the table contains its other end.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DIAL_S = 2.0
 RETRY_MIN_S, RETRY_MAX_S = 0.05, 1.0
 """Shortest and longest delay in seconds before a link that ended, or failed, is dialled again."""
 LINKS_MAX = 200
-"""Maximum number of links from members of the fleet. For others see `strangers.UNPROVEN_MAX`."""
+"""Maximum number of links from members of the fleet. For others see `unproven_links.UNPROVEN_MAX`."""
 SEND_GROUPS_S = 0.5
 """Seconds between two notifications of other proxies about added and removed groups."""
 FIRST_NUMBER = 1 << 40

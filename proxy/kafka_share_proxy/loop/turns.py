@@ -1,10 +1,11 @@
-"""Durations of the loop's iterations ("turns"), and the calls that made the long ones long.
+"""Durations of the loop's iterations, and the calls that made the long ones long.
 
-A turn is the work between two waits for sockets: the callbacks of ready sockets, the calls at the end of the turn,
-Trio's among them, and the alarms due before the next wait. No other client is served meanwhile. The time until the
-interpreter lock is acquired after a wait counts too: a thread that holds the lock delays clients as well.
+An iteration is the work between two waits for sockets: the callbacks of ready sockets, the calls that wait for the end
+of the iteration, Trio's among them, and the alarms due before the next wait. No other client is served meanwhile.
+Waiting for the interpreter lock after a wait counts too: a thread that holds the lock delays clients as well.
 
-The loop reads one clock more per wait for this. `Turns` itself costs nothing while turns are short.
+The loop reads one clock more per wait for this. It reports only calls and iterations longer than `NOTED_S`, so `Turns`
+itself costs nothing while iterations are short.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from kafka_share_proxy.loop.promise import on_behalf_of
 from kafka_share_proxy.wire.definitions import registry
 
 NOTED_S = 0.005
-"""Seconds beyond which calls and turns are reported to `Turns`. Also in _pump.c."""
+"""Seconds beyond which calls and iterations are reported to `Turns`. _pump.c has the same number."""
 LONG_S = 0.02
-"""Maximum seconds that a turn should take, for any client requests."""
+"""Maximum seconds that an iteration should take, for any client requests."""
 LOGGED_S = 0.1
-"""Seconds beyond which a turn is logged with its longest call."""
+"""Seconds beyond which an iteration is logged with its longest call."""
 COUNTED_S = (LONG_S, LOGGED_S)
 ITERATION_LONG = "turn-long"
 
@@ -37,6 +38,8 @@ def unnoted(_event: str, /, **_context: Any) -> None:
 
 
 class _Call(NamedTuple):
+    """Longest call of an iteration."""
+
     seconds: float = 0.0
     words: str = ""
     about: Mapping[str, object] = {}
@@ -46,7 +49,7 @@ _NONE = _Call()
 
 
 class Turns:
-    """Durations of the turns of one reactor."""
+    """Durations of the iterations of one reactor."""
 
     def __init__(self, notes: Notes = unnoted) -> None:
         self._notes = notes
@@ -56,13 +59,13 @@ class Turns:
         self._collection_began = 0.0
         self._counts = False
         self.doing: tuple[Described | None, Request] | None = None
-        """Connection (if available) and request in progress. Set on the slow paths, reset in the next turn."""
+        """Connection (if available) and request in progress. Set on the slow paths, reset in the next iteration."""
 
     def took(self, whose: object, seconds: float) -> None:
-        """Record a call of this turn that took longer than NOTED_S. `whose` is the callback or a word for it.
+        """Record a call of this iteration that took longer than NOTED_S. `whose` is the callback or a word for it.
 
-        Called right after it, while its owner is still known. A call noted inside another one (a step of a Trio task, a
-        garbage collection) explains more than the call around it.
+        Called right after it, while its owner is still known. A call noted inside another one (a step of a Trio task,
+        a garbage collection) explains more than the call around it.
         """
         if seconds > 2 * self._slowest.seconds:
             words, about = _described(whose)
@@ -74,7 +77,7 @@ class Turns:
             self._slowest = _Call(seconds, words, about)
 
     def ended(self, seconds: float) -> None:
-        """Record the end of a turn that took longer than NOTED_S."""
+        """Record the end of an iteration that took longer than NOTED_S."""
         slowest, self._slowest = self._slowest, _NONE
         if not self._counts:
             return
@@ -90,20 +93,21 @@ class Turns:
             self._notes(ITERATION_LONG, reason=slowest.words or "many short calls", **context)
 
     def over(self) -> Mapping[str, float]:
-        """Return the number of longer turns, by seconds."""
+        """Return the number of longer iterations, by seconds."""
         return {f"{bound:g}": count for bound, count in self._over.items()}
 
     def take_longest(self) -> float:
-        """Return the seconds of the longest turn since the previous call. 0 if none was longer than NOTED_S."""
+        """Return the seconds of the longest iteration since the previous call. 0 if none was longer than NOTED_S."""
         longest, self._longest_s = self._longest_s, 0.0
         return longest
 
     def begin(self) -> None:
-        """Start to count turns, and to record garbage collections separately, when clients are admitted."""
+        """Start to count iterations, and to record garbage collections separately. Called when clients are admitted."""
         self._counts = True
         gc.callbacks.append(self._collecting)
 
     def end(self) -> None:
+        """Stop counting iterations. Does nothing without `begin`."""
         if self._counts:
             self._counts = False
             gc.callbacks.remove(self._collecting)

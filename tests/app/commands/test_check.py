@@ -76,7 +76,7 @@ async def test_share_groups_here_are_shown_as_such(autojump_clock: trio.testing.
     broker = Broker(1, ranges={key: versions for key, versions in RANGES.items() if key != 78})
     found = await found_by({A: broker, B1: broker})
     verdict = judge(config(), found)
-    assert (verdict.serve_share, verdict.offered[78], 78 in verdict.common) == (True, (1, 2), False)
+    assert (verdict.offered[78], 78 in verdict.common) == ((1, 2), False)
     line = next(line for line in printed(config(), found).splitlines() if "ShareFetch" in line)
     assert "1-2" in line
     assert "proxy" in line

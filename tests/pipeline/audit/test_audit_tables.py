@@ -13,7 +13,7 @@ from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.localkafka.front import Front
 from kafka_share_proxy.pipeline.audit import audit_job, audit_tables
 from kafka_share_proxy.pipeline.audit.audit_events import judged
-from kafka_share_proxy.pipeline.kafka.cluster import ClusterClient
+from kafka_share_proxy.pipeline.kafka.cluster import BlockingClusterClient
 from kafka_share_proxy.pipeline.source.log_reader import LogReader
 from kafka_share_proxy.pipeline.source.options import read_options
 from kafka_share_proxy.pipeline.source.split_planning import PlannedRead
@@ -94,7 +94,7 @@ def fill(raw: Raw, topic: Topic, partition: int, count: int, key_of: Callable[[i
 
 def read_all(front: Front, topic: Topic) -> None:
     options = read_options({"bootstrap": front.bootstrap, "topic": topic.name, "keyRanges": "2"})
-    with ClusterClient(options) as cluster:
+    with BlockingClusterClient(options) as cluster:
         planned = PlannedRead(cluster, options)
         splits = planned.splits(planned.batch())
     assert sum(len(piece) for split in splits for piece in LogReader(options, split).records()) == BUSY + QUIET

@@ -9,7 +9,7 @@ import pytest
 from kafka_share_proxy.pipeline.kafka import cluster
 from kafka_share_proxy.pipeline.kafka.cluster import (
     ATTEMPTS_MAX,
-    ClusterClient,
+    BlockingClusterClient,
     Deadline,
     ReadRefused,
     TopicReplaced,
@@ -68,28 +68,28 @@ def broker() -> Broker:
 
 
 @pytest.fixture
-def client(broker: Broker) -> Iterator[ClusterClient]:
+def client(broker: Broker) -> Iterator[BlockingClusterClient]:
     with BlockingServer(broker) as server:
         broker.port = server.port
         options = {"bootstrap": server.bootstrap, "topic": "orders", "timeoutMs": "20000"}
-        with ClusterClient(read_options(options)) as opened:
+        with BlockingClusterClient(read_options(options)) as opened:
             yield opened
 
 
-def test_topics_and_offsets_are_told(client: ClusterClient) -> None:
+def test_topics_and_offsets_are_told(client: BlockingClusterClient) -> None:
     assert client.topics(["orders"]) == {"orders": (ID, {0: 1})}
     assert client.offsets([PLACE], cluster.EARLIEST_TIMESTAMP) == {PLACE: 108}
     assert client.offsets([], cluster.LATEST_TIMESTAMP) == {}
 
 
-def test_what_may_pass_is_asked_again_with_new_metadata(client: ClusterClient, broker: Broker) -> None:
+def test_what_may_pass_is_asked_again_with_new_metadata(client: BlockingClusterClient, broker: Broker) -> None:
     broker.topic_codes = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE]
     broker.offset_codes = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     assert client.topics(["orders"])["orders"].topic_id == ID
     assert client.offsets([PLACE], cluster.LATEST_TIMESTAMP) == {PLACE: 109}
 
 
-def test_what_does_not_pass_is_told_at_once(client: ClusterClient, broker: Broker) -> None:
+def test_what_does_not_pass_is_told_at_once(client: BlockingClusterClient, broker: Broker) -> None:
     broker.topic_codes = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
     with pytest.raises(ReadRefused, match=r"topic orders: TOPIC_AUTHORIZATION_FAILED \(29\)"):
         client.topics(["orders"])
@@ -97,13 +97,13 @@ def test_what_does_not_pass_is_told_at_once(client: ClusterClient, broker: Broke
         client.offsets([TopicPartition("orders", 7)], cluster.LATEST_TIMESTAMP)
 
 
-def test_a_topic_that_was_made_anew_is_not_read(client: ClusterClient) -> None:
+def test_a_topic_that_was_made_anew_is_not_read(client: BlockingClusterClient) -> None:
     assert client.leader(PLACE, ID).versions
     with pytest.raises(TopicReplaced, match="deleted and created again"):
         client.leader(PLACE, bytes(15) + b"\1")
 
 
-def test_a_partition_without_leader_may_get_one(client: ClusterClient, broker: Broker) -> None:
+def test_a_partition_without_leader_may_get_one(client: BlockingClusterClient, broker: Broker) -> None:
     broker.leader = -1
     with pytest.raises(TryAgain, match="has no leader"):
         client.leader(PLACE, ID)

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer
 from kafka_share_proxy.localkafka.front import Front
 from kafka_share_proxy.offsets.ranges import OffsetRanges, OffsetSpan
-from kafka_share_proxy.pipeline.kafka.cluster import ClusterClient
+from kafka_share_proxy.pipeline.kafka.cluster import BlockingClusterClient
 from kafka_share_proxy.pipeline.kafka.group_commits import (
     CommitsOfGroup,
     CommittedState,
@@ -24,9 +24,9 @@ Fresh = Callable[[str], str]
 
 
 @pytest.fixture
-def cluster(views_front: Front, orders: Topic) -> Iterator[ClusterClient]:
+def cluster(views_front: Front, orders: Topic) -> Iterator[BlockingClusterClient]:
     options = read_options({"bootstrap": views_front.bootstrap, "topic": orders.name, "timeoutMs": "30000"})
-    with ClusterClient(options) as opened:
+    with BlockingClusterClient(options) as opened:
         yield opened
 
 
@@ -41,7 +41,7 @@ def begin(front: Front, group: str, topic: Topic, offset: int, text: str = "") -
 
 @pytest.mark.broker
 def test_ranges_are_added_and_the_committed_offset_moves_where_they_touch_it(
-    views_front: Front, cluster: ClusterClient, orders: Topic, fresh: Fresh
+    views_front: Front, cluster: BlockingClusterClient, orders: Topic, fresh: Fresh
 ) -> None:
     name, place = fresh("group"), TopicPartition(orders.name, 0)
     begin(views_front, name, orders, 10, "ic/1;20-29;u=mine")
@@ -57,7 +57,7 @@ def test_ranges_are_added_and_the_committed_offset_moves_where_they_touch_it(
 
 @pytest.mark.broker
 def test_a_group_with_members_is_not_committed_for(
-    views_front: Front, cluster: ClusterClient, orders: Topic, fresh: Fresh
+    views_front: Front, cluster: BlockingClusterClient, orders: Topic, fresh: Fresh
 ) -> None:
     name, place = fresh("group"), TopicPartition(orders.name, 0)
     begin(views_front, name, orders, 10, "ic/1;20-29")

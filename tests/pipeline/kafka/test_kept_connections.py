@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from kafka_share_proxy.pipeline.kafka import cluster
-from kafka_share_proxy.pipeline.kafka.cluster import LATEST_TIMESTAMP, ClusterClient, ReadRefused, TopicReplaced
+from kafka_share_proxy.pipeline.kafka.cluster import LATEST_TIMESTAMP, BlockingClusterClient, ReadRefused, TopicReplaced
 from kafka_share_proxy.pipeline.kafka.kept_connections import KeptConnections
 from kafka_share_proxy.pipeline.source.options import SourceOptions, read_options
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
@@ -90,7 +90,7 @@ def test_other_options_have_other_connections(kept: KeptConnections, server: Blo
 
 
 def test_a_task_that_fails_keeps_none(kept: KeptConnections, server: BlockingServer) -> None:
-    def fail(client: ClusterClient) -> None:
+    def fail(client: BlockingClusterClient) -> None:
         client.topics(["orders"])
         raise ValueError("the sink refuses")
 

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.localkafka.front import Front
-from kafka_share_proxy.pipeline.kafka.cluster import ClusterClient, ReadRefused
+from kafka_share_proxy.pipeline.kafka.cluster import BlockingClusterClient, ReadRefused
 from kafka_share_proxy.pipeline.source.log_reader import LogReader, NotFiltered, OffsetsLost
 from kafka_share_proxy.pipeline.source.options import read_options
 from kafka_share_proxy.pipeline.source.split_planning import PlannedRead
@@ -25,7 +25,7 @@ Fresh = Callable[[str], str]
 
 def splits_of(bootstrap: str, topic: str, **options: str) -> tuple[Any, list[Split]]:
     read = read_options({"bootstrap": bootstrap, "topic": topic, "timeoutMs": "30000", **options})
-    with ClusterClient(read) as cluster:
+    with BlockingClusterClient(read) as cluster:
         planned = PlannedRead(cluster, read)
         return read, planned.splits(planned.batch())
 
@@ -107,7 +107,7 @@ def test_offsets_that_hold_only_a_marker_are_passed(views_front: Front, transact
     name, _ = transactions
     only = f'[{{"topic": "{name}", "partition": 0, "first": 5, "last": 5}}]'
     read = read_options({"bootstrap": views_front.bootstrap, "offsetRanges": only})
-    with ClusterClient(read) as cluster:
+    with BlockingClusterClient(read) as cluster:
         planned = PlannedRead(cluster, read)
         (split,) = planned.splits(planned.batch())
     assert list(LogReader(read, split).records()) == []

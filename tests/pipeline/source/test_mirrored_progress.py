@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer
 from kafka_share_proxy.localkafka.addresses import free_ports
 from kafka_share_proxy.localkafka.front import Front
-from kafka_share_proxy.pipeline.kafka.cluster import ClusterClient
+from kafka_share_proxy.pipeline.kafka.cluster import BlockingClusterClient
 from kafka_share_proxy.pipeline.kafka.group_commits import CommitsOfGroup
 from kafka_share_proxy.pipeline.source import mirrored_progress
 from kafka_share_proxy.pipeline.source.mirrored_progress import PAUSE_S, MirroredProgress
@@ -23,7 +23,7 @@ Fresh = Callable[[str], str]
 class World:
     """One group, a clock, and what was noted."""
 
-    def __init__(self, cluster: ClusterClient, group: str) -> None:
+    def __init__(self, cluster: BlockingClusterClient, group: str) -> None:
         self.time = 100.0
         self.told: list[str] = []
         self.mirrored = MirroredProgress(cluster, group, self.told.append, lambda: self.time)
@@ -35,13 +35,13 @@ class World:
 
 
 @pytest.fixture
-def cluster(views_front: Front, orders: Topic) -> Iterator[ClusterClient]:
-    with ClusterClient(read_options({"bootstrap": views_front.bootstrap, "topic": orders.name})) as opened:
+def cluster(views_front: Front, orders: Topic) -> Iterator[BlockingClusterClient]:
+    with BlockingClusterClient(read_options({"bootstrap": views_front.bootstrap, "topic": orders.name})) as opened:
         yield opened
 
 
 @pytest.mark.broker
-def test_a_new_group_follows_what_was_reached(cluster: ClusterClient, orders: Topic, fresh: Fresh) -> None:
+def test_a_new_group_follows_what_was_reached(cluster: BlockingClusterClient, orders: Topic, fresh: Fresh) -> None:
     world = World(cluster, fresh("group"))
     first, second = (TopicPartition(orders.name, number) for number in (0, 1))
     world.mirrored.reached({first: 0, second: 7})
@@ -53,7 +53,7 @@ def test_a_new_group_follows_what_was_reached(cluster: ClusterClient, orders: To
 
 @pytest.mark.broker
 def test_a_group_with_members_is_told_once_and_tried_again(
-    views_front: Front, cluster: ClusterClient, orders: Topic, fresh: Fresh
+    views_front: Front, cluster: BlockingClusterClient, orders: Topic, fresh: Fresh
 ) -> None:
     world, place = World(cluster, fresh("group")), TopicPartition(orders.name, 0)
     world.mirrored.reached({place: 1})
@@ -78,7 +78,7 @@ def test_a_group_with_members_is_told_once_and_tried_again(
 def test_a_stream_does_not_wait_long_for_a_group_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mirrored_progress, "COMMIT_S", 0.2)
     options = read_options({"bootstrap": f"127.0.0.1:{free_ports(1)[0]}", "topic": "orders"})
-    with ClusterClient(options) as nobody:
+    with BlockingClusterClient(options) as nobody:
         world, place = World(nobody, "group"), TopicPartition("orders", 0)
         world.mirrored.reached({place: 1})
         world.mirrored.reached({place: 2})  # too soon to be tried

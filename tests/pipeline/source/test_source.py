@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra [spark] is not installed")
 
 from kafka_share_proxy.localkafka.front import Front
-from kafka_share_proxy.pipeline.kafka.cluster import ClusterClient, TopicReplaced
+from kafka_share_proxy.pipeline.kafka.cluster import BlockingClusterClient, TopicReplaced
 from kafka_share_proxy.pipeline.kafka.group_commits import CommitsOfGroup
 from kafka_share_proxy.pipeline.source.log_reader import OffsetsLost
 from kafka_share_proxy.pipeline.source.options import BadOption, read_options
@@ -46,7 +46,7 @@ def stream(spark: Any, front: Front, topic: Topic, folder: Path, **options: str)
 
 
 def committed(front: Front, group: str, topic: Topic) -> dict[TopicPartition, int]:
-    with ClusterClient(read_options({"bootstrap": front.bootstrap, "topic": topic.name})) as cluster:
+    with BlockingClusterClient(read_options({"bootstrap": front.bootstrap, "topic": topic.name})) as cluster:
         return {place: state.offset for place, state in CommitsOfGroup(cluster, group).states().items()}
 
 

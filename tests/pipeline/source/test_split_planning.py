@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-from kafka_share_proxy.pipeline.kafka.cluster import EARLIEST_TIMESTAMP, ClusterClient, ReadRefused, TopicSeen
+from kafka_share_proxy.pipeline.kafka.cluster import EARLIEST_TIMESTAMP, BlockingClusterClient, ReadRefused, TopicSeen
 from kafka_share_proxy.pipeline.source.log_reader import OffsetsLost
 from kafka_share_proxy.pipeline.source.options import BadOption, read_options
 from kafka_share_proxy.pipeline.source.split_planning import PlannedRead, restricted
@@ -14,7 +14,7 @@ from kafka_share_proxy.wire.values import TopicPartition
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
-class Cluster(ClusterClient):
+class Cluster(BlockingClusterClient):
     """Two partitions with the offsets 10-19 and 0-4."""
 
     def topics(self, names: Iterable[str]) -> dict[str, TopicSeen]:

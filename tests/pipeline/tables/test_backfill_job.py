@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kafka_share_proxy.localkafka.front import Front
 from kafka_share_proxy.offsets.ranges import OffsetSpan
-from kafka_share_proxy.pipeline.kafka.cluster import ClusterClient, TopicReplaced
+from kafka_share_proxy.pipeline.kafka.cluster import BlockingClusterClient, TopicReplaced
 from kafka_share_proxy.pipeline.kafka.group_commits import CommitsOfGroup
 from kafka_share_proxy.pipeline.source.options import BadOption, read_options
 from kafka_share_proxy.pipeline.tables import backfill_job, ingest_job
@@ -46,7 +46,7 @@ def test_holes_and_live_reads_are_every_offset_once(
     live = {*range(100), *range(150, 300), *range(400, 1_500)}
     rows = [row["offset"] for row in Lake(spark, str(tmp_path)).read("records").collect()]
     assert sorted([*live, *rows]) == list(range(1_500))
-    with ClusterClient(read_options({**given, "topic": orders.name})) as cluster:
+    with BlockingClusterClient(read_options({**given, "topic": orders.name})) as cluster:
         assert CommitsOfGroup(cluster, group).states()[TopicPartition(orders.name, 0)].offset == 1_500
     assert backfill_job.run(spark, given, tokens, str(tmp_path), told.append, commit=True) == (0, 0, 0, False)
 

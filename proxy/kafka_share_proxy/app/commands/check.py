@@ -33,7 +33,7 @@ from kafka_share_proxy.brokers.cluster_watch import SeenCluster
 from kafka_share_proxy.forwarding.dispatch import offered_versions as effective_versions
 from kafka_share_proxy.forwarding.dispatch.offered_versions import Range
 from kafka_share_proxy.forwarding.dispatch.routes import Kind, Route, header
-from kafka_share_proxy.sharegroups import serving_side, share_group_apis
+from kafka_share_proxy.sharegroups import share_group_apis
 from kafka_share_proxy.wire.definitions import messages, registry
 from kafka_share_proxy.wire.errors import ProxyError, RemoteProtocolError, UpstreamLost
 from kafka_share_proxy.wire.values import Address
@@ -78,7 +78,6 @@ class Verdict:
     obstacles: tuple[str, ...]
     warnings: tuple[str, ...]
     remarks: tuple[str, ...]
-    serve_share: bool
     lines: tuple[str, ...]
     """How each feature is served, in one sentence each."""
     common: Mapping[int, Range]
@@ -174,7 +173,6 @@ async def _request_of_features(config: Config, own: ClusterClient, findings: Fin
 
 def judge(config: Config, findings: Findings) -> Verdict:
     """Return obstacles, warnings and remarks as sentences."""
-    local, _ = serving_side.decide(config.share_groups, findings.cluster)
     reports = [each.report(findings.of_features.get(each.name), findings.cluster) for each in features.checks(config)]
     offered = features.offer(config, findings.cluster)
     common = effective_versions.common(told.ranges for told in findings.versions.values())
@@ -195,7 +193,6 @@ def judge(config: Config, findings: Findings) -> Verdict:
         obstacles=tuple(dict.fromkeys(obstacles)),
         warnings=(*_warnings(config, findings), *chain.from_iterable(report.risks for report in reports)),
         remarks=tuple(dict.fromkeys(remarks)),
-        serve_share=local,
         lines=tuple(report.line for report in reports),
         common=common,
         offered=effective_versions.effective(common, offered),

@@ -158,7 +158,7 @@ def audit(
     conf: Conf = None,
     verbose: Verbose = False,
 ) -> None:
-    """Turn audit events into tables: deliveries, members by hour, renewals, load by key range, hot keys."""
+    """Make tables of audit events: deliveries, members by hour, renewals, load by key range, hot keys."""
     given = {"bootstrap": bootstrap, "topic": source, **_assignments("--option", option)}
     _check_day(day)
 

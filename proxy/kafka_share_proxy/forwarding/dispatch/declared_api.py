@@ -69,7 +69,7 @@ class DeclaredApi(Generic[S]):
     It may call the rest of the chain (`chain.next_response`) with the message as received or altered.
     """
     versions: tuple[int, int] | None = None
-    """Lowest and highest version offered to clients, whatever the brokers support. None: the versions of the
+    """Lowest and highest version offered to clients, independent of the brokers. None: the versions of the
     brokers.
     """
     raised_to: int | None = None

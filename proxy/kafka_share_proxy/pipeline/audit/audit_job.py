@@ -13,7 +13,7 @@ from kafka_share_proxy.pipeline.audit import audit_tables, event_staging
 from kafka_share_proxy.pipeline.audit.audit_events import KEY
 from kafka_share_proxy.pipeline.audit.event_staging import JUDGED, DirectInput, Lines
 from kafka_share_proxy.pipeline.audit.small_input import PACKED, SMALL_BYTES, SMALL_OFFSETS, plans_for
-from kafka_share_proxy.pipeline.kafka.cluster import ClusterClient
+from kafka_share_proxy.pipeline.kafka.cluster import BlockingClusterClient
 from kafka_share_proxy.pipeline.session import settings_for
 from kafka_share_proxy.pipeline.source.options import BadOption, read_options
 from kafka_share_proxy.pipeline.source.split_planning import PlannedRead
@@ -88,7 +88,7 @@ def event_lines_in_topic(spark: SparkSession, options: Mapping[str, str]) -> Lin
     from kafka_share_proxy.pipeline.audit.event_input import blocks_of_split
 
     checked = read_options({**options, "columns": "value"})
-    with ClusterClient(checked) as cluster:
+    with BlockingClusterClient(checked) as cluster:
         planned = PlannedRead(cluster, checked)
         spans = planned.batch()
         direct = DirectInput(planned.splits(spans), partial(blocks_of_split, checked), None)

@@ -92,7 +92,7 @@ class Deadline:
         self.sleep(pause)
 
 
-class ClusterClient:
+class BlockingClusterClient:
     """Cached metadata and open connections of one task or planner. Not thread-safe."""
 
     def __init__(self, options: SourceOptions) -> None:
@@ -104,7 +104,7 @@ class ClusterClient:
         self._open: dict[Address, BlockingConnection] = {}
         self.fetch_sizes = FetchSizes()
 
-    def __enter__(self) -> ClusterClient:
+    def __enter__(self) -> BlockingClusterClient:
         return self
 
     def __exit__(

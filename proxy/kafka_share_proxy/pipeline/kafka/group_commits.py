@@ -14,7 +14,7 @@ from kafka_share_proxy.offsets.commit_text import (
     write_commit_text,
 )
 from kafka_share_proxy.offsets.ranges import OffsetRanges, OffsetSpan
-from kafka_share_proxy.pipeline.kafka.cluster import ClusterClient, Deadline, checked
+from kafka_share_proxy.pipeline.kafka.cluster import BlockingClusterClient, Deadline, checked
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
@@ -48,7 +48,7 @@ class CommittedState(NamedTuple):
 class CommitsOfGroup:
     """Commits of one group, through a proxy."""
 
-    def __init__(self, cluster: ClusterClient, group: str) -> None:
+    def __init__(self, cluster: BlockingClusterClient, group: str) -> None:
         self._cluster = cluster
         self._group = group
 

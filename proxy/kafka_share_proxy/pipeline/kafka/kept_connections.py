@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kafka_share_proxy.pipeline.kafka.cluster import ClusterClient
+from kafka_share_proxy.pipeline.kafka.cluster import BlockingClusterClient
 from kafka_share_proxy.pipeline.source.options import SourceOptions
 
 
@@ -18,11 +18,11 @@ class KeptConnections:
     """Connections of the last task that ended normally. A worker runs one task at a time. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._client: ClusterClient | None = None
+        self._client: BlockingClusterClient | None = None
         self._options: SourceOptions | None = None
 
     @contextmanager
-    def cluster(self, options: SourceOptions) -> Iterator[ClusterClient]:
+    def cluster(self, options: SourceOptions) -> Iterator[BlockingClusterClient]:
         """Lend the connections to one task. If it fails or stops early, a response may be outstanding, so they are
         closed.
         """
@@ -41,10 +41,10 @@ class KeptConnections:
             self._client.close()
             self._client = None
 
-    def _client_for(self, options: SourceOptions) -> ClusterClient:
+    def _client_for(self, options: SourceOptions) -> BlockingClusterClient:
         """Return the kept client if the options are the same. Otherwise close it and return a new one."""
         if self._client is None or self._options != options:
             self.close()
-            return ClusterClient(options)
+            return BlockingClusterClient(options)
         client, self._client = self._client, None
         return client

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafka_share_proxy.offsets.ranges import OffsetSpan
 from kafka_share_proxy.pipeline.audit.audit_tables import BUCKETS as LOAD_BUCKETS
-from kafka_share_proxy.pipeline.kafka.cluster import ClusterClient
+from kafka_share_proxy.pipeline.kafka.cluster import BlockingClusterClient
 from kafka_share_proxy.pipeline.plan.key_range_planner import (
     BUCKET_WIDTH,
     CONFIDENCE,
@@ -86,7 +86,7 @@ def plan_of_topic(
     checked = read_options(options)
     if len(checked.topics) != 1:
         raise BadOption("a plan is for one topic")
-    with ClusterClient(checked) as cluster:
+    with BlockingClusterClient(checked) as cluster:
         everything = PlannedRead(cluster, checked).batch()
     chosen = sampled(everything, share)
     if not chosen:

@@ -3,9 +3,9 @@
 See pipeline/README.md rule 47.
 
 Requests and responses are lines of JSON over a Unix socket, in a folder that only this user may enter, so the options
-of a query need no secret. The response to `{"ask": "acquire", "after": 3}` is `{"offset": {...}}`, or `{"offset":
-null}` without records. That to `{"ask": "planned", "offset": {...}}` is `{}`. After an error, both are `{"error":
-"..."}`.
+of a query need no secret. The response to `{"ask": "acquire", "after": 3}` is `{"offset": {...}}`, or without records
+`{"offset": null}`. The response to `{"ask": "planned", "offset": {...}}` is `{}`. After an error, both are
+`{"error": "..."}`.
 """
 
 from __future__ import annotations

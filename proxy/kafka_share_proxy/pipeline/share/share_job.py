@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kafka_share_proxy.pipeline.kafka.cluster import ClusterClient, TryAgain, checked
+from kafka_share_proxy.pipeline.kafka.cluster import BlockingClusterClient, TryAgain, checked
 from kafka_share_proxy.pipeline.share.acquirer import Totals
 from kafka_share_proxy.pipeline.share.share_options import ShareSourceOptions
 from kafka_share_proxy.pipeline.share.share_stream import ShareStream, Write
@@ -89,7 +89,7 @@ def lag_of_group(options: ShareSourceOptions) -> int | None:
 
     Return None if the servers do not report it: a job runs without.
     """
-    with ClusterClient(options.source) as cluster, suppress(ProxyError, TryAgain):
+    with BlockingClusterClient(options.source) as cluster, suppress(ProxyError, TryAgain):
         connection = cluster.coordinator(options.group)
         if connection.version(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, LAG_VERSION) < LAG_VERSION:
             return None

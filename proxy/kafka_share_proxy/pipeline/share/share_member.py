@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from kafka_share_proxy.consumer.share.share_acknowledgements import AcknowledgeType
-from kafka_share_proxy.pipeline.kafka.cluster import ClusterClient, TryAgain
+from kafka_share_proxy.pipeline.kafka.cluster import BlockingClusterClient, TryAgain
 from kafka_share_proxy.pipeline.kafka.connection import BlockingConnection
 from kafka_share_proxy.pipeline.share.share_locks import AcquiredOffsets, Fetched, LockSession
 from kafka_share_proxy.pipeline.share.share_membership import BlockingShareMembership
@@ -35,7 +35,7 @@ class ShareMember:
         self._options = options
         self._note = note
         self._membership = BlockingShareMembership(options)
-        self._cluster = ClusterClient(options.source)
+        self._cluster = BlockingClusterClient(options.source)
         self._sessions: dict[int, LockSession] = {}
         self._ended_lost = self._ended_renewals = 0
         self._pool = ThreadPoolExecutor(PARALLEL_NODES_MAX, thread_name_prefix="share nodes")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from kafka_share_proxy.consumer.share.share_membership import FIRST_AGAIN_S, JOIN_EPOCH, LEAVE_EPOCH, UNKNOWN
-from kafka_share_proxy.pipeline.kafka.cluster import ClusterClient, TryAgain, checked
+from kafka_share_proxy.pipeline.kafka.cluster import BlockingClusterClient, TryAgain, checked
 from kafka_share_proxy.pipeline.share.share_locks import ShareMemberName
 from kafka_share_proxy.pipeline.share.share_options import ShareSourceOptions
 from kafka_share_proxy.wire.definitions import messages
@@ -35,7 +35,7 @@ class BlockingShareMembership:
         self.failed: ProxyError | None = None
         """Error that ended the membership: the group rejected the member or is unreachable. Heartbeats have stopped."""
         self._topics = options.source.topics
-        self._cluster = ClusterClient(options.source)
+        self._cluster = BlockingClusterClient(options.source)
         self._epoch = JOIN_EPOCH
         self._pause_s, self._query_again_s = FIRST_AGAIN_S, FIRST_AGAIN_S
         self._pending: dict[bytes, list[int]] | None = None

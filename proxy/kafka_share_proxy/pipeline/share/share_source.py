@@ -12,7 +12,7 @@ from pyspark.sql import datasource
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from kafka_share_proxy.pipeline.kafka.cluster import ClusterClient
+from kafka_share_proxy.pipeline.kafka.cluster import BlockingClusterClient
 from kafka_share_proxy.pipeline.share.handover import HandoverClient
 from kafka_share_proxy.pipeline.share.share_offsets import START, ShareOffset, read_written_share, written_share
 from kafka_share_proxy.pipeline.share.share_options import ShareSourceOptions, read_share_options
@@ -86,7 +86,7 @@ class ShareStreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvaila
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Set the current end of the logs as target. The run ends after a batch with later records only."""
-        with ClusterClient(self._options.source) as cluster:
+        with BlockingClusterClient(self._options.source) as cluster:
             planned = PlannedRead(cluster, self._options.source)
             self._target = planned.latest(planned.partitions())
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from kafka_share_proxy.pipeline.kafka.cluster import (
     EARLIEST_TIMESTAMP,
-    ClusterClient,
+    BlockingClusterClient,
     ReadRefused,
     TopicReplaced,
     TryAgain,
@@ -79,7 +79,7 @@ class LogReader:
         Raises OffsetsLost, NotFiltered, Unavailable, ReadRefused, TopicReplaced, LoginRefused, CodecMissing, and
         RemoteProtocolError if the log cannot be read.
         """
-        with ClusterClient(self._options) if kept is None else kept.cluster(self._options) as cluster:
+        with BlockingClusterClient(self._options) if kept is None else kept.cluster(self._options) as cluster:
             self._sizes = cluster.fetch_sizes
             try:
                 for start, end in self._split.spans:
@@ -89,7 +89,7 @@ class LogReader:
                     raise
                 self._note(f"{error}: what was not read of it is lost")
 
-    def _span(self, cluster: ClusterClient, start: int, end: int) -> Iterator[LazyRecords]:
+    def _span(self, cluster: BlockingClusterClient, start: int, end: int) -> Iterator[LazyRecords]:
         position, deadline = start, cluster.deadline()
         while position < end:
             try:
@@ -122,7 +122,7 @@ class LogReader:
 
     # One response
 
-    def _fetched(self, cluster: ClusterClient, position: int, end: int) -> _Response | None:
+    def _fetched(self, cluster: BlockingClusterClient, position: int, end: int) -> _Response | None:
         """Fetch from a position and, if more is needed, send the next Fetch. None if the offset is out of range."""
         connection = self._under_way
         if connection is None:
@@ -193,7 +193,7 @@ class LogReader:
 
     # Lost offsets
 
-    def _lag_unknown(self, cluster: ClusterClient, position: int, end: int) -> int:
+    def _lag_unknown(self, cluster: BlockingClusterClient, position: int, end: int) -> int:
         """Return the position after the lost offsets, with a note of the loss.
 
         Raises OffsetsLost if data loss is an error, and ReadRefused if the position is beyond the end of the log.

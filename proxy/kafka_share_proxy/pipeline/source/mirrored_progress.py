@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from kafka_share_proxy.pipeline.kafka.cluster import ClusterClient, Deadline
+from kafka_share_proxy.pipeline.kafka.cluster import BlockingClusterClient, Deadline
 from kafka_share_proxy.pipeline.kafka.group_commits import CommitsOfGroup, GroupHasMembers
 from kafka_share_proxy.pipeline.source.log_reader import note_on_stderr
 from kafka_share_proxy.wire.errors import ProxyError
@@ -21,7 +21,7 @@ class MirroredProgress:
 
     def __init__(
         self,
-        cluster: ClusterClient,
+        cluster: BlockingClusterClient,
         group: str,
         note: Callable[[str], None] = note_on_stderr,
         now: Callable[[], float] = time.monotonic,

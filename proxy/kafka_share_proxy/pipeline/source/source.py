@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession, datasource
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from kafka_share_proxy.pipeline.kafka.cluster import ClusterClient
+from kafka_share_proxy.pipeline.kafka.cluster import BlockingClusterClient
 from kafka_share_proxy.pipeline.kafka.kept_connections import KeptConnections
 from kafka_share_proxy.pipeline.source.mirrored_progress import MirroredProgress
 from kafka_share_proxy.pipeline.source.options import EARLIEST, LATEST, BadOption, SourceOptions, read_options
@@ -133,7 +133,7 @@ class BatchReader(datasource.DataSourceReader):
         self._predicate = Predicate()
 
     def partitions(self) -> Sequence[datasource.InputPartition]:
-        with ClusterClient(self._options) as cluster:
+        with BlockingClusterClient(self._options) as cluster:
             planned = PlannedRead(cluster, self._options)
             predicate = self._predicate
             requested = restricted(planned.batch(), predicate.partitions, predicate.low, predicate.high)
@@ -168,7 +168,7 @@ class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
         if options.ending != LATEST:
             raise BadOption("endingOffsets is for batch reads")
         self._options = options
-        self._cluster: ClusterClient | None = None
+        self._cluster: BlockingClusterClient | None = None
         self._mirrored: MirroredProgress | None = None
         self._target: dict[TopicPartition, int] | None = None
         """End offsets of an availableNow run."""
@@ -179,7 +179,7 @@ class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNo
     def _planned(self) -> PlannedRead:
         """Return the planner of the next batch, on connections that are kept from batch to batch."""
         if self._cluster is None:
-            self._cluster = ClusterClient(self._options)
+            self._cluster = BlockingClusterClient(self._options)
             if self._options.mirror_group:
                 self._mirrored = MirroredProgress(self._cluster, self._options.mirror_group)
         return PlannedRead(self._cluster, self._options)

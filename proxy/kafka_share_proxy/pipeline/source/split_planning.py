@@ -8,7 +8,7 @@ from kafka_share_proxy.offsets.ranges import OffsetRanges, OffsetSpan
 from kafka_share_proxy.pipeline.kafka.cluster import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
-    ClusterClient,
+    BlockingClusterClient,
     ReadRefused,
     TopicReplaced,
 )
@@ -25,7 +25,7 @@ RequestedOffsets = list[tuple[TopicPartition, OffsetSpan]]
 class PlannedRead:
     """Planner of one read, on the driver."""
 
-    def __init__(self, cluster: ClusterClient, options: SourceOptions) -> None:
+    def __init__(self, cluster: BlockingClusterClient, options: SourceOptions) -> None:
         self._cluster = cluster
         self._options = options
 

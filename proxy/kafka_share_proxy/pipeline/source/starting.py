@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafka_share_proxy.pipeline.kafka.cluster import ClusterClient
+from kafka_share_proxy.pipeline.kafka.cluster import BlockingClusterClient
 from kafka_share_proxy.pipeline.source.options import EARLIEST, BadOption, read_options
 from kafka_share_proxy.pipeline.source.split_planning import PlannedRead
 from kafka_share_proxy.pipeline.source.stream_offsets import written
@@ -82,7 +82,7 @@ def kept_start(spark: SparkSession, given: Mapping[str, str], checkpoint: str) -
                 f"the checkpoint {checkpoint} is that of {kept.topic}, not of {topics}: take another folder"
             )
         return kept
-    with ClusterClient(checked) as cluster:
+    with BlockingClusterClient(checked) as cluster:
         planned = PlannedRead(cluster, checked)
         resolved = planned.resolved(checked.starting, planned.partitions(), EARLIEST)
         stored = written(resolved, planned.topic_ids())

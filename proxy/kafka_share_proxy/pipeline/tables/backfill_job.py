@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafka_share_proxy.offsets.ranges import OffsetSpan, ascending
-from kafka_share_proxy.pipeline.kafka.cluster import ClusterClient
+from kafka_share_proxy.pipeline.kafka.cluster import BlockingClusterClient
 from kafka_share_proxy.pipeline.kafka.group_commits import CommitsOfGroup
 from kafka_share_proxy.pipeline.source.checkpoints import files_for
 from kafka_share_proxy.pipeline.source.options import BadOption, offset_range, read_options
@@ -95,7 +95,7 @@ def run(
     lake = Lake(spark, out, table_format)
     lake.check_writable(TABLE)
     claims = RecordClaims(spark, lake)
-    with ClusterClient(settings) as cluster, claims.backfilling(_name(tokens.holes)):
+    with BlockingClusterClient(settings) as cluster, claims.backfilling(_name(tokens.holes)):
         planned = PlannedRead(cluster, settings)
         ids = {**planned.topic_ids(), **tokens.ids}
         replaced = planned.replaced(ids)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafka_share_proxy.pipeline.kafka.cluster import ClusterClient
+from kafka_share_proxy.pipeline.kafka.cluster import BlockingClusterClient
 from kafka_share_proxy.pipeline.source.checkpoints import files_of_batch
 from kafka_share_proxy.pipeline.source.options import SourceOptions, read_options
 from kafka_share_proxy.pipeline.source.split_planning import PlannedRead
@@ -115,6 +115,6 @@ def lag_of(report: Mapping[str, Any], options: SourceOptions) -> int:
     """Return the number of offsets beyond the end of this batch now: Spark does not query a Python source each time."""
     (source,) = report["sources"]
     read = read_written(json.loads(source["endOffset"]))
-    with ClusterClient(options) as cluster:
+    with BlockingClusterClient(options) as cluster:
         latest = PlannedRead(cluster, options).latest(list(read))
     return sum(max(0, offset - read[partition]) for partition, offset in latest.items())

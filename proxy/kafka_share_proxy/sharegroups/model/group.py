@@ -230,7 +230,7 @@ class ShareGroup:
         )
 
     def withdrawn_from(self, member_id: str, now: float) -> Collection[Partition]:
-        """Return the partitions from which this member may acquire no more, since they are assigned to others."""
+        """Return the partitions from which this member may no longer acquire, since they are assigned to others."""
         member = self.members.get(member_id)
         if member is None or not member.withdrawn:
             return ()
@@ -335,11 +335,11 @@ class ShareGroup:
         return True
 
     def _maybe_assign(
-        self, topics: Mapping[str, TopicInfo], settings: GroupSettings, now: float, somebody_waits: bool
+        self, topics: Mapping[str, TopicInfo], settings: GroupSettings, now: float, member_waits: bool
     ) -> None:
         if self.assignment_epoch >= self.epoch:
             return
-        if now < self._assigned_at + settings.assignment_interval_s and not (somebody_waits and self._is_small()):
+        if now < self._assigned_at + settings.assignment_interval_s and not (member_waits and self._is_small()):
             return
         subscribed = {member_id: _topic_ids(member, topics) for member_id, member in self.members.items()}
         counts = {info.topic_id: info.partitions for _, info in self._shape}

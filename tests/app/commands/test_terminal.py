@@ -11,6 +11,7 @@ from kafka_share_proxy.app import cli
 from kafka_share_proxy.app.commands import check, commits_command, decode_command, terminal
 from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.offsets.ranges import OffsetRanges
+from kafka_share_proxy.sharegroups.checks import ShareFindings
 from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.values import Address, TopicPartition
@@ -53,7 +54,10 @@ def test_check_prints_no_control_characters() -> None:
     """Ids of share groups and racks are what clients and administrators chose."""
     config = Config(listen="h:19092", upstream={"bootstrap": ["a:1"]}, share_groups={"serve": "local"})
     found = check.Findings(
-        servers={Address("a", 1): ""}, brokers={1: Address(EVIL, 1)}, share_groups=(EVIL,), silent={1: EVIL}
+        servers={Address("a", 1): ""},
+        brokers={1: Address(EVIL, 1)},
+        of_features={"share groups": ShareFindings(groups=(EVIL,))},
+        silent={1: EVIL},
     )
     console = screen()
     check.show(config, found, check.judge(config, found), console)

@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from kafka_share_proxy.app.serving.commit_setup import with_commits
+from kafka_share_proxy.commits import commit_apis
 from kafka_share_proxy.forwarding.connection import ForwardedConnection
 from kafka_share_proxy.forwarding.dispatch import chain, response_dispatch, route_table
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
 from kafka_share_proxy.forwarding.dispatch.routes import Context, Kind, Route, Routes
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.forwarding.walk.walk import LOOKS_MAX
@@ -29,7 +30,7 @@ from kafka_share_proxy.sharegroups import share_group_apis
 from kafka_share_proxy.views import view_apis
 from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.definitions import registry
-from kafka_share_proxy.wire.values import UNKNOWN_NODE, Limits
+from kafka_share_proxy.wire.values import UNKNOWN_NODE
 
 from tests.forwarding.plane_world import HEARTBEAT, LIMIT_S, Peer, World, request, response, world
 from tests.support import hostile, ports, view_broker
@@ -61,7 +62,9 @@ def product_routes(has_features: bool) -> Routes:
     if not has_features:
         return route_table.build(book, EffectiveVersions(Offer(())), Limits(), {})
     share = share_group_apis.served(ports.World().services)
-    served = chain.in_order((view_apis.served(view_broker.World().views), with_commits(CommitWorld().services, share)))
+    commits = CommitWorld().services
+    before, after = commit_apis.deletions(commits), commit_apis.commits(commits)
+    served = chain.in_order((view_apis.served(view_broker.World().views), before, share, after))
     return route_table.build(book, EffectiveVersions(Offer((share_group_apis.OFFER,))), Limits(), served)
 
 

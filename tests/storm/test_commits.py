@@ -35,7 +35,7 @@ def _forgets_what_failed(_: Callable[..., Any]) -> Callable[..., Any]:
 
 def _does_not_notice_a_rewind(real: Callable[..., Any]) -> Callable[..., Any]:
     def broker_says(self: PartitionCommits, offset: int, *rest: Any) -> Any:
-        self.stored_committed, self.mark = -1, -1
+        self.stored_committed, self.committed = -1, -1
         return real(self, offset, *rest)
 
     return broker_says

@@ -142,6 +142,7 @@ class OffsetRanges:
         return self._ends[-1] if self._ends else 0
 
     def copy(self) -> OffsetRanges:
+        """Return ranges with the same offsets. Changes of one do not affect the other."""
         return _of_arrays(self._starts[:], self._ends[:])
 
     def range_at(self, offset: int) -> OffsetSpan | None:
@@ -323,6 +324,7 @@ class OffsetRanges:
         return removed
 
     def clear(self) -> tuple[OffsetSpan, ...]:
+        """Remove all offsets."""
         removed = tuple(self)
         self._drop_first(len(removed))
         return removed

@@ -156,7 +156,7 @@ def test_a_plan_is_made_from_what_the_audit_saw(spark: Any, tmp_path: Path) -> N
 def test_what_a_topic_cannot_tell_is_said(views_front: Front, raw: Raw, fresh: Fresh) -> None:
     empty = raw.create_topic(fresh("empty"))
     options = {"bootstrap": views_front.bootstrap, "topic": empty.name}
-    with pytest.raises(BadOption, match="the audit tells"):
+    with pytest.raises(BadOption, match="is in the audit tables"):
         plan_job.plan_of_topic(None, options, 4, plan_job.HOLD)
     with pytest.raises(NothingToPlan, match="has no records"):
         plan_job.plan_of_topic(None, options, 4)

@@ -33,4 +33,4 @@ def test_only_groups_have_owners() -> None:
     """A topic's settings may be next to those of a group, and have no owner here."""
     splits, asked = by_group_resource("results"), request((2, "t"), (32, "g"), (32, "h"))
     assert splits.groups(asked) == ["g", "h"]
-    assert [splits.asked(entry) for entry in asked.resources] == [(2, "t"), (32, "g"), (32, "h")]
+    assert [splits.requested(entry) for entry in asked.resources] == [(2, "t"), (32, "g"), (32, "h")]

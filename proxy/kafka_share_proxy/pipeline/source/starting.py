@@ -33,6 +33,7 @@ class KeptStart(NamedTuple):
     """Value of the option topicIds; "{}" if an earlier release stored the start."""
 
     def options(self, given: Mapping[str, str]) -> dict[str, str]:
+        """Return the given options with this start in place of theirs."""
         kept = {name: value for name, value in given.items() if name.lower() not in ("startingoffsets", "topicids")}
         return kept | {"startingOffsets": self.offsets, "topicIds": self.topic_ids}
 

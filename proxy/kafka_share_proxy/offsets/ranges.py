@@ -324,7 +324,7 @@ class OffsetRanges:
         return removed
 
     def clear(self) -> tuple[OffsetSpan, ...]:
-        """Remove all offsets."""
+        """Remove all ranges and return them, ascending."""
         removed = tuple(self)
         self._drop_first(len(removed))
         return removed

@@ -36,3 +36,35 @@ def test_views_that_are_not_known_are_made_ready_first():
     task.start()
     assert task.value == {"__view.r2.nothing": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert world.views.catalog.named("__view.r4.t") is not None
+
+
+def test_a_view_that_is_replaced_while_another_one_is_made_ready_is_made_ready_again(monkeypatch):
+    """Otherwise its query would be sent to its own topic, which is empty."""
+    world = ViewWorld()
+    for base in ("t", "u"):
+        world.topic(base)
+        world.view(f"__view.r4.{base}")
+    catalog, ensure, ensured = world.views.catalog, world.keeper.ensure, []
+    catalog.forget("__view.r4.u")
+
+    async def replacing(connection, topics, work):
+        topics = list(topics)
+        ensured.append(topics)
+        errors = await ensure(connection, topics, work)
+        if len(ensured) == 1:
+            catalog.forget("__view.r4.t")
+        return errors
+
+    monkeypatch.setattr(world.keeper, "ensure", replacing)
+    task = Task(make_ready(world.connect(), world.views, {"__view.r4.t": [0], "__view.r4.u": [0]}), lambda _: None)
+    task.start()
+    assert (task.value, ensured) == ({}, [["__view.r4.u"], ["__view.r4.t"]])
+    assert upstream_place(world.views, "__view.r4.t", 0) == ("t", 0)
+
+
+def test_a_view_that_is_not_in_the_catalog_is_never_queried_as_a_plain_topic():
+    world = ViewWorld()
+    world.topic("t")
+    world.view("__view.r4.t")
+    world.views.catalog.forget("__view.r4.t")
+    assert upstream_place(world.views, "__view.r4.t", 0) is None

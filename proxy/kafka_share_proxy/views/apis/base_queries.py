@@ -136,27 +136,47 @@ async def respond_from_bases(
     return await replied(call, copied(wording.response(), throttle_time_ms=throttle_ms, topics=said))
 
 
+READY_ATTEMPTS = 3
+"""Maximum number of times that one request makes its views ready."""
+
+
 async def make_ready(
     connection: Connection, views: ViewServices, topics: Mapping[str, Iterable[int]], work: Work = AT_ONCE
 ) -> dict[str, ErrorCode]:
-    """Make the views among these topics ready for the named partitions. Return the errors by topic."""
-    missing = []
-    for name, partitions in topics.items():
-        view = views.catalog.named(name)
-        if is_view(name) and (view is None or any(partition >= view.partitions for partition in partitions)):
-            missing.append(name)
-        await work.step()
-    found = await views.ensure(connection, missing, work) if missing else {}
-    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return {name: found.get(name) or unknown for name in missing if views.catalog.named(name) is None}
+    """Make the views among these topics ready for the named partitions. Return the errors by topic.
+
+    The catalog may lose a view while another one is made ready: its base was deleted and created again. Then the views
+    are made ready once more.
+    """
+    catalog, unavailable = views.catalog, dict[str, ErrorCode]()
+    for _ in range(READY_ATTEMPTS):
+        missing = []
+        for name, partitions in topics.items():
+            view = catalog.named(name)
+            if is_view(name) and (view is None or any(partition >= view.partitions for partition in partitions)):
+                missing.append(name)
+            await work.step()
+        errors = await views.ensure(connection, missing, work) if missing else {}
+        unavailable = {}
+        for name in topics:
+            if is_view(name) and catalog.named(name) is None:
+                unavailable[name] = errors.get(name, ErrorCode.NONE)
+            await work.step()
+        if all(code != ErrorCode.NONE for code in unavailable.values()):
+            break
+    return {name: code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for name, code in unavailable.items()}
 
 
 def upstream_place(views: ViewServices, topic: str, partition: int) -> Place | None:
-    """Return the partition to query upstream. None if the view has no such partition."""
-    view = views.catalog.named(topic) if is_view(topic) else None
-    if view is None:
+    """Return the partition to query upstream.
+
+    None if the view has no such partition, or is not in the catalog: a query must not reach the view's own, empty
+    topic.
+    """
+    if not is_view(topic):
         return topic, partition
-    if not 0 <= partition < view.partitions:
+    view = views.catalog.named(topic)
+    if view is None or not 0 <= partition < view.partitions:
         return None
     return view.name.base, view.place(partition)[0]
 

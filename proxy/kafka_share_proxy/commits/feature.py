@@ -47,7 +47,7 @@ class IndividualCommitFeature(FeatureKind):
     events = log_events.EVENTS
     probe_path = PROBE
 
-    def states(self, settings: Commits, cluster: SeenCluster) -> Sequence[DescribedState[Any]]:  # noqa: ARG002
+    def states(self, settings: Commits, cluster: SeenCluster) -> Sequence[DescribedState[Any]]:  # noqa: ARG002 - overrides
         return (INDIVIDUAL_COMMITS,) if settings.serve and settings.state == "topic" else ()
 
     def rules(self, settings: Commits, others: SharedRules) -> SharedRules:

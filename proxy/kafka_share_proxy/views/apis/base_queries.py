@@ -156,7 +156,9 @@ async def make_ready(
             if is_view(name) and (view is None or any(partition >= view.partitions for partition in partitions)):
                 missing.append(name)
             await work.step()
-        errors = await views.ensure(connection, missing, work) if missing else {}
+        if not missing:
+            return {}
+        errors = await views.ensure(connection, missing, work)
         unavailable = {}
         for name in topics:
             if is_view(name) and catalog.named(name) is None:

@@ -47,10 +47,15 @@ NO_REQUESTS = {
 
 @pytest.fixture(scope="module")
 def quiet(running: Running, kafka_39: Cluster) -> Front:
-    """A proxy that logged nothing in the last minute: the number of lines of one kind per minute is limited."""
-    return running.front(
+    """A proxy that logged nothing in the last minute: the number of lines of one kind per minute is limited.
+
+    It is ready before it logs that it serves, so the last line of its start is awaited.
+    """
+    front = running.front(
         kafka_39.bootstrap, {"commits": {"state": "memory"}, "share_groups": {"serve": "local", "state": "memory"}}
     )
+    until(lambda: any("] serving " in line for line in _log(front)), "the last line of the start")
+    return front
 
 
 @pytest.mark.parametrize("name", sorted(NO_REQUESTS))

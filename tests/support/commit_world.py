@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from kafka_share_proxy.commits import commit_apis
 from kafka_share_proxy.commits.held_state import HeldCommits
@@ -13,6 +13,7 @@ from kafka_share_proxy.commits.services import CommitOptions, CommitServices
 from kafka_share_proxy.commits.state_records import INDIVIDUAL_COMMITS, CommitKey, GroupKey, RangeKey
 from kafka_share_proxy.forwarding.dispatch.declared_api import Served
 from kafka_share_proxy.forwarding.served.interfaces import Call
+from kafka_share_proxy.forwarding.served.synchronous_fast_path import SynchronousFastPath
 from kafka_share_proxy.loop.promise import Task
 from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.definitions import registry
@@ -263,7 +264,7 @@ class CommitWorld:
         number = next(self._numbers)
         whole = memoryview(frames.request(key, version, number, "c", decoded))
         at_once = self.served[key].at_once if self._short_way else None
-        if at_once is not None and at_once(connection, whole, Api(key, version)):
+        if at_once is not None and at_once(cast(SynchronousFastPath, connection), whole, Api(key, version)):
             self.synchronous_fast_path += 1
             return self._started(connection.taken_response(), connection, key, version)
         frame = whole[4:]

@@ -527,7 +527,7 @@ class Connection:
     def failed(self, error: Exception) -> None:
         raise error
 
-    # interfaces.AtOnceConnection
+    # SynchronousFastPath
 
     @property
     def owner(self) -> Connection:

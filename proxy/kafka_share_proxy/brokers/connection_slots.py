@@ -7,19 +7,14 @@ value of that connection. Values are dropped with their connection, or by `forge
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from kafka_share_proxy.brokers.interfaces import Connection
 
 T = TypeVar("T")
 
 SlotValues = dict["_Slot", Any]
-
-
-class HasSlots(Protocol):
-    """Connection for which features may store values."""
-
-    @property
-    def slot_values(self) -> SlotValues:
-        """Values by slot. Empty at first."""
 
 
 class _Slot:
@@ -27,7 +22,7 @@ class _Slot:
 
     __slots__ = ()
 
-    def forget(self, connection: HasSlots) -> None:
+    def forget(self, connection: Connection) -> None:
         connection.slot_values.pop(self, None)
 
 
@@ -39,7 +34,7 @@ class ConnectionSlot(_Slot, Generic[T]):
     def __init__(self, factory: Callable[[], T]) -> None:
         self._factory = factory
 
-    def of(self, connection: HasSlots) -> T:
+    def of(self, connection: Connection) -> T:
         values = connection.slot_values
         try:
             value: T = values[self]
@@ -53,9 +48,9 @@ class OptionalSlot(_Slot, Generic[T]):
 
     __slots__ = ()
 
-    def of(self, connection: HasSlots) -> T | None:
+    def of(self, connection: Connection) -> T | None:
         value: T | None = connection.slot_values.get(self)
         return value
 
-    def put(self, connection: HasSlots, value: T) -> None:
+    def put(self, connection: Connection, value: T) -> None:
         connection.slot_values[self] = value

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, auto
 
-from kafka_share_proxy.brokers.connection_slots import ConnectionSlot, HasSlots
+from kafka_share_proxy.brokers.connection_slots import ConnectionSlot
 from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.brokers.queries import CoordinatorOf, about_coordinators
 from kafka_share_proxy.loop.promise import Promise
@@ -138,16 +138,16 @@ _RIGHTS = ConnectionSlot(Rights)
 _ABSENT_TOPICS = ConnectionSlot[AbsentTopics](dict)
 
 
-def rights_of(connection: HasSlots) -> Rights:
+def rights_of(connection: Connection) -> Rights:
     return _RIGHTS.of(connection)
 
 
-def absent_topics_of(connection: HasSlots) -> AbsentTopics:
+def absent_topics_of(connection: Connection) -> AbsentTopics:
     """Return the topics that the broker did not show to this connection. The caller modifies the dict."""
     return _ABSENT_TOPICS.of(connection)
 
 
-def forget(connection: HasSlots) -> None:
+def forget(connection: Connection) -> None:
     """Forget the rights and absent topics of a connection, because its principal may change."""
     _RIGHTS.forget(connection)
     _ABSENT_TOPICS.forget(connection)

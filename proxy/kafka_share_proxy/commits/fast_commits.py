@@ -21,7 +21,8 @@ from kafka_share_proxy.commits.storing import outcome_of
 from kafka_share_proxy.durable.gate import HOLD_MAX_S
 from kafka_share_proxy.durable.interfaces import RESPONSE_MAX_S
 from kafka_share_proxy.durable.owner_routing import gate_change
-from kafka_share_proxy.forwarding.served.interfaces import AtOnceConnection, ExpectedResponse
+from kafka_share_proxy.forwarding.served.interfaces import ExpectedResponse
+from kafka_share_proxy.forwarding.served.synchronous_fast_path import SynchronousFastPath
 from kafka_share_proxy.loop.interfaces import Request, Timers
 from kafka_share_proxy.loop.promise import Promise, Task
 from kafka_share_proxy.wire.codec import commit_frames, frames
@@ -67,7 +68,7 @@ class FastCommit(ExpectedResponse):
 
     services: CommitServices
     overdue_commits: Overdue
-    connection: AtOnceConnection
+    connection: SynchronousFastPath
     group: CommittingGroup
     request: Request
     member_id: str

@@ -17,7 +17,8 @@ from kafka_share_proxy.commits.held_state import CommittingGroup
 from kafka_share_proxy.commits.locked_partitions import WHOLE_GROUP
 from kafka_share_proxy.commits.model.partition_commits import PartitionCommit, PartitionCommits
 from kafka_share_proxy.commits.services import CommitServices
-from kafka_share_proxy.forwarding.served.interfaces import AtOnceConnection, never_wanted
+from kafka_share_proxy.forwarding.served.interfaces import never_wanted
+from kafka_share_proxy.forwarding.served.synchronous_fast_path import SynchronousFastPath
 from kafka_share_proxy.loop.interfaces import Request
 from kafka_share_proxy.offsets.commit_text import CommitTextError, commit_text_version, one_range, parse_commit_text
 from kafka_share_proxy.wire.codec import commit_frames
@@ -34,7 +35,7 @@ class FastPath:
 
     def take(
         self,
-        connection: AtOnceConnection,
+        connection: SynchronousFastPath,
         frame: memoryview,
         request: Request,
         is_wanted_before: Callable[[str], bool] = never_wanted,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from errno import EIO
 from os import strerror
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 from kafka_share_proxy.forwarding.dispatch import response_dispatch
 from kafka_share_proxy.forwarding.served.interfaces import ExpectedResponse
@@ -17,33 +17,15 @@ from kafka_share_proxy.loop.transports import Data, Transport
 from kafka_share_proxy.wire.codec.frame_sizes import RESPONSE_HEAD
 from kafka_share_proxy.wire.errors import RemoteProtocolError, RequestRefused, UnusableResponse
 
+if TYPE_CHECKING:
+    from kafka_share_proxy.forwarding.connection import ForwardedConnection
+
 READ_AT_ONCE = 1 << 20
 """Maximum bytes of a gathered response to await before one read, because each wake-up costs more than the bytes. A
 response of 4 MiB is read in 4 or 5 pieces instead of 18.
 """
 
 _head = RESPONSE_HEAD.unpack_from
-
-
-class ResponseReceiver(response_dispatch.ResponseSink, Protocol):
-    """Client connection that receives the responses."""
-
-    @property
-    def reads_broker(self) -> bool:
-        """True if the broker's socket may be read now."""
-
-    def to_client(self, data: Data) -> None: ...
-
-    def flush_broker(self) -> None: ...
-
-    def own_response_begins(self) -> None:
-        """Note that the response to a request of the proxy has left the pending queue."""
-
-    def client_left(self, error: OSError | None) -> None: ...
-
-    def broker_left(self, error: OSError | None) -> None: ...
-
-    def end(self, event: str, /, **context: Any) -> None: ...
 
 
 class BrokerToClient(BrokerResponses):
@@ -63,7 +45,7 @@ class BrokerToClient(BrokerResponses):
         "reads_little",
     )
 
-    def __init__(self, connection: ResponseReceiver, transport: Transport, pending: Pending) -> None:
+    def __init__(self, connection: ForwardedConnection, transport: Transport, pending: Pending) -> None:
         super().__init__(pending, connection.plane.limits.frame_bytes)
         self._connection = connection
         self._buffer = connection.plane.reactor.buffer

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from errno import EIO
 from os import strerror
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from kafka_share_proxy.forwarding.connection_state import ClientState
 from kafka_share_proxy.forwarding.dispatch import request_dispatch
 from kafka_share_proxy.forwarding.served import injected_requests
-from kafka_share_proxy.forwarding.served.synchronous_fast_path import SynchronousFastPath, TakesAtOnce
+from kafka_share_proxy.forwarding.served.synchronous_fast_path import SynchronousFastPath
 from kafka_share_proxy.forwarding.walk.client_requests import ClientRequests
 from kafka_share_proxy.forwarding.walk.gathering import Gathering
 from kafka_share_proxy.forwarding.walk.kept_bytes import NOTHING, READ_AFTER_PAUSE, keep, memory_of, must_read_little
@@ -19,25 +19,10 @@ from kafka_share_proxy.loop.promise import Task
 from kafka_share_proxy.loop.transports import Data, Transport
 from kafka_share_proxy.wire.codec.frame_sizes import REQUEST_HEAD, SIZE
 
+if TYPE_CHECKING:
+    from kafka_share_proxy.forwarding.connection import ForwardedConnection
+
 _head = REQUEST_HEAD.unpack_from
-
-
-class Forwarder(request_dispatch.TakesRequests, injected_requests.SendsRequests, TakesAtOnce, Protocol):
-    """Client connection that sends the requests."""
-
-    @property
-    def reads_client(self) -> bool:
-        """True if the client's socket may be read now."""
-
-    def to_broker(self, data: Data) -> None: ...
-
-    def flush_client(self) -> None: ...
-
-    def broker_refuses(self) -> None: ...
-
-    def client_left(self, error: OSError | None) -> None: ...
-
-    def handler_failed(self, error: Exception) -> None: ...
 
 
 class ClientToBroker(ClientRequests):
@@ -56,7 +41,7 @@ class ClientToBroker(ClientRequests):
         "reads_little",
     )
 
-    def __init__(self, connection: Forwarder, transport: Transport, pending: Pending) -> None:
+    def __init__(self, connection: ForwardedConnection, transport: Transport, pending: Pending) -> None:
         plane = connection.plane
         super().__init__(pending, plane.passing, plane.limits.frame_bytes)
         self._connection = connection

@@ -16,14 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafka_share_proxy.brokers import rights
 from kafka_share_proxy.brokers.connection_slots import SlotValues
 from kafka_share_proxy.brokers.dialling import Dialled
 from kafka_share_proxy.forwarding.broker_to_client import BrokerToClient
 from kafka_share_proxy.forwarding.client_to_broker import ClientToBroker
-from kafka_share_proxy.forwarding.connection_parts import ListenedPort, SharedByConnections
 from kafka_share_proxy.forwarding.connection_state import FAILED, ClientState, Progress, UpstreamState, event_of
 from kafka_share_proxy.forwarding.connection_timeouts import Timeouts
 from kafka_share_proxy.forwarding.dispatch import request_dispatch
@@ -42,6 +41,9 @@ from kafka_share_proxy.loop.transports import Data, PlainTransport, Transport
 from kafka_share_proxy.wire.codec.frames import Pieces, ResponseFrame
 from kafka_share_proxy.wire.errors import RemoteProtocolError, RequestRefused, UpstreamLost
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address
+
+if TYPE_CHECKING:
+    from kafka_share_proxy.forwarding.data_plane import Plane, Port
 
 NOT_AUTHENTICATED = "a request after the lifetime of the client's SASL session, or before the end of its authentication"
 """A broker ends the connection too, at any request but SaslHandshake (SocketServer.processCompletedReceives)."""
@@ -77,7 +79,7 @@ class ForwardedConnection:
         "upstream",
     )
 
-    def __init__(self, plane: SharedByConnections, port: ListenedPort, transport: Transport, client_host: str) -> None:
+    def __init__(self, plane: Plane, port: Port, transport: Transport, client_host: str) -> None:
         self.plane = plane
         self.port = port
         self.context = port.context
@@ -185,6 +187,7 @@ class ForwardedConnection:
 
     @property
     def unfinished(self) -> int:
+        """Received bytes of an incomplete request, which its client may never finish."""
         gathering = self.requests.gathering
         return 0 if gathering is None else gathering.come
 
@@ -215,6 +218,7 @@ class ForwardedConnection:
         promise.set(body)
 
     def own_response_begins(self) -> None:
+        """Note that the response to a request of the proxy has left the pending queue."""
         if self._injected is not None:
             self._injected.in_flight -= 1
 
@@ -270,6 +274,7 @@ class ForwardedConnection:
 
     @property
     def reads_client(self) -> bool:
+        """True if the client's socket may be read now."""
         requests = self.requests
         if not requests.walks_on or self.upstream.now is UpstreamState.REFUSING or self._broker_has_unsent:
             return False
@@ -277,6 +282,7 @@ class ForwardedConnection:
 
     @property
     def reads_broker(self) -> bool:
+        """True if the broker's socket may be read now."""
         return not (self.client.has_unsent or self.responses.is_paused)
 
     @property

@@ -2,39 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from kafka_share_proxy.forwarding.connection_state import ClientState, Progress
+from kafka_share_proxy.forwarding.connection_state import ClientState
 from kafka_share_proxy.forwarding.limits import Limits
-from kafka_share_proxy.forwarding.peer_socket import PeerSocket
-from kafka_share_proxy.forwarding.walk.gathering import Gathering
 
-
-class TimedStream(Protocol):
-    """Stream of the client's requests."""
-
-    quiet_s: int
-    """Seconds since the last byte."""
-    gathering: Gathering | None
-    gathering_since: float
-    """Time of the loop's clock in seconds."""
-
-
-class Timed(Protocol):
-    """Connection whose time limits are checked."""
-
-    @property
-    def state(self) -> Progress[ClientState]: ...
-
-    @property
-    def client(self) -> PeerSocket:
-        """Socket for the response to a local request."""
-
-    @property
-    def requests(self) -> TimedStream: ...
-
-    @property
-    def in_flight(self) -> int: ...
+if TYPE_CHECKING:
+    from kafka_share_proxy.forwarding.connection import ForwardedConnection
 
 
 class Timeouts:
@@ -47,7 +21,7 @@ class Timeouts:
         self._progress = 0
         self._stalled_s = 0
 
-    def overdue(self, connection: Timed, now: float) -> tuple[str, str] | None:
+    def overdue(self, connection: ForwardedConnection, now: float) -> tuple[str, str] | None:
         """Return the event and the reason with which the connection has to end. None if no limit is exceeded."""
         limits, requests = self._limits, connection.requests
         if connection.state.now is ClientState.RESPONDING and self._stalls(connection.client.progress):

@@ -16,7 +16,6 @@ import trio
 from kafka_share_proxy.brokers.dialling import Dial, Dialled
 from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.forwarding.connection import ForwardedConnection
-from kafka_share_proxy.forwarding.connection_parts import EndedConnection, Query
 from kafka_share_proxy.forwarding.connection_state import FAILED, event_of
 from kafka_share_proxy.forwarding.dispatch.early_matches import ByIdOrTag, ByKnownGroup, ByTopicPrefix, ContainsAny
 from kafka_share_proxy.forwarding.dispatch.request_inspection import (
@@ -35,6 +34,7 @@ from kafka_share_proxy.forwarding.held_bytes import HeldBytes
 from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.forwarding.memory_budget import GatherBudget, ResponseBudget
 from kafka_share_proxy.forwarding.peer_socket import Linger, PeerSocket
+from kafka_share_proxy.forwarding.served.injected_requests import Query
 from kafka_share_proxy.forwarding.walk.client_requests import NOTHING_PASSES, Passing
 from kafka_share_proxy.forwarding.walk.walk import Look
 from kafka_share_proxy.loop.handshakes import HandshakeLimits, Handshakes
@@ -60,7 +60,9 @@ class Port:
     """Data that all connections of one listener share."""
 
     node_id: int
+    """Node id of the listener's broker. UNKNOWN_NODE for the bootstrap listener."""
     targets: Callable[[], Sequence[Address]]
+    """Function that returns the upstream addresses. Connections go to the first one that accepts."""
     context: Context
     listeners: tuple[Listener, ...] = ()
 
@@ -121,10 +123,7 @@ class Plane:
         served: Callable[[int, float], None] = lambda _key, _seconds: None,
         node_at: Callable[[Address | None], int] = lambda _address: UNKNOWN_NODE,
     ) -> None:
-        """`routes` is called once a second and by `refresh_routes`.
-
-        See `connection_parts.SharedByConnections` for the other functions.
-        """
+        """`routes` is called once a second and by `refresh_routes`."""
         self.reactor = reactor
         self._get_routes = routes
         self.limits = limits
@@ -138,14 +137,19 @@ class Plane:
         self.upstream_tls = upstream_tls
         self._upstream_server_name = upstream_server_name
         self.keep_alive = keep_alive
+        """Function that returns a request to keep an idle upstream connection open, or None."""
         self.introduction = introduction
+        """Request that brokers serve for known clients only. None: every client counts as known."""
         self.served = served
+        """Function called after each locally served request with its API key and its duration in seconds."""
         self.node_at = node_at
+        """Function that returns the broker that advertises an address. UNKNOWN_NODE if there is none."""
         self.budget = budget or ResponseBudget(limits.local_answers_total_bytes)
         self.gathered = GatherBudget(limits.gathered_total_bytes)
         self.slices = slices or Slices(reactor)
         self.routes = Routes()
         self.passing = NOTHING_PASSES
+        """Requests that `routes` forwards without inspection."""
         self._ports: dict[int, Port] = {}
         self._connections: dict[int, ForwardedConnection] = {}
         self._to_release: deque[tuple[float, ForwardedConnection]] = deque()
@@ -273,9 +277,9 @@ class Plane:
         self._totals["local_answers"] += 1
 
     def hold(self, held: HeldBytes, change: int) -> None:
-        """See held_bytes.Account.
+        """Change the bytes that a connection keeps. Raises RequestRefused if this connection has to end.
 
-        Beyond the limit, the connections with the longest unfinished requests end, possibly this one.
+        Beyond the limit, the connections with the longest unfinished requests end.
         """
         gathered = self.gathered
         gathered.used += change
@@ -291,6 +295,7 @@ class Plane:
             longest.write_off(text)
 
     def linger(self, peer: PeerSocket, response_bytes: int = 0) -> None:
+        """Send the waiting bytes, let the peer disconnect, then close. `response_bytes` then leave the budget."""
         deadline = self.reactor.now() + self.limits.stalled_client_s
         linger = Linger(peer, deadline, self.reactor.now, self._lingered)
         self._lingering[linger] = response_bytes
@@ -299,7 +304,8 @@ class Plane:
         else:
             linger.proceed()
 
-    def forget(self, connection: EndedConnection, event: str, context: Mapping[str, Any]) -> None:
+    def forget(self, connection: ForwardedConnection, event: str, context: Mapping[str, Any]) -> None:
+        """Remove and log an ended connection."""
         self._release_ended(RELEASED_PER_END)
         self._to_release.append((self.reactor.now(), self._connections.pop(connection.id)))
         self._by_address[connection.client_host] -= 1

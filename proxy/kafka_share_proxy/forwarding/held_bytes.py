@@ -2,47 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
-from kafka_share_proxy.forwarding.memory_budget import GatherBudget
-
-
-class Holder(Protocol):
-    """Connection that keeps bytes."""
-
-    @property
-    def closed(self) -> bool: ...
-
-    @property
-    def holds(self) -> int: ...
-
-    @property
-    def unfinished(self) -> int:
-        """Received bytes of an incomplete request, which its client may never finish."""
-
-    def call_soon(self, callback: Callable[[], object]) -> None: ...
-
-    def end(self, event: str, /, **context: Any) -> None: ...
-
-
-class Account(Protocol):
-    """Account of the bytes that all connections keep together."""
-
-    gathered: GatherBudget
-
-    def hold(self, held: HeldBytes, change: int) -> None:
-        """Change the bytes of a connection. Raises RequestRefused if there is no memory left, so that it has to end."""
+if TYPE_CHECKING:
+    from kafka_share_proxy.forwarding.connection import ForwardedConnection
+    from kafka_share_proxy.forwarding.data_plane import Plane
 
 
 class HeldBytes:
     """Share of `limits.gathered_total_bytes` that one connection uses."""
 
-    __slots__ = ("_account", "_connection", "_counted", "is_written_off")
+    __slots__ = ("_connection", "_counted", "_plane", "is_written_off")
 
-    def __init__(self, connection: Holder, account: Account) -> None:
+    def __init__(self, connection: ForwardedConnection, plane: Plane) -> None:
         self._connection = connection
-        self._account = account
+        self._plane = plane
         self._counted = 0
         self.is_written_off = False
 
@@ -59,11 +33,11 @@ class HeldBytes:
         size = 0 if connection.closed else connection.holds
         if size != self._counted:
             change, self._counted = size - self._counted, size
-            self._account.hold(self, change)
+            self._plane.hold(self, change)
 
     def write_off(self, reason: str) -> None:
         """Release the share for other connections, and end this one at the end of the loop iteration."""
         connection = self._connection
         self.is_written_off = True
-        self._account.gathered.used -= self._counted
+        self._plane.gathered.used -= self._counted
         connection.call_soon(lambda: connection.end("request-refused", reason=reason))

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from typing import TypeAlias
 
-from kafka_share_proxy.brokers.connection_slots import HasSlots, OptionalSlot
+from kafka_share_proxy.brokers.connection_slots import OptionalSlot
+from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.wire.codec.primitives import Buffer
 from kafka_share_proxy.wire.definitions import messages, registry
 from kafka_share_proxy.wire.records.batches import BatchTable, split_complete
@@ -85,13 +86,13 @@ ELSEWHERE = OptionalSlot[Elsewhere]()
 """Set for connections whose client is connected to another proxy."""
 
 
-def holder_of(connection: HasSlots) -> int:
+def holder_of(connection: Connection) -> int:
     """Return the proxy that keeps the records read on this connection. 0 for this one."""
     elsewhere = ELSEWHERE.of(connection)
     return 0 if elsewhere is None else elsewhere.holder
 
 
-def taken_in(connection: HasSlots, data: Buffer, fetch_offset: int, copied_below: int) -> tuple[BatchTable, Records]:
+def taken_in(connection: Connection, data: Buffer, fetch_offset: int, copied_below: int) -> tuple[BatchTable, Records]:
     """Return the whole batches in the records field of a Fetch response, and their bytes. Raises RemoteProtocolError.
 
     `fetch_offset`: offset of the request (`batches.split_complete`). Fewer bytes than `copied_below` are copied, so

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 from kafka_share_proxy.forwarding.dispatch.routes import Kind, Route
-from kafka_share_proxy.forwarding.served.interfaces import AtOnceConnection, ExpectedResponse
+from kafka_share_proxy.forwarding.served.interfaces import ExpectedResponse
+from kafka_share_proxy.forwarding.served.synchronous_fast_path import SynchronousFastPath
 from kafka_share_proxy.loop.interfaces import Request
 
 from tests.forwarding.plane_world import FETCH, LIST, World, request, response, some_routes
@@ -18,13 +19,13 @@ class Taken(ExpectedResponse):
     """
 
     def __init__(self) -> None:
-        self.connection: AtOnceConnection | None = None
+        self.connection: SynchronousFastPath | None = None
         self.responses: list[bytes] = []
         self.is_lost = False
         self.takes = True
         self.on_taken: Callable[[], object] = lambda: None
 
-    def take(self, connection: AtOnceConnection, frame: memoryview, asked: Request) -> bool:
+    def take(self, connection: SynchronousFastPath, frame: memoryview, asked: Request) -> bool:
         self.connection = connection
         if self.takes:
             number = int.from_bytes(frame[8:12], "big")

@@ -27,13 +27,13 @@ from kafka_share_proxy.brokers.topic_leaders import METADATA_VERSION, TopicQuery
 from kafka_share_proxy.durable.state_home import StateHome
 from kafka_share_proxy.feature.feature import Feature, Platform
 from kafka_share_proxy.fleet.carried import CarriedFeatures
-from kafka_share_proxy.forwarding.connection_parts import Query
 from kafka_share_proxy.forwarding.data_plane import Plane
 from kafka_share_proxy.forwarding.dispatch import route_table
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions
 from kafka_share_proxy.forwarding.dispatch.routes import Routes
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
 from kafka_share_proxy.forwarding.served import services as shared_services
+from kafka_share_proxy.forwarding.served.injected_requests import Query
 from kafka_share_proxy.forwarding.served.services import Services
 from kafka_share_proxy.forwarding.served_times import ServedTimes
 from kafka_share_proxy.loop.interfaces import Notes, Timer, Timers, Workers

@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 
 from kafka_share_proxy.forwarding.dispatch.declared_api import Served
 from kafka_share_proxy.forwarding.dispatch.early_matches import ByKnownGroup, Look, any_of
-from kafka_share_proxy.forwarding.served.interfaces import AtOnce, AtOnceConnection, Call, never_wanted
+from kafka_share_proxy.forwarding.served.interfaces import AtOnce, Call, never_wanted
+from kafka_share_proxy.forwarding.served.synchronous_fast_path import SynchronousFastPath
 from kafka_share_proxy.forwarding.served.upstream_requests import decoded, send_upstream
 from kafka_share_proxy.loop.interfaces import Request
 from kafka_share_proxy.wire.codec import frames
@@ -77,7 +78,7 @@ def _unless_grouped(groups: Sequence[Mapping[str, Any]], unless: Sequence[Sized]
         return any(unless)
 
     def take(
-        connection: AtOnceConnection,
+        connection: SynchronousFastPath,
         frame: memoryview,
         request: Request,
         is_wanted_before: Callable[[str], bool] = never_wanted,
@@ -102,7 +103,7 @@ def _unless_worded(looks: tuple[ByKnownGroup, ...], at_once: AtOnce) -> AtOnce:
         return any(look(frame[SIZE.size :]) for look in exactly)
 
     def take(
-        connection: AtOnceConnection,
+        connection: SynchronousFastPath,
         frame: memoryview,
         request: Request,
         is_wanted_before: Callable[[str], bool] = never_wanted,

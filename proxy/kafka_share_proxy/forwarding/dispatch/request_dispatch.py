@@ -6,21 +6,20 @@ None if it stops: more bytes are needed, or nothing after this request may be in
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
-from kafka_share_proxy.forwarding.connection_parts import PartOwner
 from kafka_share_proxy.forwarding.connection_state import ClientState
 from kafka_share_proxy.forwarding.dispatch.response_dispatch import SaslAuthenticateResponse, SaslHandshakeResponse
 from kafka_share_proxy.forwarding.dispatch.routes import Kind, Route
-from kafka_share_proxy.forwarding.sasl import Sasl
 from kafka_share_proxy.forwarding.walk.broker_responses import TOKEN
-from kafka_share_proxy.forwarding.walk.client_requests import Passing, RequestHead
+from kafka_share_proxy.forwarding.walk.client_requests import RequestHead
 from kafka_share_proxy.forwarding.walk.walk import Expected
-from kafka_share_proxy.forwarding.walk.walking import Pending
-from kafka_share_proxy.loop.transports import Data
 from kafka_share_proxy.wire.codec import prefixes
 from kafka_share_proxy.wire.codec.prefixes import FieldOf
 from kafka_share_proxy.wire.errors import RequestRefused
+
+if TYPE_CHECKING:
+    from kafka_share_proxy.forwarding.connection import ForwardedConnection
 
 
 class GatheredRequest(NamedTuple):
@@ -30,54 +29,7 @@ class GatheredRequest(NamedTuple):
     head: RequestHead
 
 
-class RequestStream(Protocol):
-    """Client's requests on their way to the broker."""
-
-    raw: bool
-    """True if SASL tokens without Kafka headers may arrive (handshake v0)."""
-
-    def peek(self, buffer: memoryview, at: int, end: int) -> RequestHead | None:
-        """Return the request head at `at`. None if more bytes are needed."""
-
-    def go_by(self, passing: Passing) -> None:
-        """Use `passing` from the next request on."""
-
-    def admit(self, size: int, at: int, end: int) -> int:
-        """Forward the request at `at`. Returns the end of its bytes received so far."""
-
-    def write(self, data: Data) -> None: ...
-
-    def gather(self, size: int, request: GatheredRequest, buffer: memoryview, at: int, end: int) -> int:
-        """Collect the request at `at`. Returns where the rest begins."""
-
-    def introduce(self) -> None:
-        """Continue once the broker knows the client."""
-
-
-class Forwards(Protocol):
-    """Connection whose requests are forwarded."""
-
-    @property
-    def requests(self) -> RequestStream: ...
-
-    @property
-    def pending(self) -> Pending: ...
-
-
-class TakesRequests(PartOwner, Forwards, Protocol):
-    """Connection whose request is dispatched."""
-
-    is_known: bool
-
-    @property
-    def sasl(self) -> Sasl: ...
-
-    def serve(self, request: GatheredRequest, frame: memoryview) -> None: ...
-
-    def sasl_handshake_sent(self, version: int) -> None: ...
-
-
-def treat(connection: TakesRequests, buffer: memoryview, at: int, end: int) -> int | None:
+def treat(connection: ForwardedConnection, buffer: memoryview, at: int, end: int) -> int | None:
     """Treat the frame at `at` by its route. Raises RemoteProtocolError if it is not a request, or a refused one."""
     head = connection.requests.peek(buffer, at, end)
     if head is None:
@@ -95,7 +47,7 @@ def treat(connection: TakesRequests, buffer: memoryview, at: int, end: int) -> i
     return _pass(connection, buffer, at, end, head, route)
 
 
-def gathered(connection: TakesRequests, request: GatheredRequest, frame: memoryview) -> None:
+def gathered(connection: ForwardedConnection, request: GatheredRequest, frame: memoryview) -> None:
     """Serve a gathered request here, or forward it. `frame` includes its size, is writable and not shared."""
     route = request.route
     connection.plane.reactor.turns.doing = connection, route
@@ -107,7 +59,7 @@ def gathered(connection: TakesRequests, request: GatheredRequest, frame: memoryv
         pass_whole(connection, request, frame)
 
 
-def pass_whole(connection: Forwards, request: GatheredRequest, frame: memoryview) -> None:
+def pass_whole(connection: ForwardedConnection, request: GatheredRequest, frame: memoryview) -> None:
     """Forward a gathered request, amended if its route requires it."""
     route = request.route
     treatment = None if route.amend is None else route.amend(frame[4:])
@@ -121,7 +73,7 @@ def _expects_no_response(route: Route, frame: memoryview) -> bool:
     return bool(acks == 0)
 
 
-def _ends_tokens(connection: TakesRequests, head: RequestHead) -> bool:
+def _ends_tokens(connection: ForwardedConnection, head: RequestHead) -> bool:
     """Return True if a frame among raw SASL tokens is a request: its first four bytes name a listed API version.
 
     No token begins with such bytes: PLAIN has a NUL and a user name there, SCRAM and OAUTHBEARER have text, GSSAPI
@@ -138,7 +90,7 @@ def _ends_tokens(connection: TakesRequests, head: RequestHead) -> bool:
 
 
 def _pass(
-    connection: TakesRequests, buffer: memoryview, at: int, end: int, head: RequestHead, expected: Expected
+    connection: ForwardedConnection, buffer: memoryview, at: int, end: int, head: RequestHead, expected: Expected
 ) -> int:
     connection.pending.append((head.correlation_id, expected))
     upto = connection.requests.admit(head.size, at, end)
@@ -147,7 +99,7 @@ def _pass(
 
 
 def _sasl(
-    connection: TakesRequests, buffer: memoryview, at: int, end: int, head: RequestHead, route: Route
+    connection: ForwardedConnection, buffer: memoryview, at: int, end: int, head: RequestHead, route: Route
 ) -> int | None:
     if route.kind is Kind.SASL_AUTHENTICATE:
         sent_at = connection.plane.reactor.now()
@@ -161,7 +113,9 @@ def _sasl(
     return upto
 
 
-def _gather(connection: TakesRequests, buffer: memoryview, at: int, end: int, request: GatheredRequest) -> int | None:
+def _gather(
+    connection: ForwardedConnection, buffer: memoryview, at: int, end: int, request: GatheredRequest
+) -> int | None:
     _limit(connection, request, _LARGEST.get(request.route.kind, "inspected_request_bytes"))
     if request.head.size > connection.plane.limits.unauthenticated_request_bytes and not connection.is_known:
         connection.requests.introduce()
@@ -172,7 +126,7 @@ def _gather(connection: TakesRequests, buffer: memoryview, at: int, end: int, re
 _LARGEST = {Kind.LOCAL: "served_request_bytes", Kind.PRODUCE: "collected_bytes"}
 
 
-def _limit(connection: TakesRequests, request: GatheredRequest, name: str) -> None:
+def _limit(connection: ForwardedConnection, request: GatheredRequest, name: str) -> None:
     """Raise RequestRefused if the request is larger than this limit."""
     size, limit = request.head.size, getattr(connection.plane.limits, name)
     if size > limit:

@@ -7,30 +7,17 @@ frame with its size and returns the bytes for the client, if any.
 from __future__ import annotations
 
 from functools import partial
-from typing import Protocol, TypeGuard
+from typing import TYPE_CHECKING, Protocol, TypeGuard
 
-from kafka_share_proxy.forwarding.connection_parts import PartOwner
-from kafka_share_proxy.forwarding.dispatch.routes import Context, Rewrite, Treatment
+from kafka_share_proxy.forwarding.dispatch.routes import Rewrite, Treatment
 from kafka_share_proxy.forwarding.served.interfaces import ExpectedResponse
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.wire.codec import frames, headers
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 
-
-class ResponseSink(PartOwner, Protocol):
-    """Connection that a gathered response belongs to."""
-
-    is_known: bool
-
-    @property
-    def context(self) -> Context: ...
-
-    def responded(self, promise: Promise[memoryview], body: memoryview) -> None: ...
-
-    def sasl_handshake_responded(self, version: int, error_code: int) -> None: ...
-
-    def sasl_authenticate_responded(self, error_code: int, session_lifetime_ms: int, sent_at: float) -> None: ...
+if TYPE_CHECKING:
+    from kafka_share_proxy.forwarding.connection import ForwardedConnection
 
 
 class OwnResponse:
@@ -44,7 +31,7 @@ class OwnResponse:
         self.version = version
         self.promise: Promise[memoryview] = Promise()
 
-    def arrived(self, connection: ResponseSink, frame: memoryview) -> None:
+    def arrived(self, connection: ForwardedConnection, frame: memoryview) -> None:
         """Settle the promise at the end of this loop iteration: the waiter may do anything, also to this connection."""
         if self.key != ApiKey.API_VERSIONS:  # brokers respond to ApiVersions for any client
             connection.is_known = True
@@ -65,7 +52,7 @@ class SaslHandshakeResponse:
     def __init__(self, version: int) -> None:
         self.version = version
 
-    def arrived(self, connection: ResponseSink, frame: memoryview) -> memoryview:
+    def arrived(self, connection: ForwardedConnection, frame: memoryview) -> memoryview:
         response: messages.SaslHandshakeResponse
         _, response = frames.decode_response(ApiKey.SASL_HANDSHAKE, self.version, frame[4:])
         connection.sasl_handshake_responded(self.version, response.error_code)
@@ -82,7 +69,7 @@ class SaslAuthenticateResponse:
         self.version = version
         self._sent_at = sent_at
 
-    def arrived(self, connection: ResponseSink, frame: memoryview) -> memoryview:
+    def arrived(self, connection: ForwardedConnection, frame: memoryview) -> memoryview:
         response: messages.SaslAuthenticateResponse
         _, response = frames.decode_response(ApiKey.SASL_AUTHENTICATE, self.version, frame[4:])
         connection.sasl_authenticate_responded(response.error_code, response.session_lifetime_ms, self._sent_at)
@@ -99,7 +86,7 @@ class Rewrites(Treatment, Protocol):
     def rewrite(self) -> Rewrite: ...
 
 
-def deliver(connection: ResponseSink, expected: object, frame: memoryview) -> bytes | memoryview | None:
+def deliver(connection: ForwardedConnection, expected: object, frame: memoryview) -> bytes | memoryview | None:
     """Return the bytes for the client, if any."""
     if isinstance(expected, ExpectedResponse):
         expected.on_response(frame)

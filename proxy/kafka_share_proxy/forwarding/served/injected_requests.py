@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from kafka_share_proxy.brokers.interfaces import Connection
-from kafka_share_proxy.forwarding.connection_parts import PartOwner, SharedByConnections
 from kafka_share_proxy.forwarding.connection_state import ClientState
 from kafka_share_proxy.forwarding.dispatch.response_dispatch import OwnResponse
-from kafka_share_proxy.forwarding.walk.walking import Pending, RequestWalk
 from kafka_share_proxy.loop.promise import Promise
-from kafka_share_proxy.loop.transports import Data
 from kafka_share_proxy.wire.codec.headers import RequestHeader, encode_request_header
 from kafka_share_proxy.wire.errors import UpstreamLost
+
+if TYPE_CHECKING:
+    from kafka_share_proxy.forwarding.connection import ForwardedConnection
+
+Query = tuple[int, int, bytes]
+"""API key, version and body of a request."""
 
 KEEP_ALIVE_S = 180.0
 """Minimum time between keep-alive requests on an upstream connection (forwarding/README.md rule 36)."""
@@ -21,40 +23,12 @@ CORRELATION_IDS = 1 << 31
 """Correlation ids are non-negative and wrap to 0. They may equal ids of the client: responses are matched by order."""
 
 
-class SendsRequests(Protocol):
-    """Connection whose client may not be known to its broker yet."""
-
-    is_known: bool
-
-    @property
-    def plane(self) -> SharedByConnections: ...
-
-    def send_request(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
-        """See brokers.interfaces.Connection."""
-
-
-class TakesInjected(PartOwner, Connection, Protocol):
-    """Connection on which the proxy sends its own requests."""
-
-    @property
-    def pending(self) -> Pending: ...
-
-    @property
-    def requests(self) -> RequestWalk:
-        """Client's requests. `left`: missing bytes of the request that is being forwarded."""
-
-    def to_broker(self, data: Data) -> None: ...
-
-    def may_send_request(self, now: float) -> bool:
-        """Return True if a request of the proxy can be sent now and the broker would process it."""
-
-
 class InjectedRequests:
     """Requests of the proxy on one connection. Created at the first local request."""
 
     __slots__ = ("_connection", "_last_id", "_sent_at", "_waiting", "in_flight")
 
-    def __init__(self, connection: TakesInjected) -> None:
+    def __init__(self, connection: ForwardedConnection) -> None:
         self._connection = connection
         self._waiting: list[tuple[int, OwnResponse, bytes]] = []
         self._last_id = 0
@@ -105,7 +79,7 @@ class InjectedRequests:
             connection.send_request(*query)
 
 
-async def introduced(connection: SendsRequests) -> None:
+async def introduced(connection: ForwardedConnection) -> None:
     """Wait until the broker has responded to a request that it serves for known clients only (after SASL).
 
     The request is sent once per connection. Raises UpstreamLost if the broker does not know the client.

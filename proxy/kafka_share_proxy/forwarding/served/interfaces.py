@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.loop.interfaces import Request
-from kafka_share_proxy.loop.promise import CallbackOwner
 from kafka_share_proxy.loop.slices import AT_ONCE, Work
 from kafka_share_proxy.wire.codec.frames import ResponseFrame
 from kafka_share_proxy.wire.definitions.messages import Message
+
+if TYPE_CHECKING:
+    from kafka_share_proxy.forwarding.served.synchronous_fast_path import SynchronousFastPath
 
 M = TypeVar("M", covariant=True)
 """Class of the request; memoryview if it is not decoded (`routes.Route.opaque`)."""
@@ -37,21 +39,6 @@ class ExpectedResponse:
         raise NotImplementedError
 
 
-class AtOnceConnection(Protocol):
-    """Client connection on the synchronous fast path: call `begin_at_once`, then `immediate_response`."""
-
-    @property
-    def owner(self) -> CallbackOwner: ...
-
-    def begin_at_once(self, request: Request) -> None: ...
-
-    def to_broker_at_once(self, correlation_id: int, expected: ExpectedResponse, frame: bytes) -> None:
-        """Send a request instead of the client's. It may have the same correlation id."""
-
-    def immediate_response(self, frame: bytes) -> None:
-        """Send the response. Does nothing if the connection has ended."""
-
-
 def never_wanted(_group_id: str) -> bool:
     """Return False: no earlier feature in the chain wants the group."""
     return False
@@ -62,7 +49,7 @@ class AtOnce(Protocol):
 
     def __call__(
         self,
-        connection: AtOnceConnection,
+        connection: SynchronousFastPath,
         frame: memoryview,
         request: Request,
         is_wanted_before: Callable[[str], bool] = never_wanted,

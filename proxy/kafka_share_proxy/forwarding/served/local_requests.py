@@ -7,51 +7,24 @@ the kernel has the response (`connection_state`). The client is not read meanwhi
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from kafka_share_proxy.brokers.interfaces import Connection
-from kafka_share_proxy.forwarding.connection_parts import PartOwner
 from kafka_share_proxy.forwarding.connection_state import ClientState
 from kafka_share_proxy.forwarding.dispatch import request_dispatch
 from kafka_share_proxy.forwarding.served import injected_requests
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.forwarding.served.upstream_requests import framed
-from kafka_share_proxy.forwarding.walk.walking import Pending
 from kafka_share_proxy.loop.promise import Task
 from kafka_share_proxy.loop.slices import Work
 from kafka_share_proxy.wire.codec import frames, headers
 from kafka_share_proxy.wire.errors import RequestRefused, TooManyElements
 from kafka_share_proxy.wire.values import DECODED_BYTES
 
+if TYPE_CHECKING:
+    from kafka_share_proxy.forwarding.connection import ForwardedConnection
+
 AT_ONCE_BYTES = 8 << 10
 """Maximum bytes of a request that is decoded in one go."""
-
-
-class ResumableStream(request_dispatch.RequestStream, Protocol):
-    """Client's requests, of which bytes may be kept during a local request."""
-
-    def resume_soon(self) -> None:
-        """Continue after a request that was served."""
-
-
-class Serves(PartOwner, Connection, Protocol):
-    """Connection whose request is served here."""
-
-    is_known: bool
-
-    @property
-    def requests(self) -> ResumableStream: ...
-
-    @property
-    def pending(self) -> Pending: ...
-
-    def response(self, data: frames.ResponseFrame) -> None:
-        """Send the response. `written` is called once the kernel has accepted it."""
-
-    def guarded(self, callback: Callable[[], object]) -> None: ...
-
-    def handler_failed(self, error: Exception) -> None: ...
 
 
 class LocalRequests:
@@ -59,7 +32,7 @@ class LocalRequests:
 
     __slots__ = ("_begun", "_connection", "_frame", "_request", "_response_bytes", "_task", "client_id")
 
-    def __init__(self, connection: Serves) -> None:
+    def __init__(self, connection: ForwardedConnection) -> None:
         self._connection = connection
         self._request: request_dispatch.GatheredRequest | None = None
         self._frame = memoryview(b"")

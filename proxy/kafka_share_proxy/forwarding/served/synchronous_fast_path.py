@@ -12,67 +12,30 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from kafka_share_proxy.brokers.interfaces import Connection
-from kafka_share_proxy.forwarding.connection_parts import PartOwner
 from kafka_share_proxy.forwarding.connection_state import ClientState
-from kafka_share_proxy.forwarding.peer_socket import PeerSocket
-from kafka_share_proxy.forwarding.sasl import Sasl
 from kafka_share_proxy.forwarding.served.interfaces import ExpectedResponse
-from kafka_share_proxy.forwarding.walk.walking import Pending
 from kafka_share_proxy.loop.interfaces import Request
 from kafka_share_proxy.loop.polling import READ
-from kafka_share_proxy.loop.transports import Data
+
+if TYPE_CHECKING:
+    from kafka_share_proxy.forwarding.client_to_broker import ClientToBroker
+    from kafka_share_proxy.forwarding.connection import ForwardedConnection
 
 _PASSING, _SERVING = ClientState.PASSING, ClientState.SERVING
 """Looked up with every request, which is slow in an enum (CPython 3.11)."""
 
 
-class ResponseSource(Protocol):
-    """Other direction of the connection."""
-
-    bytes: int
-
-    @property
-    def owes_client(self) -> bool:
-        """True if a response to the client has arrived only in part."""
-
-
-class Requests(Protocol):
-    """This direction of the connection."""
-
-    flows: bool
-    """True if the fast path may be used."""
-
-
-class TakesAtOnce(PartOwner, Connection, Protocol):
-    """Connection whose request is served."""
-
-    is_known: bool
-    client: PeerSocket
-    broker: PeerSocket | None
-
-    @property
-    def responses(self) -> ResponseSource: ...
-
-    @property
-    def pending(self) -> Pending: ...
-
-    @property
-    def sasl(self) -> Sasl: ...
-
-    def to_broker(self, data: Data) -> None: ...
-
-    def to_client(self, data: Data) -> None: ...
-
-
 class SynchronousFastPath:
-    """See interfaces.AtOnceConnection. Created at the first such request."""
+    """Client connection on the synchronous fast path: call `begin_at_once`, then `immediate_response`.
+
+    Created at the first such request.
+    """
 
     __slots__ = ("_begun", "_request", "_requests", "owner")
 
-    def __init__(self, connection: TakesAtOnce, requests: Requests) -> None:
+    def __init__(self, connection: ForwardedConnection, requests: ClientToBroker) -> None:
         self.owner = connection
         self._requests = requests
         self._request: Request | None = None
@@ -95,6 +58,7 @@ class SynchronousFastPath:
         self._request, self._begun = request, time.perf_counter()
 
     def to_broker_at_once(self, correlation_id: int, expected: ExpectedResponse, frame: bytes) -> None:
+        """Send a request instead of the client's. It may have the same correlation id."""
         self.owner.pending.append((correlation_id, expected))
         self.owner.call_soon(partial(self._send, frame))
 
@@ -108,6 +72,7 @@ class SynchronousFastPath:
             owner.update()
 
     def immediate_response(self, frame: bytes) -> None:
+        """Send the response. Does nothing if the connection has ended."""
         owner, request, self._request = self.owner, self._request, None
         if request is None or owner.state.now is not _SERVING:
             return

@@ -38,6 +38,9 @@ def run(test: Callable[[Reactor, Broker, Address], Awaitable[None]], **options: 
         reactor.shut()
 
 
+def nothing(*_: object) -> None: ...
+
+
 async def response_of(channel: Channel) -> Any:
     """One Metadata, waited for; Return the response, or None if none arrives."""
     came, responses = trio.Event(), []
@@ -54,7 +57,7 @@ async def response_of(channel: Channel) -> Any:
 
 def test_responses_arrive_in_order() -> None:
     async def test(reactor: Reactor, broker: Broker, address: Address) -> None:
-        channel = await open_channel(reactor, address, ClusterClientSettings())
+        channel = await open_channel(reactor, address, ClusterClientSettings(), nothing)
         assert channel.versions.ranges[METADATA] == (0, 12)
         assert channel.highest(METADATA, 9) == 9
         assert channel.highest(METADATA, 99) == 12
@@ -77,7 +80,7 @@ def test_responses_arrive_in_order() -> None:
 def test_it_authenticates_first() -> None:
     async def test(reactor: Reactor, broker: Broker, address: Address) -> None:
         identity = Identity(mechanism="SCRAM-SHA-256", username="proxy", password=lambda: "s3cret")
-        channel = await open_channel(reactor, address, ClusterClientSettings(identity=identity))
+        channel = await open_channel(reactor, address, ClusterClientSettings(identity=identity), nothing)
         assert (await response_of(channel)).cluster_id == "c"
         channel.close("done")
 
@@ -86,9 +89,11 @@ def test_it_authenticates_first() -> None:
 
 def test_whoever_waits_is_told_that_it_was_cut() -> None:
     async def test(reactor: Reactor, broker: Broker, address: Address) -> None:
-        channel = await open_channel(reactor, address, ClusterClientSettings())
-        reasons: list[str] = []
-        channel.on_close = lambda reason, in_flight: reasons.append((reason, in_flight))
+        reasons = list[tuple[str, int]]()
+        settings = ClusterClientSettings()
+        channel = await open_channel(
+            reactor, address, settings, lambda _, reason, in_flight: reasons.append((reason, in_flight))
+        )
         broker.silent = True
         with trio.move_on_after(0.2):
             await response_of(channel)
@@ -103,11 +108,11 @@ def test_whoever_waits_is_told_that_it_was_cut() -> None:
 def test_silence_and_nonsense_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(reactor: Reactor, broker: Broker, address: Address) -> None:
         monkeypatch.setattr(channels, "RESPONSE_S", 0.2)
-        channel = await open_channel(reactor, address, ClusterClientSettings())
+        channel = await open_channel(reactor, address, ClusterClientSettings(), nothing)
         broker.silent = True
         assert await response_of(channel) is None
         broker.silent = False
-        channel = await open_channel(reactor, address, ClusterClientSettings())
+        channel = await open_channel(reactor, address, ClusterClientSettings(), nothing)
         broker.garbage = b"\0\0\0\4\0\0\0\x63"
         assert await response_of(channel) is None
         assert channel.closed
@@ -119,8 +124,8 @@ def test_who_is_not_there_is_told() -> None:
     async def test(reactor: Reactor, broker: Broker, address: Address) -> None:
         broker.garbage = b"HTTP/1.1 400\r\n\r\n"
         with pytest.raises(RemoteProtocolError):
-            await open_channel(reactor, address, ClusterClientSettings())
+            await open_channel(reactor, address, ClusterClientSettings(), nothing)
         with pytest.raises(UpstreamLost):
-            await open_channel(reactor, Address("127.0.0.1", 1), ClusterClientSettings())
+            await open_channel(reactor, Address("127.0.0.1", 1), ClusterClientSettings(), nothing)
 
     run(test)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from math import inf
 from typing import Any
@@ -23,6 +24,9 @@ from kafka_share_proxy.wire.values import Address
 from tests.support.small_broker import Broker
 
 
+def nothing(*_: object, **__: object) -> None: ...
+
+
 def test_a_link_is_opened_and_opened_again() -> None:
     """`changed` is called when a retry is useful; an unknown broker is tried later."""
     reactor = Reactor(new_pump)
@@ -32,21 +36,20 @@ def test_a_link_is_opened_and_opened_again() -> None:
         with trio.fail_after(20):
             async with trio.open_nursery() as nursery:
                 broker = Broker()
-                changed = [trio.Event()]
+                changed, unreachable = [trio.Event()], list[int]()
                 links = BrokerChannels(
-                    nursery,
                     reactor,
                     ClusterClientSettings(),
                     lambda event, **_: notes.append(event),
-                    lambda: changed[0].set(),
+                    on_changed=lambda: changed[0].set(),
+                    on_unreachable=unreachable.append,
                 )
+                nursery.start_soon(links.run)
 
                 async def wait() -> None:
                     await changed[0].wait()
                     changed[0] = trio.Event()
 
-                unreachable: list[int] = []
-                links.on_unreachable = unreachable.append
                 assert links.get(1, "a") is None
                 await wait()
                 assert links.get(1, "a") is None, "no address is known yet"
@@ -91,8 +94,9 @@ def test_a_failure_of_long_ago_delays_nothing(monkeypatch: pytest.MonkeyPatch) -
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             links = BrokerChannels(
-                nursery, reactor, ClusterClientSettings(), lambda _event, **_context: None, lambda: None
+                reactor, ClusterClientSettings(), nothing, on_changed=nothing, on_unreachable=nothing
             )
+            nursery.start_soon(links.run)
             links.addresses = {1: Address("127.0.0.1", 1)}
             while len(tried) < 8:
                 links.get(1, "a")
@@ -116,12 +120,12 @@ class Scripted:
 
     def __init__(self, expires: float) -> None:
         self.expires, self.waiting = expires, 0
-        self.on_close = lambda _reason, _in_flight: None
+        self.on_close: Callable[[Any, str, int], None] = nothing
         self.reasons: list[str] = []
 
     def close(self, reason: str) -> None:
         self.reasons.append(reason)
-        self.on_close(reason, self.waiting)
+        self.on_close(self, reason, self.waiting)
 
 
 async def scripted(
@@ -130,16 +134,22 @@ async def scripted(
     """Links over scripted channels, the channels in the order in which they were opened, and what was noted."""
     opened, notes = list[Scripted](), list[str]()
 
-    async def open_channel(*_: object) -> Scripted:
+    async def open_channel(*given: Any) -> Scripted:
         await trio.sleep(0.5)
         opened.append(Scripted(trio.current_time() + expires))
+        opened[-1].on_close = given[-1]
         return opened[-1]
 
     monkeypatch.setattr(links_module, "open_channel", open_channel)
     reactor: Any = None  # no socket is opened
     links = BrokerChannels(
-        nursery, reactor, ClusterClientSettings(), lambda event, **_: notes.append(event), lambda: None
+        reactor,
+        ClusterClientSettings(),
+        lambda event, **_: notes.append(event),
+        on_changed=nothing,
+        on_unreachable=nothing,
     )
+    nursery.start_soon(links.run)
     links.addresses = {1: Address("127.0.0.1", 1)}
     return links, opened, notes
 
@@ -219,7 +229,10 @@ def test_channel_is_late_that_does_not_respond_and_is_given_up() -> None:
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             broker, changed, responses = Broker(), trio.Event(), list[object]()
-            links = BrokerChannels(nursery, reactor, ClusterClientSettings(), lambda _event, **_: None, changed.set)
+            links = BrokerChannels(
+                reactor, ClusterClientSettings(), nothing, on_changed=changed.set, on_unreachable=nothing
+            )
+            nursery.start_soon(links.run)
             links.addresses = {1: await broker.listen(nursery)}
             links.get(1, "a")
             await changed.wait()

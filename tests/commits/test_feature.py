@@ -32,9 +32,9 @@ async def test_ranges_are_kept_in_their_topic_unless_told_otherwise() -> None:
     """And the topic is followed."""
     stored, in_memory = built(Commits()), built(Commits(state="memory"))
     assert isinstance(stored.services.journal, TopicJournal)
-    assert [hosted.state for hosted in stored.states] == [INDIVIDUAL_COMMITS]
+    assert stored.services.journal.state is INDIVIDUAL_COMMITS
     assert isinstance(in_memory.services.journal, MemoryJournal)
-    assert in_memory.states == ()
+    assert in_memory.services.followed.tail is None
     place = "in topic __individual_commit_offsets"
     assert stored.probe.details() == {"commits": {"state": place, "groups": 0}}
     assert in_memory.probe.details() == {"commits": {"state": "in memory", "groups": 0}}
@@ -50,8 +50,8 @@ def test_stored_state_is_declared_where_there_is_one() -> None:
 
 async def test_tail_knows_what_this_proxy_owns() -> None:
     made = platform(World().services)
-    services, _ = commit_feature.new_services(Commits(), made)
-    tail = commit_feature.new_tail(services, made)
+    services = commit_feature.new_services(Commits(), made)
+    tail = services.followed.tail
     assert tail is not None
     services.gate.open([3])
     assert tail.is_owned(3)
@@ -61,7 +61,7 @@ async def test_tail_knows_what_this_proxy_owns() -> None:
 
 def test_switched_off_there_is_nothing() -> None:
     made = built(Commits(serve=False))
-    assert (made.apis, made.states, made.tasks, made.carried) == ({}, (), (), None)
+    assert (made.apis, made.tasks, made.carried) == ({}, (), None)
     assert "commits.serve" in made.probe.off
 
 
@@ -78,7 +78,7 @@ def test_ranges_are_recognised_by_the_rule_that_others_apply() -> None:
 
 
 def routes_of(world: World, *, with_share_groups: bool) -> tuple[Routes, Any]:
-    made = INDIVIDUAL.build(Commits(), platform(world.services, reactor=None))
+    made = INDIVIDUAL.build(Commits(), platform(world.services, is_displayed=True))
     served = share_group_apis.served(world.services) if with_share_groups else {}
     versions = world.services.versions if with_share_groups else EffectiveVersions(Offer())
     handlers = in_stages(made, groups=served)

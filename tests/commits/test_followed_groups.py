@@ -22,7 +22,6 @@ from kafka_share_proxy.commits.state_records import (
 )
 from kafka_share_proxy.durable import tail as tail_module
 from kafka_share_proxy.durable.state_partitions import state_partition
-from kafka_share_proxy.durable.tail import Tail
 from kafka_share_proxy.wire.records.records import Record
 from trio.testing import MockClock
 
@@ -38,8 +37,9 @@ class Following:
 
     def __init__(self, cluster: StateCluster) -> None:
         self.cluster, self.notes = cluster, list[str]()
-        self.followed = FollowedGroups(self._note)
-        self.tail = Tail(INDIVIDUAL_COMMITS, self.followed, cluster.access(self._note))
+        self.followed = FollowedGroups(self._note, access=cluster.access(self._note))
+        assert self.followed.tail is not None
+        self.tail = self.followed.tail
 
     def _note(self, event: str, /, **_context: Any) -> None:
         self.notes.append(event)
@@ -57,7 +57,7 @@ class Following:
         self.write(state_partition(group_id), record)
 
     def run(self) -> None:
-        self.cluster.nursery.start_soon(self.followed.run, self.tail)
+        self.cluster.nursery.start_soon(self.followed.run)
 
     async def until(self, condition: Callable[[], object]) -> None:
         with trio.fail_after(60):

@@ -51,7 +51,7 @@ def test_requests_to_the_topic_are_counted_where_there_is_one() -> None:
     world = CommitWorld()
     assert "append_requests" not in page_of(world.services)
     nothing: Any = None
-    journal: Any = TopicJournal(INDIVIDUAL_COMMITS, nothing, nothing, "h:1")
+    journal: Any = TopicJournal(INDIVIDUAL_COMMITS, nothing, nothing, "h:1", nothing)
     world.services.journal, journal.appends = journal, 7
     assert "ksp_commit_append_requests_total 7.0" in page_of(world.services)
 

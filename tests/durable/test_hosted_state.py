@@ -18,13 +18,13 @@ from kafka_share_proxy.durable.state_producer import BATCH_BYTES_MAX
 from kafka_share_proxy.wire.errors import UpstreamLost
 
 from tests.support.small_state import TEST_STATE, HeldTexts, text_gate
-from tests.support.state_cluster import Loop, StateCluster
+from tests.support.state_cluster import Loop, StateCluster, host_in
 
 
 def hosted_in(cluster: StateCluster, nursery: trio.Nursery) -> HostedState:
     notes: Any = lambda _event, **_context: None  # noqa: E731
     loop: Any = Loop(nursery)
-    return HostedState(TEST_STATE, HeldTexts(), text_gate(), cluster.access(notes), loop, "a:1")
+    return HostedState(TEST_STATE, HeldTexts(), text_gate(), host_in(cluster, loop, notes))
 
 
 async def test_topic_is_made_before_anything_is_owned(nursery: trio.Nursery) -> None:

@@ -122,8 +122,10 @@ class World:
             went_back=self.went_back.append,
         )
         loop: Any = self.loop
-        self.journal = TopicJournal(SHARE_STATE, loop, lambda event, **_: self.notes.append(event), "proxy:1", events)
-        self.journal.links = self.links  # type: ignore[assignment]
+        channels: Any = self.links
+        self.journal = TopicJournal(
+            SHARE_STATE, loop, lambda event, **_: self.notes.append(event), "proxy:1", channels, events
+        )
         self.journal.leaders = dict.fromkeys(range(50), LEADER)
         self.journal.coordinators = dict.fromkeys(range(50), COORDINATOR)
 

@@ -9,6 +9,7 @@ import trio
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.durable import ownership_group
+from kafka_share_proxy.durable.ownership import OwnershipEvents
 from kafka_share_proxy.durable.ownership_group import Membership
 from kafka_share_proxy.localkafka.cluster import Cluster
 from kafka_share_proxy.loop.boot_clock import boot_time
@@ -51,7 +52,7 @@ class Group:
 
         async def run() -> None:
             with scope:
-                await made.run()
+                await made.run(OwnershipEvents())
 
         self.nursery.start_soon(run)
         return made, scope

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import trio
 from kafka_share_proxy.durable import ownership_group, ownership_rules
+from kafka_share_proxy.durable.ownership import OwnershipEvents
 from kafka_share_proxy.durable.ownership_group import Membership
 from kafka_share_proxy.durable.ownership_rules import PARTITIONS
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
@@ -67,7 +68,7 @@ def _member(coordinator: Coordinator) -> Membership:
 
 async def _run(member: Membership, scope: trio.CancelScope) -> None:
     with scope:
-        await member.run()
+        await member.run(OwnershipEvents())
 
 
 async def test_it_is_found_at_once_after_a_crash_and_soon_however_long_it_was_away(
@@ -91,7 +92,7 @@ async def test_failures_are_forgotten_once_it_has_responded(
 ) -> None:
     """The next time it is away, it is looked up immediately."""
     member = _member(coordinator)
-    nursery.start_soon(member.run)
+    nursery.start_soon(member.run, OwnershipEvents())
     await trio.sleep(60)
     coordinator.away = False
     await trio.sleep(60)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import trio
 from kafka_share_proxy.durable import ownership_group
+from kafka_share_proxy.durable.ownership import OwnershipEvents
 from kafka_share_proxy.durable.ownership_group import Membership
 from kafka_share_proxy.durable.ownership_rules import PARTITIONS
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
@@ -160,17 +161,18 @@ class Member:
         self.part = Membership(
             client, note, name, SESSION_S, trio.current_time, peer=peer, serves=["share groups", "commits"]
         )
-        self.part.on_refused = lambda reason, error: self.refused.append((reason, error))
         self.gives_up = True
         """True if unassigned partitions are stopped immediately."""
-        self.part.on_changed = self._changed
+        self._events = OwnershipEvents(
+            changed=self._changed, refused=lambda reason, error: self.refused.append((reason, error))
+        )
         self._held: set[int] = set()
         self.scope = trio.CancelScope()
         nursery.start_soon(self._run)
 
     async def _run(self) -> None:
         with self.scope:
-            await self.part.run()
+            await self.part.run(self._events)
 
     def _changed(self) -> None:
         gone = self._held - self.part.assigned

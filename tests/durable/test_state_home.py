@@ -16,8 +16,8 @@ from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.brokers.replaced import SILENT_S
 from kafka_share_proxy.durable.broker_access import BrokerAccess
-from kafka_share_proxy.durable.hosted_state import HostedState
 from kafka_share_proxy.durable.interfaces import JournalRefused
+from kafka_share_proxy.durable.ownership import OwnershipEvents
 from kafka_share_proxy.durable.ownership_group import Membership
 from kafka_share_proxy.durable.state_home import DRAIN_S, StateHome
 from kafka_share_proxy.durable.state_partitions import state_partition
@@ -27,15 +27,15 @@ from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator
 from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
 from kafka_share_proxy.sharegroups.state.held_state import HeldShareState
-from kafka_share_proxy.sharegroups.state.state_records import PARTITIONS, SHARE_STATE, StateKey, group_value, share_gate
+from kafka_share_proxy.sharegroups.state.state_records import PARTITIONS, SHARE_STATE, StateKey, group_value
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
-from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
+from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.records.records import Record, decode_records
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.support import state_cluster
 from tests.support.small_broker import Broker
-from tests.support.small_state import TEST_STATE, HeldTexts, encode_key, partition_of, text_gate
+from tests.support.small_state import TEST_STATE, HeldTexts, encode_key, partition_of
 from tests.support.state_cluster import OTHER_NODE, Loop, StateCluster
 
 GROUP = "g"
@@ -51,9 +51,7 @@ class ScriptedOwner:
     def __init__(self) -> None:
         self.lease_s = 6.0
         self.assigned: frozenset[int] = frozenset()
-        self.on_changed: Callable[[], None] = lambda: None
-        self.on_renewed: Callable[[], None] = lambda: None
-        self.on_refused: Callable[[str, ProxyError | None], None] = lambda _reason, _error: None
+        self.events = OwnershipEvents()
         self.gave_back: list[set[int]] = []
         self.valid = True
         self.has_joined = True
@@ -62,7 +60,8 @@ class ScriptedOwner:
     def is_member(self) -> bool:
         return self.has_joined and self.valid
 
-    async def run(self) -> None:
+    async def run(self, events: OwnershipEvents) -> None:
+        self.events = events
         await trio.sleep_forever()
 
     def stopped(self, partitions: Iterable[int]) -> None:
@@ -74,7 +73,7 @@ class ScriptedOwner:
 
     def assign(self, numbers: Collection[int]) -> None:
         self.assigned = frozenset(numbers)
-        self.on_changed()
+        self.events.changed()
 
 
 class Proxy:
@@ -87,16 +86,10 @@ class Proxy:
         loop: Any = Loop(cluster.nursery)
         self.owner = ScriptedOwner()
         self.coordinator, self.texts = ShareCoordinator(BrokerShareLimits()), HeldTexts()
-        self.share = HostedState(SHARE_STATE, HeldShareState(self.coordinator), share_gate(), access, loop, name)
-        self.test = HostedState(TEST_STATE, self.texts, text_gate(), access, loop, name)
         links: Any = SimpleNamespace(run=trio.sleep_forever, check_soon=lambda: None, missing=[], linked=[])
-        self.home = StateHome(
-            [self.share, self.test],
-            self.owner,
-            access,
-            loop,
-            links=links if fleet else None,  # type: ignore[arg-type]
-        )
+        self.home = StateHome(self.owner, access, loop, name, links=links if fleet else None)
+        self.share = self.home.host(SHARE_STATE, HeldShareState(self.coordinator), state_partition)
+        self.test = self.home.host(TEST_STATE, self.texts, partition_of)
         self.scope = trio.CancelScope()
         cluster.nursery.start_soon(self._run)
 
@@ -441,7 +434,7 @@ async def test_lease_that_ends_closes_all_gates_by_itself(jumping: MockClock, cl
     assert proxy.home.why_not(TEST_STATE.topic) == "the group of proxies has not responded for a while"
     waiting = proxy.test.gate.wait()
     proxy.owner.valid = True
-    proxy.owner.on_renewed()
+    proxy.owner.events.renewed()
     assert waiting.done
     assert proxy.is_open == (True, True)
 
@@ -463,7 +456,8 @@ async def test_proxy_that_lost_its_membership_is_not_ready(
 
 async def test_standby_says_who_serves_in_every_state(jumping: MockClock, cluster: StateCluster) -> None:
     proxy = Proxy(cluster, "b:1", fleet=False)
-    proxy.owner.on_refused("another proxy (a:1) serves", None)
+    await wait_all_tasks_blocked()
+    proxy.owner.events.refused("another proxy (a:1) serves", None)
     assert (proxy.share.gate.standby, proxy.test.gate.standby) == ("another proxy (a:1) serves",) * 2
     proxy.owner.assign(EVERYTHING)
     await until(lambda: proxy.is_open == (True, True))
@@ -483,7 +477,7 @@ async def test_proxy_that_stops_lets_nobody_in_and_stores_what_is_under_way(
 
 async def test_member_of_a_fleet_that_owns_nothing_is_ready(jumping: MockClock, cluster: StateCluster) -> None:
     proxy = Proxy(cluster, "b:1", fleet=True)
-    proxy.owner.on_changed()
+    proxy.owner.events.changed()
     await until(lambda: not proxy.home.why_not(TEST_STATE.topic))
     assert proxy.share.gate.why_not([NUMBER]) == (
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -505,8 +499,8 @@ def test_without_an_identity_states_are_off_and_the_proxy_is_ready() -> None:
             client = lambda: ClusterClient([address], ClusterClientSettings())  # noqa: E731
             access = BrokerAccess(client=client, settings=ClusterClientSettings(), own=None, notes=notes)
             held = HeldShareState(ShareCoordinator(BrokerShareLimits()))
-            share = HostedState(SHARE_STATE, held, share_gate(), access, reactor, "proxy:1")
-            home = StateHome([share], Membership(client(), notes, "proxy:1", 6.0), access, reactor)
+            home = StateHome(Membership(client(), notes, "proxy:1", 6.0), access, reactor, "proxy:1")
+            share = home.host(SHARE_STATE, held, state_partition)
             assert home.why_not(SHARE_STATE.topic) == "share state is not loaded yet"
             nursery.start_soon(home.run)
             with trio.fail_after(20):

@@ -27,7 +27,15 @@ class Followed:
     def __init__(self, cluster: StateCluster) -> None:
         self.cluster, self.texts, self.notes = cluster, Texts(), list[str]()
         wall_s = lambda: WALL_MS / 1000 + trio.current_time()  # noqa: E731
-        self.tail = Tail(TEST_STATE, self.texts, cluster.access(self._note), wall_s=wall_s)
+        self.errors, self.loaded = list[str](), list[bool]()
+        self.tail = Tail(
+            TEST_STATE,
+            self.texts,
+            cluster.access(self._note),
+            wall_s=wall_s,
+            on_read=lambda: self.loaded.append(self.tail.is_all_loaded),
+            on_trouble=lambda error: self.errors.append(str(error)),
+        )
         self.epoch = 0
 
     def _note(self, event: str, /, **_context: object) -> None:
@@ -222,9 +230,7 @@ async def test_fault_of_the_follower_ends_one_partition_only(autojump_clock: Moc
 
 async def test_whoever_waits_for_it_is_told_what_became_of_it(autojump_clock: MockClock, followed: Followed) -> None:
     """Trouble with finding the topic, and everything that may have made it loaded."""
-    errors, loaded = list[str](), list[bool]()
-    followed.tail.on_trouble = lambda error: errors.append(str(error))
-    followed.tail.on_read = lambda: loaded.append(followed.tail.is_all_loaded)
+    errors, loaded = followed.errors, followed.loaded
     followed.cluster.away = True
     followed.run()
     await trio.sleep(1)

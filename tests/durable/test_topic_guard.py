@@ -13,7 +13,7 @@ from kafka_share_proxy.wire.errors import ErrorCode
 from trio.testing import MockClock
 
 from tests.support.small_state import TEST_STATE, HeldTexts, partition_of, text_gate
-from tests.support.state_cluster import Channels, Loop, StateCluster, install
+from tests.support.state_cluster import Loop, StateCluster, host_in, install
 
 UNSAFE = {"cleanup.policy": "delete", "retention.ms": "1000"}
 
@@ -27,9 +27,9 @@ class World:
         self.notes: list[tuple[str, dict[str, Any]]] = []
         self.held = HeldTexts()
         loop: Any = Loop(nursery)
-        self.hosted = HostedState(TEST_STATE, self.held, text_gate(), self.cluster.access(self._note), loop, "a:1")
+        host = host_in(self.cluster, loop, self._note)
+        self.hosted = HostedState(TEST_STATE, self.held, text_gate(), host)
         self.journal: Any = self.hosted.journal
-        self.journal.links = Channels(self.cluster, nursery)
         nursery.start_soon(self.hosted.run)
 
     def _note(self, event: str, /, **context: Any) -> None:

@@ -45,18 +45,15 @@ class Proxy:
 
     def __init__(self, names: dict[str, Any], cluster: StateCluster, said: list[str]) -> None:
         access = cluster.access(lambda event, **_: said.append(event))
-        made = platform(
-            SimpleNamespace(notes=access.notes, own=access.own),  # type: ignore[arg-type]
-            reactor=Loop(cluster.nursery),
-            client=access.client,
-            settings=access.settings,
-            address="a:1",
-        )
-        kind = names["GroupNotes"]()
-        (self.hosted,) = kind.build(None, made).states
-        assert kind.states(None, made.cluster) == (self.hosted.state,)
+        loop: Any = Loop(cluster.nursery)
         self.owner = ScriptedOwner()
-        self.home = StateHome([self.hosted], self.owner, made.access, made.reactor)  # type: ignore[arg-type]
+        self.home = StateHome(self.owner, access, loop, "a:1")
+        services: Any = SimpleNamespace(notes=access.notes, own=access.own)
+        made = platform(services, client=access.client, settings=access.settings, home=self.home)
+        kind = names["GroupNotes"]()
+        kind.build(None, made)
+        (self.hosted,) = self.home.states
+        assert kind.states(None, made.cluster) == (self.hosted.state,)
         self.scope = trio.CancelScope()
         self.owner.assign(range(PARTITIONS))
         cluster.nursery.start_soon(self._run)

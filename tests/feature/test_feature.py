@@ -9,7 +9,7 @@ from kafka_share_proxy.feature.feature import Feature, FeatureKind, Platform, Pr
 
 from tests.support.platforms import NO_CLUSTER, platform
 from tests.support.ports import World
-from tests.support.small_state import TEST_STATE, HeldTexts, text_gate
+from tests.support.small_state import TEST_STATE, HeldTexts, partition_of
 
 
 class Bare(FeatureKind):
@@ -27,7 +27,7 @@ def test_feature_declares_nothing_unless_it_says_so() -> None:
     assert kind.rules(None, rules) is rules
     assert kind.check(None) is None
     built = kind.build(None, platform(World().services))
-    assert (built.apis, built.states, built.tasks, built.coverage) == ({}, (), (), ())
+    assert (built.apis, built.tasks, built.coverage) == ({}, (), ())
 
 
 def test_rules_without_features_find_no_ranges_and_no_views() -> None:
@@ -37,10 +37,10 @@ def test_rules_without_features_find_no_ranges_and_no_views() -> None:
 
 
 async def test_platform_hosts_a_state_with_its_journal() -> None:
-    hosted = platform(World().services).host(TEST_STATE, HeldTexts(), text_gate())
+    hosted = platform(World().services).host(TEST_STATE, HeldTexts(), partition_of)
     assert hosted.journal.state is hosted.state is TEST_STATE
 
 
 async def test_parts_that_are_only_displayed_store_nothing() -> None:
     with pytest.raises(ValueError, match="only displayed"):
-        platform(World().services, reactor=None).host(TEST_STATE, HeldTexts(), text_gate())
+        platform(World().services, home=None).host(TEST_STATE, HeldTexts(), partition_of)

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 from kafka_share_proxy.audit.stream import Audit
+from kafka_share_proxy.durable.described_state import DescribedState
 from kafka_share_proxy.durable.journal import TopicJournal
 from kafka_share_proxy.durable.memory_journal import MemoryJournal
-from kafka_share_proxy.feature.feature import Feature, Stage
+from kafka_share_proxy.feature.feature import Feature, Platform, Stage
 from kafka_share_proxy.sharegroups.feature import SHARE_GROUPS, options
 from kafka_share_proxy.sharegroups.model.renewal import RenewalBound
 from kafka_share_proxy.sharegroups.settings import ShareGroups
@@ -26,10 +27,16 @@ def built(settings: ShareGroups = LOCAL, **parts: Any) -> Feature:
     return SHARE_GROUPS.build(settings, platform(World().services, cluster=sight({1: A}), **parts))
 
 
+def stored_by(kept: Platform) -> list[DescribedState[Any]]:
+    """Return the states that features have hosted."""
+    assert kept.home is not None
+    return [hosted.state for hosted in kept.home.states]
+
+
 def test_state_in_a_topic_waits_until_it_is_loaded() -> None:
-    made = built()
-    (hosted,) = made.states
-    assert hosted.state is SHARE_STATE
+    kept = platform(World().services, cluster=sight({1: A}))
+    made = SHARE_GROUPS.build(LOCAL, kept)
+    assert stored_by(kept) == [SHARE_STATE]
     assert isinstance(made.services.journal, TopicJournal)
     assert made.services.gate.refusal == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert made.carried is made.groups is not None
@@ -39,16 +46,17 @@ def test_state_in_a_topic_waits_until_it_is_loaded() -> None:
 
 def test_state_in_memory_is_served_immediately() -> None:
     settings = ShareGroups(serve="local", state="memory")
-    made = built(settings)
+    kept = platform(World().services, cluster=sight({1: A}))
+    made = SHARE_GROUPS.build(settings, kept)
     assert isinstance(made.services.journal, MemoryJournal)
-    assert (made.states, made.services.gate.is_open) == ((), True)
+    assert (stored_by(kept), made.services.gate.is_open) == ([], True)
     assert SHARE_GROUPS.states(settings, sight({1: A})) == ()
     assert made.probe.also() == {"state": "in memory"}
 
 
 def test_share_groups_of_the_brokers_have_no_handlers_and_no_services() -> None:
     made = built(ShareGroups(serve="upstream"))
-    assert (made.apis, made.states, made.services) == ({}, (), None)
+    assert (made.apis, made.services) == ({}, None)
     assert made.probe.details() == {"share_groups": "brokers"}
     assert SHARE_GROUPS.offers(ShareGroups(serve="upstream"), sight({1: A})) == ()
 

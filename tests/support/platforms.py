@@ -7,6 +7,8 @@ from typing import Any
 
 from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.brokers.cluster_watch import SeenCluster
+from kafka_share_proxy.durable.broker_access import BrokerAccess
+from kafka_share_proxy.durable.state_home import StateHome
 from kafka_share_proxy.feature.feature import Platform
 from kafka_share_proxy.forwarding.served.services import Services
 from kafka_share_proxy.views.services import Inline
@@ -22,7 +24,14 @@ def platform(services: Services, **parts: Any) -> Platform:
         "client": SimpleNamespace,
         "workers": Inline(),
         "cluster": NO_CLUSTER,
-        "reactor": SimpleNamespace(),
         "address": "p:1",
     }
-    return Platform(**given | parts)
+    given |= parts
+    return Platform(**{"home": _home(**given)} | given)
+
+
+def _home(services: Services, settings: ClusterClientSettings, client: Any, address: str, **_: Any) -> StateHome:
+    owner: Any = SimpleNamespace(lease_s=6.0, is_valid=lambda: True)
+    access = BrokerAccess(client=client, settings=settings, own=services.own, notes=services.notes)
+    reactor: Any = SimpleNamespace()
+    return StateHome(owner, access, reactor, address)

@@ -21,6 +21,8 @@ from kafka_share_proxy.brokers import topic_log
 from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.durable import replay, state_home
 from kafka_share_proxy.durable.broker_access import BrokerAccess
+from kafka_share_proxy.durable.hosted_state import StateHost
+from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.promise import Callback, CallbackOwner, on_behalf_of
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
@@ -316,11 +318,13 @@ class Channels:
     iterations.
     """
 
-    def __init__(self, cluster: StateCluster, nursery: trio.Nursery, *_: Any) -> None:
+    def __init__(self, cluster: StateCluster, *_: Any, **_callbacks: Any) -> None:
         self.addresses: Mapping[int, Address] = {}
-        self.on_unreachable: Callable[[int], None] = lambda _node_id: None
         self._cluster = cluster
-        self._nursery = nursery
+        self._nursery = cluster.nursery
+
+    async def run(self) -> None:
+        await trio.sleep_forever()
 
     def get(self, _node_id: int, _purpose: str) -> Channels:
         return self
@@ -348,6 +352,14 @@ class Channels:
 
     def close(self) -> None:
         """There is nothing to close."""
+
+
+def host_in(cluster: StateCluster, loop: Any, notes: Notes) -> StateHost:
+    """Return the dependencies of a state that no home owns."""
+    channels: Any = Channels(cluster)
+    return StateHost(
+        access=cluster.access(notes), reactor=loop, name="a:1", channels=channels, lease_s=0.0, on_lost=lambda _: None
+    )
 
 
 class _Connection:

@@ -27,8 +27,6 @@ from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.brokers.cluster_watch import SeenCluster
 from kafka_share_proxy.durable.broker_access import BrokerAccess
 from kafka_share_proxy.durable.described_state import DescribedState
-from kafka_share_proxy.durable.gate import StateGate
-from kafka_share_proxy.durable.hosted_state import HostedState
 from kafka_share_proxy.durable.interfaces import JournalRefused
 from kafka_share_proxy.durable.tail import Tail
 from kafka_share_proxy.feature.feature import Feature, FeatureKind, Platform, Probe
@@ -54,31 +52,29 @@ class Follower:
         return {"followed": self.texts.values, "behind": tail.behind, **known}
 
 
-class ToldState(HostedState):
+class ToldState:
     """The test state, and the socket of its control port."""
 
     def __init__(self, port: int, platform: Platform) -> None:
         self.texts = HeldTexts()
-        gate = StateGate(WIDE_STATE.partitions, wide_partition_of)
-        assert platform.reactor is not None
-        super().__init__(WIDE_STATE, self.texts, gate, platform.access, platform.reactor, platform.address)
+        self._hosted = platform.host(WIDE_STATE, self.texts, wide_partition_of)
         self._port = port
         self._follower = Follower(platform.access)
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(super().run)
             nursery.start_soon(self._follower.tail.run)
             nursery.start_soon(serve, self._port, self.respond)
 
     async def respond(self, asked: dict[str, Any]) -> dict[str, Any]:
+        gate = self._hosted.gate
         if "put" not in asked:
-            served = sorted(p for p in self.served if self.gate.lets_in([p]))
+            served = sorted(p for p in self._hosted.served if gate.lets_in([p]))
             return {"served": served, "held": self.texts.values, **self._follower.told()}
         key, text = asked["put"]
-        if not self.gate.lets_in([wide_partition_of(key)]):
-            return {"refused": self.gate.why_not([wide_partition_of(key)])[0].name}
-        promise, came = self.journal.append([(key, text.encode())]), trio.Event()
+        if not gate.lets_in([wide_partition_of(key)]):
+            return {"refused": gate.why_not([wide_partition_of(key)])[0].name}
+        promise, came = self._hosted.journal.append([(key, text.encode())]), trio.Event()
         promise.on_settled(came.set)
         await came.wait()
         try:
@@ -101,7 +97,7 @@ class ToldFeature(FeatureKind):
         return (WIDE_STATE,)
 
     def build(self, settings: Any, platform: Platform) -> Feature:
-        return Feature(probe=Probe(path="told"), states=(ToldState(self._port, platform),))
+        return Feature(probe=Probe(path="told"), tasks=(ToldState(self._port, platform).run,))
 
 
 async def serve(port: int, response: Any) -> None:

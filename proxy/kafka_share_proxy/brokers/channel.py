@@ -55,13 +55,19 @@ class _InFlight(NamedTuple):
 class Channel(trio.abc.Stream):
     """One connection. Owner of its socket in the sense of `faults`."""
 
-    def __init__(self, reactor: Reactor, transport: PlainTransport | TlsTransport, frame_bytes: int) -> None:
+    def __init__(
+        self,
+        reactor: Reactor,
+        transport: PlainTransport | TlsTransport,
+        frame_bytes: int,
+        on_close: Callable[[Channel, str, int], None],
+    ) -> None:
+        """`on_close`: called once when the channel closes, with the reason and the number of requests in flight."""
         self.versions = BrokerVersions(ranges={}, response=None)
         self.expires = inf
         """Time (trio.current_time) at which to replace the SASL session."""
         self.closed = False
-        self.on_close: Callable[[str, int], None] = lambda _reason, _in_flight: None
-        """Called once when the channel closes, with the reason and the number of requests without a response."""
+        self._on_close = on_close
         self._reactor = reactor
         self._transport = transport
         self._frames = frames.FrameReader(frame_bytes)
@@ -161,7 +167,7 @@ class Channel(trio.abc.Stream):
             self._alarm.cancel()
         self._changed.set()
         in_flight, self._in_flight = self._in_flight, deque()
-        self.on_close(reason, len(in_flight))
+        self._on_close(self, reason, len(in_flight))
         for each in in_flight:
             each.done(None)
 
@@ -227,8 +233,13 @@ class Channel(trio.abc.Stream):
         self._transport.want(READ | WRITE if self._unsent else READ)
 
 
-async def open_channel(reactor: Reactor, address: Address, settings: ClusterClientSettings) -> Channel:
-    """Dial, secure, read the versions, authenticate.
+async def open_channel(
+    reactor: Reactor,
+    address: Address,
+    settings: ClusterClientSettings,
+    on_close: Callable[[Channel, str, int], None],
+) -> Channel:
+    """Dial, secure, read the versions, authenticate. `on_close`: see Channel.
 
     Raises UpstreamLost if the broker cannot be reached, AuthenticationFailed if it refuses the identity,
     RemoteProtocolError if it does not speak Kafka.
@@ -237,7 +248,7 @@ async def open_channel(reactor: Reactor, address: Address, settings: ClusterClie
 
     async def connect(host: str, port: int) -> trio.abc.Stream:
         sock = await dialling.connect(Address(host, port), settings.dial_timeout_s)
-        made.append(Channel(reactor, _transport(reactor, sock, settings, host), settings.response_bytes))
+        made.append(Channel(reactor, _transport(reactor, sock, settings, host), settings.response_bytes, on_close))
         return made[-1]
 
     opened = await open_connection(address, replace(settings, tls=None, connect=connect))

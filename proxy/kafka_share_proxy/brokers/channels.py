@@ -37,30 +37,41 @@ class _Failures(NamedTuple):
 
 
 class BrokerChannels:
-    """Open channels. `changed` is called when one has opened or closed."""
+    """Open channels. They are dialled while `run` is active."""
 
     def __init__(
         self,
-        nursery: trio.Nursery,
         reactor: Reactor,
         settings: ClusterClientSettings,
         notes: Notes,
-        changed: Callable[[], None],
+        *,
+        on_changed: Callable[[], None],
+        on_unreachable: Callable[[int], None],
     ) -> None:
+        """`on_changed`: called when a channel has opened or closed.
+
+        `on_unreachable`: called with a node that could not be reached. Another broker may have its partitions by now.
+        """
         self.addresses: dict[int, Address] = {}
         """Addresses of the brokers, kept up to date by the caller."""
-        self.on_unreachable: Callable[[int], None] = lambda _node_id: None
-        """Called with a node that could not be reached. Another broker may have its partitions by now."""
-        self._nursery = nursery
+        self._on_changed = on_changed
+        self._on_unreachable = on_unreachable
+        self._to_dial, self._dials = trio.open_memory_channel[ChannelKey](inf)
+        """At most one dial for each key waits: see `_opening`."""
         self._reactor = reactor
         self._settings = settings
         self._notes = notes
-        self._changed = changed
         self._open: dict[ChannelKey, Channel] = {}
         self._opening: dict[ChannelKey, float] = {}
         self._failures: dict[ChannelKey, _Failures] = {}
         self._troubles: dict[int, LastingTrouble] = {}
         """Trouble by node id: a lost broker is one trouble for all channels to it."""
+
+    async def run(self) -> None:
+        """Dial channels as they are needed, until cancelled. The caller then calls `close`."""
+        async with trio.open_nursery() as nursery:
+            async for key in self._dials:
+                nursery.start_soon(self._dial, key, name="link")
 
     def get(self, node_id: int, purpose: str) -> Channel | None:
         key = ChannelKey(node_id, purpose)
@@ -71,7 +82,7 @@ class BrokerChannels:
             channel.close("the session ends")
         if key not in self._opening:
             self._opening[key] = trio.current_time()
-            self._nursery.start_soon(self._dial, key, name="link")
+            self._to_dial.send_nowait(key)
         return None
 
     def is_late(self, node_id: int, purpose: str) -> bool:
@@ -101,7 +112,7 @@ class BrokerChannels:
             if address is None:
                 self._failed(key)
                 return
-            channel = await open_channel(self._reactor, address, self._settings)
+            channel = await open_channel(self._reactor, address, self._settings, partial(self._closed, key))
         except ProxyError as error:
             self._trouble(key.node_id).happened(str(error))
             self._failed(key)
@@ -109,10 +120,9 @@ class BrokerChannels:
             self._trouble(key.node_id).ended()
             self._failures.pop(key, None)
             self._open[key] = channel
-            channel.on_close = partial(self._closed, key, channel)
         finally:
             del self._opening[key]
-            self._changed()
+            self._on_changed()
 
     def _trouble(self, node_id: int) -> LastingTrouble:
         if node_id not in self._troubles:
@@ -125,7 +135,7 @@ class BrokerChannels:
         earlier = before.number if before is not None and now < before.again_at + RETRY_MAX_S else 0
         pause_s = min(RETRY_MIN_S * 2 ** min(earlier, 10), RETRY_MAX_S)
         self._failures[key] = _Failures(earlier + 1, now + pause_s)
-        self.on_unreachable(key.node_id)
+        self._on_unreachable(key.node_id)
 
     def _closed(self, key: ChannelKey, channel: Channel, reason: str, in_flight: int) -> None:
         if self._open.get(key) is not channel:
@@ -135,4 +145,4 @@ class BrokerChannels:
             self._notes("state-link-lost", node_id=key.node_id, reason=reason, unanswered_requests=in_flight)
         else:  # brokers close idle connections after connections.max.idle.ms; the next request dials again
             self._notes("state-link-closed-idle", node_id=key.node_id, reason=reason)
-        self._changed()
+        self._on_changed()

@@ -17,12 +17,11 @@ from kafka_share_proxy.commits.followed_groups import FollowedGroups
 from kafka_share_proxy.commits.held_state import HeldCommits
 from kafka_share_proxy.commits.services import CommitOptions, CommitServices, commit_gate
 from kafka_share_proxy.commits.settings import Commits
-from kafka_share_proxy.commits.state_records import INDIVIDUAL_COMMITS, RANGE_PREFIX, CommitKey
+from kafka_share_proxy.commits.state_records import INDIVIDUAL_COMMITS, CommitKey
 from kafka_share_proxy.durable.described_state import DescribedState
-from kafka_share_proxy.durable.hosted_state import HostedState
 from kafka_share_proxy.durable.journal import TopicJournal
 from kafka_share_proxy.durable.memory_journal import MemoryJournal
-from kafka_share_proxy.durable.tail import Tail
+from kafka_share_proxy.durable.state_partitions import state_partition
 from kafka_share_proxy.feature.feature import (
     NONE,
     PART,
@@ -61,18 +60,16 @@ class IndividualCommitFeature(FeatureKind):
             off = Coverage("commits", NONE, "commits.serve is off: metadata of commits is not looked at")
             reason = "individual commits are switched off (commits.serve)"
             return Feature(probe=Probe(path=PROBE, off=reason), coverage=(off, PLAIN))
-        services, states = new_services(settings, platform)
-        tail = new_tail(services, platform)
-        runtime = CommitRuntime(services, tail)
+        services = new_services(settings, platform)
+        runtime = CommitRuntime(services)
         seen = Coverage("commits", PART, "commits within transactions are not told, nor what tools and brokers delete")
         return Feature(
             apis={
                 Stage.BEFORE_GROUPS: commit_apis.deletions(services),
                 Stage.AFTER_GROUPS: commit_apis.commits(services),
             },
-            states=states,
             carried=CarriedCommits(services, commit_apis.of_owner(services)),
-            add_metrics=partial(metrics.add, services=services, tail=tail),
+            add_metrics=partial(metrics.add, services=services, tail=services.followed.tail),
             tasks=(runtime.run,),
             probe=runtime.probe(),
             coverage=(seen, PLAIN),
@@ -88,29 +85,32 @@ class CommitRuntime:
     """Background work for individual commits."""
 
     services: CommitServices
-    tail: Tail | None
-    """Reader of the topic of ranges; None if ranges are in memory."""
+
+    @property
+    def is_stored(self) -> bool:
+        """True if ranges are stored in their topic."""
+        return self.services.followed.tail is not None
 
     @property
     def why_not(self) -> str:
         """Return the reason why requests must wait here, regardless of the owner of the ranges; empty if there
         is none.
         """
-        if self.tail is None or not self.services.followed.uncertain:
+        if not (self.is_stored and self.services.followed.uncertain):
             return ""
         return f"which groups commit individually is not known of {len(self.services.followed.uncertain)} partitions"
 
     def state(self) -> dict[str, object]:
         """Return the details for /readyz."""
         followed = self.services.followed
-        where = f"in topic {INDIVIDUAL_COMMITS.topic}" if self.tail is not None else "in memory"
+        where = f"in topic {INDIVIDUAL_COMMITS.topic}" if self.is_stored else "in memory"
         return {"state": where, "groups": len(self.services.held.groups.keys() | followed.groups.keys())}
 
     def probe(self) -> Probe:
         """Return the probe of individual commits."""
         return Probe(
             path=PROBE,
-            topic=INDIVIDUAL_COMMITS.topic if self.tail is not None else "",
+            topic=INDIVIDUAL_COMMITS.topic if self.is_stored else "",
             why_not=lambda: self.why_not,
             details=lambda: {"commits": self.state()},
         )
@@ -118,23 +118,22 @@ class CommitRuntime:
     async def run(self) -> None:
         """Follow which groups commit individually, and watch for deleted groups, until cancelled."""
         ExpiredGroups(self.services).start()
-        if self.tail is not None:
-            await self.services.followed.run(self.tail)
+        await self.services.followed.run()
 
 
-def new_services(settings: Commits, platform: Platform) -> tuple[CommitServices, tuple[HostedState, ...]]:
-    """Create the services of the handlers, and the state that they change if it is kept in its topic.
-
-    Parts that are only displayed keep ranges in memory.
-    """
+def new_services(settings: Commits, platform: Platform) -> CommitServices:
+    """Create the services of the handlers. Parts that are only displayed keep ranges in memory."""
     held, gate = HeldCommits(), commit_gate()
-    states: tuple[HostedState, ...] = ()
     journal: TopicJournal[CommitKey] | MemoryJournal[CommitKey] = MemoryJournal()
-    if platform.reactor is not None and settings.state == "topic":
-        states = (platform.host(INDIVIDUAL_COMMITS, held, gate),)
-        journal = states[0].journal
+    followed = FollowedGroups(platform.notes)
+    if settings.state == "topic" and not platform.is_displayed:
+        hosted = platform.host(INDIVIDUAL_COMMITS, held, state_partition)
+        gate, journal = hosted.gate, hosted.journal
+        followed = FollowedGroups(
+            platform.notes, access=platform.access, is_owned=lambda partition: gate.lets_in((partition,))
+        )
     state_owner = journal if isinstance(journal, TopicJournal) else PROCESS
-    services = CommitServices(
+    return CommitServices(
         services=platform.services,
         journal=journal,
         state_owner=state_owner,
@@ -142,23 +141,9 @@ def new_services(settings: Commits, platform: Platform) -> tuple[CommitServices,
         held=held,
         gate=gate,
         fleet=platform.fleet,
-        followed=FollowedGroups(platform.notes),
+        followed=followed,
         audit=None if platform.audit is None else CommitAudit(platform.audit, state_owner),
         base_of=platform.rules.base_of,
-    )
-    return services, states
-
-
-def new_tail(services: CommitServices, platform: Platform) -> Tail | None:
-    """Create the reader of the topic of ranges; None if ranges are in memory."""
-    if not isinstance(services.journal, TopicJournal):
-        return None
-    return Tail(
-        INDIVIDUAL_COMMITS,
-        services.followed,
-        platform.access,
-        unwanted=RANGE_PREFIX,
-        is_owned=lambda partition: services.gate.lets_in((partition,)),
     )
 
 

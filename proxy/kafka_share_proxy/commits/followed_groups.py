@@ -21,11 +21,13 @@ import trio
 from kafka_share_proxy.brokers.internal_topics import TopicRefused
 from kafka_share_proxy.commits.state_records import (
     INDIVIDUAL_COMMITS,
+    RANGE_PREFIX,
     GroupKey,
     decode_key,
     group_time_ms,
     is_range_key,
 )
+from kafka_share_proxy.durable.broker_access import BrokerAccess
 from kafka_share_proxy.durable.ownership import lacks_identity
 from kafka_share_proxy.durable.state_partitions import state_partition
 from kafka_share_proxy.durable.tail import Tail
@@ -45,7 +47,15 @@ CHECK_S = 1.0
 class FollowedGroups:
     """The known groups of all proxies; see described_state.Follower."""
 
-    def __init__(self, notes: Notes, clock: Callable[[], float] = trio.current_time) -> None:
+    def __init__(
+        self,
+        notes: Notes,
+        clock: Callable[[], float] = trio.current_time,
+        *,
+        access: BrokerAccess | None = None,
+        is_owned: Callable[[int], bool] = lambda _partition: False,
+    ) -> None:
+        """`access`: for the topic of ranges. None if ranges are in memory. `is_owned`: see Tail."""
         self.groups: dict[str, int] = {}
         """Group id -> partition of its group record. The early check of requests reads this dict directly."""
         self.uncertain: dict[int, bool] = {}
@@ -54,11 +64,22 @@ class FollowedGroups:
         self.overflowing: set[int] = set()
         self._notes = notes
         self._clock = clock
-        self._tail: Tail | None = None
         self._characters = 0
         self._loading_since: float | None = None
         self._gave_up = False
         self._waiters: list[Promise[None]] = []
+        self.tail: Tail | None = None
+        """Reader of the topic of ranges; None if ranges are in memory."""
+        if access is not None:
+            self.tail = Tail(
+                INDIVIDUAL_COMMITS,
+                self,
+                access,
+                unwanted=RANGE_PREFIX,
+                is_owned=is_owned,
+                on_read=self._read,
+                on_trouble=self._troubled,
+            )
 
     def is_known(self, group_id: str) -> bool | None:
         """Return True if all commits of a group go to its owner, None while that is unknown."""
@@ -92,12 +113,13 @@ class FollowedGroups:
 
     # The tail
 
-    async def run(self, tail: Tail) -> None:
-        self._tail = tail
-        tail.on_read, tail.on_trouble = self._read, self._troubled
+    async def run(self) -> None:
+        """Follow the topic of ranges, until cancelled."""
+        if self.tail is None:
+            return
         self._update_uncertain()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(tail.run)
+            nursery.start_soon(self.tail.run)
             while True:
                 await trio.sleep(CHECK_S)
                 self._update_uncertain()
@@ -142,7 +164,7 @@ class FollowedGroups:
     # Unknown groups
 
     def _update_uncertain(self) -> None:
-        unreadable: Collection[int] = () if self._tail is None else self._tail.unreadable
+        unreadable: Collection[int] = () if self.tail is None else self.tail.unreadable
         uncertain = dict.fromkeys((*unreadable, *self.overflowing), True)
         loading = (
             [] if self.off else [p for p in INDIVIDUAL_COMMITS.all if p not in uncertain and not self._is_loaded(p)]
@@ -158,7 +180,7 @@ class FollowedGroups:
                 waiter.set(None)
 
     def _is_loaded(self, partition: int) -> bool:
-        return self._tail is None or self._tail.is_loaded(partition)
+        return self.tail is None or self.tail.is_loaded(partition)
 
     def _be_patient(self, loading: Collection[int]) -> None:
         now = self._clock()

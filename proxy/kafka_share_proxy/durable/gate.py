@@ -31,12 +31,14 @@ class _Door:
 class StateGate:
     """Gate of one state, open until it is closed."""
 
-    def __init__(self, partitions: int, partition_of: Callable[[str], int]) -> None:
+    def __init__(
+        self, partitions: int, partition_of: Callable[[str], int], lease: Callable[[], bool] = lambda: True
+    ) -> None:
         """`partition_of`: returns the partition that stores the state of a group, by group id."""
         self.all = range(partitions)
         self.refused: dict[int, str] = {}
         """Partitions that cannot be read here and are not served -> reason."""
-        self.lease: Callable[[], bool] = lambda: True
+        self.lease = lease
         """True if no other proxy can have become the owner, by a clock that counts sleep."""
         self.standby = ""
         """The proxy that serves everything while this one is a standby. Empty if none is known."""

@@ -11,11 +11,13 @@ for all states at the same time, each at its own pace. A deleted topic is create
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 import trio
 
+from kafka_share_proxy.brokers.channels import BrokerChannels
 from kafka_share_proxy.brokers.cluster_connection import AuthenticationFailed
 from kafka_share_proxy.brokers.internal_topics import TopicLeaders, TopicRefused
 from kafka_share_proxy.brokers.replaced import SILENT_S, unless_replaced
@@ -46,19 +48,27 @@ LOOK_S = 10.0
 """Seconds between two looks. Without appends, a topic that was deleted and created anew is noticed within this time."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateHost:
+    """Dependencies that all states of this proxy share."""
+
+    access: BrokerAccess
+    reactor: Reactor
+    name: str
+    """Name of this proxy in the logs of states."""
+    channels: BrokerChannels
+    """Channels of the journals to the brokers."""
+    lease_s: float
+    """Maximum seconds that an earlier owner continues by its own clock."""
+    on_lost: Callable[[int | None], None]
+    """Called with a partition that another proxy has taken over. None: an internal error ends all."""
+
+
 class HostedState:
     """Partitions of one state on this proxy. `served` are the loaded ones."""
 
-    def __init__(
-        self,
-        state: DescribedState[Any],
-        held: HeldState,
-        gate: StateGate,
-        access: BrokerAccess,
-        reactor: Reactor,
-        owner: str,
-    ) -> None:
-        """`held`: its records in memory. `gate`: where requests wait for it. `owner`: name of this proxy in the log."""
+    def __init__(self, state: DescribedState[Any], held: HeldState, gate: StateGate, host: StateHost) -> None:
+        """`held`: its records in memory. `gate`: where requests wait for it."""
         self.state, self.held, self.gate = state, held, gate
         self.off = ""
         """Description of what the proxy lacks to serve the state. Everything else works, so the proxy continues."""
@@ -66,14 +76,11 @@ class HostedState:
         """Reason why the state is not served. Empty while it is."""
         self.loaded_s = 0.0
         self.served: set[int] = set()
-        self.lease_s = 0.0
-        """Maximum seconds that an earlier owner continues by its own clock."""
-        self.on_lost: Callable[[int | None], None] = lambda _partition: None
-        """Called with a partition that another proxy has taken over. None: an internal error ends all."""
         self.is_closing = False
         """True while the proxy stops and rejects new requests."""
-        self._access = access
-        self._notes = access.notes
+        self._host = host
+        self._access = host.access
+        self._notes = host.access.notes
         self._takeovers: dict[int, Takeover] = {}
         self._load_lock = trio.Lock()
         """Held while a partition is loaded or forgotten: a load must not bring back what is given up meanwhile."""
@@ -83,16 +90,18 @@ class HostedState:
         self._lost_topic = trio.Event()
         self._missed, self._lost_why, self._restores = 0, "", False
         off, on = state.served_event("off"), state.served_event("on")
-        self._complaint = LastingTrouble(access.notes, off, on, patience_s=PATIENCE_S)
+        self._complaint = LastingTrouble(self._notes, off, on, patience_s=PATIENCE_S)
         self._leaders = self._new_leader_watch()
         self.guard = TopicGuard(
             state.topic,
-            access.notes,
+            self._notes,
             on_unsafe=self._hold_back,
             on_corrected=lambda: self._open(self.served),
             on_deleted=partial(self._lose_topic, restores=True),
         )
-        self.journal: TopicJournal[Any] = TopicJournal(state, reactor, access.notes, owner, self._journal_events())
+        self.journal: TopicJournal[Any] = TopicJournal(
+            state, host.reactor, self._notes, host.name, host.channels, self._journal_events()
+        )
         gate.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, self.trouble)
 
     def _new_leader_watch(self) -> LeaderWatch:
@@ -371,7 +380,7 @@ class HostedState:
         if was_owned:
             reason = "waiting until an earlier owner has stopped by its own clock"
             self._notes(self.state.event("old-owner"), reason=reason)
-            await trio.sleep(self.lease_s)
+            await trio.sleep(self._host.lease_s)
         takeover.checking.difference_update(partitions)
         for partition in takeover.partitions.intersection(partitions):
             self.journal.proceed(partition)
@@ -460,7 +469,7 @@ class HostedState:
     def _lost(self, partition: int, code: ErrorCode) -> None:
         """Stop serving, because another proxy has taken over. -1: an internal error, all partitions are lost."""
         self._notes(self.state.event("lost"), partition=partition, reason=f"another proxy took over ({code.name})")
-        self.on_lost(partition if partition >= 0 else None)
+        self._host.on_lost(partition if partition >= 0 else None)
 
     # Leaders and coordinators
 
@@ -470,8 +479,7 @@ class HostedState:
         elif view.leaders:
             self._count_missing("the topic was deleted and made anew")
         self.journal.leaders = dict(view.leaders)
-        if self.journal.links is not None:
-            self.journal.links.addresses = dict(view.addresses)
+        self._host.channels.addresses = dict(view.addresses)
 
     def _no_leaders(self, error: ProxyError) -> None:
         if self._takeovers:

@@ -68,13 +68,13 @@ class TopicJournal(Generic[K]):
         reactor: Reactor,
         notes: Notes,
         owner: str,
+        channels: BrokerChannels,
         events: JournalEvents = NO_EVENTS,
         *,
         keep_alive_s: float = KEEP_ALIVE_S,
         identity_s: float = IDENTITY_S,
     ) -> None:
         self.state = state
-        self.links: BrokerChannels | None = None
         self.leaders: dict[int, int] = {}
         self.coordinators: dict[int, int] = {}
         """Partition -> node id of the coordinator of its transactional id."""
@@ -88,6 +88,7 @@ class TopicJournal(Generic[K]):
         self._reactor = reactor
         self._notes = notes
         self._owner = owner
+        self._channels = channels
         self._events = events
         self._keep_alive_s = keep_alive_s
         self._identity_s = identity_s
@@ -236,8 +237,8 @@ class TopicJournal(Generic[K]):
 
     def _check(self) -> None:
         self._is_planned = False
-        if self._may_be_late and self.links is not None:
-            self._may_be_late = self._under_way.check(self.links, self.leaders, self.coordinators)
+        if self._may_be_late:
+            self._may_be_late = self._under_way.check(self._channels, self.leaders, self.coordinators)
             if self._may_be_late:
                 self._events.need_view()
         now = self._reactor.now()
@@ -289,7 +290,7 @@ class TopicJournal(Generic[K]):
             return False
         where = self.coordinators if request_type is Identify else self.leaders
         node_id = where.get(partition, -1)
-        if node_id < 0 or self.links is None:
+        if node_id < 0:
             self._events.need_view()
             return True
         if request_type is Append and node_id in self._busy:
@@ -300,9 +301,9 @@ class TopicJournal(Generic[K]):
         ):  # the channel of its leader is known, and carries this append too
             channel = None
         else:
-            channel = self.links.get(node_id, self._purposes[request_type])
+            channel = self._channels.get(node_id, self._purposes[request_type])
             if channel is None:
-                if self.links.is_late(node_id, self._purposes[request_type]):
+                if self._channels.is_late(node_id, self._purposes[request_type]):
                     self._events.need_view()
                 return True
         request = producer.next_request(now)
@@ -388,8 +389,7 @@ class TopicJournal(Generic[K]):
         self._schedule_check()
 
     def _produce(self, node_id: int, appends: Mapping[int, Append]) -> None:
-        assert self.links is not None  # noqa: S101  # the caller collected the appends after it found a channel
-        channel = self.links.get(node_id, self._purposes[Append])
+        channel = self._channels.get(node_id, self._purposes[Append])
         sent = {partition: self._producers[partition] for partition in appends}
         if channel is None:
             self._produced(node_id, sent, None, was_sent=False)

@@ -17,17 +17,27 @@ from kafka_share_proxy.durable.state_producer import TakenOver
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnershipEvents:
+    """Callbacks for changes of the ownership while it is active."""
+
+    changed: Callable[[], None] = lambda: None
+    """Called when `assigned` has changed."""
+    renewed: Callable[[], None] = lambda: None
+    """Called when the lease was renewed."""
+    refused: Callable[[str, ProxyError | None], None] = lambda _reason, _error: None
+    """Called when another proxy is the owner, or the owner cannot be determined."""
+
+
 class Ownership(Protocol):
     """Assignment of partitions of every state to this proxy. Implemented by `ownership_group.Membership`."""
 
     lease_s: float
     """Maximum seconds that a lost owner continues by its own clock."""
     assigned: frozenset[int]
-    on_changed: Callable[[], None]
-    on_renewed: Callable[[], None]
-    on_refused: Callable[[str, ProxyError | None], None]
 
-    async def run(self) -> None: ...
+    async def run(self, events: OwnershipEvents) -> None:
+        """Take part in the assignment, until cancelled."""
 
     def stopped(self, partitions: Iterable[int]) -> None:
         """Report that numbers that are no longer assigned were stopped. Another proxy may own them now."""

@@ -30,6 +30,7 @@ from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_connection import ClusterConnection, connection
 from kafka_share_proxy.brokers.replaced import unless_replaced
 from kafka_share_proxy.durable import ownership_rules
+from kafka_share_proxy.durable.ownership import OwnershipEvents
 from kafka_share_proxy.durable.ownership_rules import (
     FLEET_PROTOCOL,
     GROUP,
@@ -106,16 +107,14 @@ class Membership:
         self.lease_s = session_s
         self.trouble = "the group of proxies was not contacted yet"
         """Reason why this proxy is not the owner. Empty while it is."""
-        self.on_renewed: Callable[[], None] = lambda: None
-        self.on_refused: Callable[[str, ProxyError | None], None] = lambda _reason, _error: None
-        """Called when another proxy is the owner, or the owner cannot be determined."""
-        self.on_changed: Callable[[], None] = lambda: None
         self.assigned: frozenset[int] = frozenset()
         self.elsewhere: dict[int, str] = {}
         """Addresses of the other owners, by partition."""
         self.peers: frozenset[str] = frozenset()
         """Addresses of the other members, whether or not they own partitions."""
         self.generation = -1
+        self._events = OwnershipEvents()
+        """Events of `run`, without which nothing changes."""
         self._client = client
         self._notes = notes
         self._address = address
@@ -160,7 +159,8 @@ class Membership:
         if before and not self._holding - self.assigned:
             self._join_anew.set()
 
-    async def run(self) -> None:
+    async def run(self, events: OwnershipEvents) -> None:
+        self._events = events
         try:
             while True:
                 try:
@@ -263,7 +263,7 @@ class Membership:
     def _was_renewed(self) -> None:
         self._group_trouble.ended()
         self._delay, self._failing_since = RETRY_MIN_S, inf
-        self.on_renewed()
+        self._events.renewed()
 
     async def _rejoin(self, address: Address, heartbeat_connection: ClusterConnection) -> None:
         """Join the next generation, and continue the heartbeats of the current one meanwhile."""
@@ -388,12 +388,12 @@ class Membership:
             what = ", ".join(self._serves)
             self.trouble = f"another proxy ({owner}) serves {what} on this cluster (cluster.mode: single)"
             self._note_of_served("standby", self.trouble)
-            self.on_refused(self.trouble, None)
+            self._events.refused(self.trouble, None)
 
     def _assign(self, partitions: Iterable[int]) -> None:
         self.assigned = frozenset(partitions)
         self._holding |= self.assigned
-        self.on_changed()
+        self._events.changed()
 
     # Trouble
 
@@ -432,7 +432,7 @@ class Membership:
         if not self.is_valid():
             self._group_trouble.happened(text, patient=isinstance(error, NotReadyYet))
             self.trouble = text
-            self.on_refused(text, error)
+            self._events.refused(text, error)
 
     async def _leave(self) -> None:
         if self.generation < 0 or self._will_rejoin:

@@ -9,14 +9,17 @@ loss of one number is the loss of all.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection
+from typing import Any
 
 import trio
 
 from kafka_share_proxy.brokers.channels import BrokerChannels
 from kafka_share_proxy.durable.broker_access import BrokerAccess
-from kafka_share_proxy.durable.hosted_state import HostedState
-from kafka_share_proxy.durable.ownership import Ownership, lacks_identity
+from kafka_share_proxy.durable.described_state import DescribedState, HeldState
+from kafka_share_proxy.durable.gate import StateGate
+from kafka_share_proxy.durable.hosted_state import HostedState, StateHost
+from kafka_share_proxy.durable.ownership import Ownership, OwnershipEvents, lacks_identity
 from kafka_share_proxy.durable.ownership_rules import PARTITIONS
 from kafka_share_proxy.fleet import links as fleet
 from kafka_share_proxy.loop.reactor import Reactor
@@ -36,32 +39,47 @@ class StateHome:
 
     def __init__(
         self,
-        states: Sequence[HostedState],
         owner: Ownership,
         access: BrokerAccess,
         reactor: Reactor,
+        name: str,
         *,
         links: fleet.FleetLinks | None = None,
     ) -> None:
-        """`links`: connections to other proxies, which own the other numbers. None: one proxy owns everything."""
-        self.states = tuple(states)
+        """`name`: name of this proxy in the logs of states.
+
+        `links`: connections to other proxies, which own the other numbers. None: one proxy owns everything.
+        """
+        self.states: list[HostedState] = []
         self.links = links
         self._owner = owner
-        self._access = access
-        self._reactor = reactor
+        self._channels = BrokerChannels(
+            reactor, access.settings, access.notes, on_changed=self._send, on_unreachable=self._unreachable
+        )
+        self._host = StateHost(
+            access=access,
+            reactor=reactor,
+            name=name,
+            channels=self._channels,
+            lease_s=owner.lease_s,
+            on_lost=self._partition_lost,
+        )
         self._changed = trio.Event()
         self._begun: set[int] = set()
         """Numbers that were assigned and have not been given up."""
         self._lost: set[int] = set()
         """Numbers that another proxy has taken over, to be stopped here."""
         self._is_retiring = False
-        owner.on_renewed = self._renewed
-        owner.on_refused = self._refused_ownership
-        owner.on_changed = self._check_soon
-        for hosted in self.states:
-            hosted.gate.lease = owner.is_valid
-            hosted.lease_s = owner.lease_s
-            hosted.on_lost = self._partition_lost
+
+    def host(self, state: DescribedState[Any], held: HeldState, partition_of: Callable[[str], int]) -> HostedState:
+        """Add a state, with its gate and its journal, before `run`.
+
+        `held`: its records in memory. `partition_of`: returns the partition of a group, by group id.
+        """
+        gate = StateGate(state.partitions, partition_of, self._owner.is_valid)
+        hosted = HostedState(state, held, gate, self._host)
+        self.states.append(hosted)
+        return hosted
 
     @property
     def off(self) -> str:
@@ -109,21 +127,19 @@ class StateHome:
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
-            access = self._access
-            channels = BrokerChannels(nursery, self._reactor, access.settings, access.notes, self._send)
-            channels.on_unreachable = self._unreachable
-            nursery.start_soon(self._owner.run)
+            nursery.start_soon(self._channels.run)
+            events = OwnershipEvents(changed=self._check_soon, renewed=self._renewed, refused=self._refused_ownership)
+            nursery.start_soon(self._owner.run, events)
             if self.links is not None:
                 nursery.start_soon(self.links.run)
             for hosted in self.states:
-                hosted.journal.links = channels
                 nursery.start_soon(hosted.run)
                 nursery.start_soon(hosted.prepare)
             try:
                 await self._follow_assignment(nursery)
             finally:
                 self._close_gates()
-                channels.close()
+                self._channels.close()
 
     async def retire(self) -> None:
         """Stop serving, and wait for appends in flight. Call it before `run` is cancelled."""

@@ -80,20 +80,22 @@ class Tail:
         unwanted: bytes = b"",
         wall_s: Callable[[], float] = time.time,
         is_owned: Callable[[int], bool] = lambda _partition: False,
+        on_read: Callable[[], None] = lambda: None,
+        on_trouble: Callable[[ProxyError], None] = lambda _error: None,
     ) -> None:
         """`unwanted`: prefix of keys that the follower ignores. Batches with only such keys are not decoded.
 
-        `is_owned` returns True if this proxy itself owns a partition now.
+        `is_owned` returns True if this proxy itself owns a partition now. `on_read` is called after each look and each
+        response: partitions may be loaded now, or no longer loaded. `on_trouble` is called each time the lookup of the
+        topic fails.
         """
         self.unreadable: dict[int, str] = {}
         """Partitions that are no longer read -> reason: a newer proxy has written something that is unknown here."""
         self.delay_s = 0.0
         """Seconds from the owner's append of the newest record to here, by the wall clocks of two machines."""
-        self.on_read: Callable[[], None] = lambda: None
-        """Called after each look and each response: partitions may be loaded now, or no longer loaded."""
         self.is_owned = is_owned
-        self.on_trouble: Callable[[ProxyError], None] = lambda _error: None
-        """Called each time the lookup of the topic fails."""
+        self._on_read = on_read
+        self._on_trouble = on_trouble
         self._state = state
         self._follower = follower
         self._access = access
@@ -172,7 +174,7 @@ class Tail:
         self._notify()
 
     def _not_seen(self, error: ProxyError) -> None:
-        self.on_trouble(error)
+        self._on_trouble(error)
 
     def _seen(self, view: TopicLeaders) -> None:
         if not view.leaders:
@@ -289,4 +291,4 @@ class Tail:
     def _notify(self) -> None:
         changed, self._changed = self._changed, trio.Event()
         changed.set()
-        self.on_read()
+        self._on_read()

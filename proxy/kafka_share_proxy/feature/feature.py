@@ -19,8 +19,8 @@ from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.brokers.cluster_watch import SeenCluster
 from kafka_share_proxy.durable.broker_access import BrokerAccess
 from kafka_share_proxy.durable.described_state import DescribedState, HeldState
-from kafka_share_proxy.durable.gate import StateGate
 from kafka_share_proxy.durable.hosted_state import HostedState
+from kafka_share_proxy.durable.state_home import StateHome
 from kafka_share_proxy.durable.topic_guard import TopicGuard
 from kafka_share_proxy.feature.checks import FeatureCheck
 from kafka_share_proxy.feature.metrics import Metrics
@@ -32,7 +32,6 @@ from kafka_share_proxy.forwarding.dispatch.routes import Routes
 from kafka_share_proxy.forwarding.served.services import Services
 from kafka_share_proxy.loop.interfaces import Notes, Workers
 from kafka_share_proxy.loop.log_levels import EventLevels
-from kafka_share_proxy.loop.reactor import Reactor
 
 
 class Stage(IntEnum):
@@ -84,8 +83,10 @@ class Platform:
     """Threads for computations that would block the loop."""
     cluster: SeenCluster
     """First view of the cluster."""
-    reactor: Reactor | None = None
-    """None: the parts are only displayed, and no state is stored."""
+    is_displayed: bool = False
+    """True if the parts are only displayed: they serve no request and store no state."""
+    home: StateHome | None = None
+    """Owner of the stored states; None if there are none."""
     address: str = ""
     """Bootstrap address of this proxy, which identifies it among others."""
     is_fleet: bool = False
@@ -106,11 +107,11 @@ class Platform:
         """Access to brokers, for the topics of states."""
         return BrokerAccess(client=self.client, settings=self.settings, own=self.services.own, notes=self.notes)
 
-    def host(self, state: DescribedState[Any], held: HeldState, gate: StateGate) -> HostedState:
-        """Create a state of this proxy, with its journal."""
-        if self.reactor is None:
-            raise ValueError(f"{state.name} cannot be stored by parts that are only displayed")
-        return HostedState(state, held, gate, self.access, self.reactor, self.address)
+    def host(self, state: DescribedState[Any], held: HeldState, partition_of: Callable[[str], int]) -> HostedState:
+        """Store a state in its topic. See StateHome.host."""
+        if self.home is None:
+            raise ValueError(f"{state.name} cannot be stored: no feature has declared it, or parts are only displayed")
+        return self.home.host(state, held, partition_of)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,14 +143,12 @@ class Feature:
     probe: Probe
     apis: Mapping[Stage, Mapping[int, Served]] = field(default_factory=dict)
     """API key -> handler with its selection of requests, by stage."""
-    states: tuple[HostedState, ...] = ()
-    """States in topics of the cluster."""
     carried: CarriedRequests | None = None
     """Requests that other proxies may send to this one."""
     groups: HoldsGroups | None = None
     """Groups that every other proxy must know."""
     guards: tuple[TopicGuard, ...] = ()
-    """Guards of internal topics other than those of `states`."""
+    """Guards of internal topics other than those of states."""
     add_metrics: Callable[[Metrics], None] = lambda _metrics: None
     tasks: tuple[Callable[[], Awaitable[None]], ...] = ()
     """Background work until the proxy ends."""

@@ -8,9 +8,9 @@ from typing import Any
 
 from kafka_share_proxy.brokers.cluster_watch import SeenCluster
 from kafka_share_proxy.durable.described_state import DescribedState
-from kafka_share_proxy.durable.hosted_state import HostedState
 from kafka_share_proxy.durable.journal import TopicJournal
 from kafka_share_proxy.durable.memory_journal import MemoryJournal
+from kafka_share_proxy.durable.state_partitions import state_partition
 from kafka_share_proxy.feature.feature import (
     ALL,
     PART,
@@ -69,16 +69,15 @@ class ShareGroupFeature(FeatureKind):
             coverage = Coverage("share_groups", PART, f"the brokers serve share groups: {FORWARDED}")
             return Feature(probe=side.probe(), coverage=(coverage,), on_open=side.open, on_cluster=side.seen)
         rules = serving_side.checked_rules(settings, platform.cluster, local=True, is_fleet=platform.is_fleet)
-        is_kept = platform.reactor is not None and serving_side.keeps_state(settings, local=True)
-        services, states = new_services(settings, platform, is_kept=is_kept)
-        if platform.reactor is not None:
+        is_kept = not platform.is_displayed and serving_side.keeps_state(settings, local=True)
+        services = new_services(settings, platform, is_kept=is_kept)
+        if not platform.is_displayed:
             DeletedTopics(services).start()
         where = BY_GROUP if rules.are_mixed else "proxy"
         side = ServingSide(settings, platform.notes, where, reason, is_kept=is_kept)
         carried = CarriedShareRequests(services, share_group_apis.of_owner(services))
         return Feature(
             apis={Stage.GROUPS: share_group_apis.served(services, rules)},
-            states=states,
             carried=carried if is_kept else None,
             groups=carried,
             add_metrics=partial(metrics.add, services=services),
@@ -138,17 +137,14 @@ class ServingSide:
         )
 
 
-def new_services(
-    settings: ShareGroups, platform: Platform, *, is_kept: bool
-) -> tuple[ShareServices, tuple[HostedState, ...]]:
-    """Create the services of the handlers, and the state that they change if it is kept in its topic."""
+def new_services(settings: ShareGroups, platform: Platform, *, is_kept: bool) -> ShareServices:
+    """Create the services of the handlers. `is_kept`: share state is stored in its topic."""
     coordinator, gate = ShareCoordinator(settings.limits), share_gate()
-    states: tuple[HostedState, ...] = ()
     journal: TopicJournal[StateKey] | MemoryJournal[StateKey] = MemoryJournal()
     if is_kept:
-        states = (platform.host(SHARE_STATE, HeldShareState(coordinator), gate),)
-        journal = states[0].journal
-    services = share_services.build(
+        hosted = platform.host(SHARE_STATE, HeldShareState(coordinator), state_partition)
+        gate, journal = hosted.gate, hosted.journal
+    return share_services.build(
         platform.services,
         coordinator=coordinator,
         gate=gate,
@@ -159,7 +155,6 @@ def new_services(
         fleet=platform.fleet,
         has_ranges=platform.rules.has_ranges,
     )
-    return services, states
 
 
 def options(settings: ShareGroups, rights_cache_s: float) -> ShareOptions:

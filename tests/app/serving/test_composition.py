@@ -94,7 +94,12 @@ def parts(settings: Config, local: bool = True) -> ServingParts:
         versions=EffectiveVersions(features.offer(settings, seen)),
     )
     platform = Platform(
-        services=services, settings=ClusterClientSettings(), client=OwnClientOfNobody, workers=Inline(), cluster=seen
+        services=services,
+        settings=ClusterClientSettings(),
+        client=OwnClientOfNobody,
+        workers=Inline(),
+        cluster=seen,
+        is_displayed=True,
     )
     built = tuple(each.build(getattr(settings, each.section), platform) for each in features.FEATURES[:1])
     return ServingParts(settings, services, listeners, Plane(), built)  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE, TOPIC
 from tests.app.serving.test_composition import A, Said, config, sight
 from tests.support.platforms import platform
 from tests.support.ports import World
-from tests.support.small_state import TEST_STATE, HeldTexts, text_gate
+from tests.support.small_state import TEST_STATE, HeldTexts, partition_of
 
 FLEET = {"cluster": {"mode": "fleet", "peer": {"listen": "h:9500", "secret": "sixteen bytes ok"}}}
 IN_MEMORY = {"share_groups": {"serve": "local", "state": "memory"}, "commits": {"serve": False}}
@@ -34,7 +34,8 @@ class Texts(FeatureKind):
         return (TEST_STATE,)
 
     def build(self, settings: Any, platform: Platform) -> Feature:
-        return Feature(probe=Probe(path="texts"), states=(platform.host(TEST_STATE, HeldTexts(), text_gate()),))
+        platform.host(TEST_STATE, HeldTexts(), partition_of)
+        return Feature(probe=Probe(path="texts"))
 
 
 def composed(kinds: features.Kinds = features.FEATURES, **settings: Any) -> Any:

@@ -147,7 +147,7 @@ def planned_routes(config: Config, cluster: SeenCluster, kinds: features.Kinds =
     book = AddressBook(config.first_broker_port, config.advertised_host, lambda _node_id, _upstream: False)
     services = _services(config, _StoppedClock(), lambda *_, **__: None, book, cluster, kinds)
     platform = _platform(config, services, cluster_client_settings(config, None), _NoWorkers(), cluster, kinds)
-    built = features.build(config, platform, kinds)
+    built = features.build(config, replace(platform, is_displayed=True), kinds)
     return route_table.build(book, services.versions, services.limits, features.handlers(built))
 
 
@@ -193,7 +193,7 @@ def compose(
     services = _services(config, reactor, notes, listeners.book, cluster, kinds, own)
     platform = _platform(config, services, settings, WorkerThreads(reactor), cluster, kinds)
     audit = audit_setup.set_up(config, services, platform.address, settings, platform.client, platform.workers)
-    platform = replace(platform, reactor=reactor, audit=None if audit is None else audit.audit)
+    platform = replace(platform, audit=None if audit is None else audit.audit)
     built, home = _with_home(config, platform, reactor, kinds)
     audit_setup.report(audit, (each for feature in built for each in feature.coverage), config, notes)
     routes = audit_setup.watching(
@@ -215,12 +215,12 @@ def _with_home(
         return features.build(config, platform, kinds), None
     owner, carried = state_setup.membership(config, platform, stored), CarriedFeatures()
     links = state_setup.links(config, platform, reactor, owner, carried)
-    built = features.build(config, replace(platform, fleet=links), kinds)
+    home = StateHome(owner, platform.access, reactor, platform.address, links=links)
+    built = features.build(config, replace(platform, fleet=links, home=home), kinds)
     for feature in built:
         if feature.carried is not None:
             carried.add(feature.carried, feature.groups)
-    hosted = [state for feature in built for state in feature.states]
-    return built, StateHome(hosted, owner, platform.access, reactor, links=links)
+    return built, home
 
 
 def _current(built: Sequence[Feature], routes: Routes) -> Callable[[], Routes]:

@@ -44,6 +44,11 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
 }
 """(module, room) that goes against the arrows, with the reason. The list may only shrink."""
 
+WITHOUT_FEATURES = ("kafka_share_proxy.app.serving.", "kafka_share_proxy.app.observing.")
+"""Modules of `app` that know features only by their interface (`feature/`)."""
+FEATURE_LIST = "kafka_share_proxy.app.serving.features"
+"""The module that names the features."""
+
 NO_WAITING = {"trio", "structlog", "time", "random", "socket", "select", "os", "threading", "asyncio", "subprocess"}
 """Modules without use in code that never waits: such code is given events and times."""
 LOOP_MODULES = {"asyncio", "structlog", "subprocess", "random"}
@@ -53,6 +58,7 @@ NO_WAITING_IN = ("offsets", "public", "wire", "sharegroups", "views", "commits",
 MAY_WAIT: dict[str, str] = {
     "kafka_share_proxy.commits.followed_groups": "a task that follows the topic of ranges",
     "kafka_share_proxy.commits.held_state": "lets others run between the ranges that it loads",
+    "kafka_share_proxy.sharegroups.admin_pages": "serves the admin listener, from tasks of its own",
     "kafka_share_proxy.sharegroups.state.held_state": "lets others run between the groups that it forgets",
     "kafka_share_proxy.views.base_watch": "a task that looks at bases again and again",
     "kafka_share_proxy.views.state_topic": "stamps records with the wall clock",
@@ -125,6 +131,8 @@ def _wrong_room(module: str, room: str, name: str) -> Iterator[str]:
         yield f"{module} decides, and may not import {name}"
     elif room in PIPELINE and target in FEATURES and not _is_pure(name):
         yield f"{room} may import what decides, not {name}"
+    elif module.startswith(WITHOUT_FEATURES) and module != FEATURE_LIST and target in FEATURES:
+        yield f"only {FEATURE_LIST} names the features, not {module}"
     elif name == "kafka_share_proxy.app.cli":
         yield "nobody imports kafka_share_proxy.app.cli"
 
@@ -172,6 +180,17 @@ def test_the_rule_bites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         "kafka_share_proxy.sharegroups.model.wrong has no business with trio",
         "sharegroups may not import app",
     ]
+
+
+def test_features_are_named_in_one_module_that_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything else of `serve` does the same for each of them."""
+    monkeypatch.setattr(sys.modules[__name__], "SOURCE_ROOT", tmp_path)
+    (tmp_path / NAME / "views").mkdir(parents=True)
+    (tmp_path / NAME / "app" / "serving").mkdir(parents=True)
+    for module, wrong in (("wrong", 1), ("features", 0)):
+        path = tmp_path / NAME / "app" / "serving" / f"{module}.py"
+        path.write_text("from kafka_share_proxy import views\n")
+        assert len(wrong_imports(path)) == wrong
 
 
 def test_the_ground_rests_on_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

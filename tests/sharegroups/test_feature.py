@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from http import HTTPStatus
+from typing import Any, Literal
 
 import pytest
 from kafka_share_proxy.audit.stream import Audit
 from kafka_share_proxy.durable.described_state import DescribedState
 from kafka_share_proxy.durable.journal import TopicJournal
 from kafka_share_proxy.durable.memory_journal import MemoryJournal
+from kafka_share_proxy.feature.admin import AdminRequest
 from kafka_share_proxy.feature.feature import Feature, Platform, Stage
+from kafka_share_proxy.forwarding.dispatch import route_table
+from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
+from kafka_share_proxy.forwarding.dispatch.routes import header
+from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.sharegroups.feature import SHARE_GROUPS, options
 from kafka_share_proxy.sharegroups.model.renewal import RenewalBound
 from kafka_share_proxy.sharegroups.settings import ShareGroups
@@ -67,6 +73,24 @@ def test_audit_receives_deliveries_where_it_is_on() -> None:
     made = SHARE_GROUPS.build(LOCAL, platform(world.services, cluster=sight({1: A}), audit=audit))
     assert made.services.audit is made.services.writes.audit is not None
     assert built().services.audit is None
+
+
+@pytest.mark.parametrize("serve", ["local", "upstream"])
+def test_forwarded_share_groups_are_observed_where_audit_is_on(serve: Literal["local", "upstream"]) -> None:
+    """Also where the proxy serves the others."""
+    world, settings = World(), ShareGroups(serve=serve)
+    routes = route_table.build(world.services.book, EffectiveVersions(Offer()), Limits(), {})
+    assert built(settings).observed(routes) is routes
+    observed = built(settings, audit=Audit(world.timers, 100)).observed(routes)
+    assert observed[header(79, 2)].amend is not None
+
+
+@pytest.mark.parametrize(("serve", "status"), [("local", HTTPStatus.OK), ("upstream", HTTPStatus.NOT_FOUND)])
+async def test_admin_page_of_groups_says_where_they_are(serve: Literal["local", "upstream"], status: int) -> None:
+    (path,) = SHARE_GROUPS.admin_paths
+    response = await built(ShareGroups(serve=serve, state="memory")).pages[path](AdminRequest(method="GET"))
+    assert response is not None
+    assert response[0] == status
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from kafka_share_proxy.durable.described_state import DescribedState, HeldState
 from kafka_share_proxy.durable.hosted_state import HostedState
 from kafka_share_proxy.durable.state_home import StateHome
 from kafka_share_proxy.durable.topic_guard import TopicGuard
+from kafka_share_proxy.feature.admin import Pages
 from kafka_share_proxy.feature.checks import FeatureCheck
 from kafka_share_proxy.feature.metrics import Metrics
 from kafka_share_proxy.fleet.carried import CarriedRequests, HoldsGroups
@@ -162,8 +163,12 @@ class Feature:
     """Return the function that returns the routes needed now. None: all of them."""
     on_routes: Callable[[Callable[[], object]], None] = lambda _refresh: None
     """Register a callback for the moment when `narrow` returns other routes."""
+    observed: Callable[[Routes], Routes] = lambda routes: routes
+    """Return the routes of all features, with those that emit audit events about responses of the brokers."""
+    pages: Mapping[str, Pages] = field(default_factory=dict)
+    """Pages of the admin listener by path (`FeatureKind.admin_paths`)."""
     services: Any = None
-    """Dependencies of the feature's handlers, for tests and the admin listener."""
+    """Dependencies of the feature's handlers, for tests."""
 
 
 class FeatureKind(ABC):
@@ -176,6 +181,8 @@ class FeatureKind(ABC):
     """Name of the section of its settings."""
     probe_path: ClassVar[str]
     """See Probe.path."""
+    admin_paths: ClassVar[Sequence[str]] = ()
+    """First parts of the paths of its pages on the admin listener."""
     events: ClassVar[EventLevels] = {}
     """Level of each of its log events, except those of its states."""
     decisive_topics: ClassVar[Sequence[str]] = ()

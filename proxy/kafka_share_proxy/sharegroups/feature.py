@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from kafka_share_proxy.audit.stream import Audit
 from kafka_share_proxy.brokers.cluster_watch import SeenCluster
 from kafka_share_proxy.durable.described_state import DescribedState
 from kafka_share_proxy.durable.journal import TopicJournal
@@ -22,9 +23,11 @@ from kafka_share_proxy.feature.feature import (
     Stage,
 )
 from kafka_share_proxy.forwarding.dispatch.offered_versions import FeatureOffer
+from kafka_share_proxy.forwarding.dispatch.routes import Routes
+from kafka_share_proxy.forwarding.observed.forwarded_shares import watched
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.promise import PROCESS
-from kafka_share_proxy.sharegroups import log_events, metrics, serving_side, share_group_apis
+from kafka_share_proxy.sharegroups import admin_pages, log_events, metrics, serving_side, share_group_apis
 from kafka_share_proxy.sharegroups import services as share_services
 from kafka_share_proxy.sharegroups.carried_requests import CarriedShareRequests
 from kafka_share_proxy.sharegroups.checks import ShareGroupCheck
@@ -50,6 +53,7 @@ class ShareGroupFeature(FeatureKind):
     section = "share_groups"
     events = log_events.EVENTS
     probe_path = PROBE
+    admin_paths = (admin_pages.PATH,)
     decisive_topics = (TOPIC,)
 
     def offers(self, settings: ShareGroups, cluster: SeenCluster) -> Sequence[FeatureOffer]:
@@ -64,10 +68,18 @@ class ShareGroupFeature(FeatureKind):
 
     def build(self, settings: ShareGroups, platform: Platform) -> Feature:
         local, reason = serving_side.decide(settings, platform.cluster)
+        observed = observed_routes(platform.audit)
         if not local:
             side = ServingSide(settings, platform.notes, "brokers", reason)
             coverage = Coverage("share_groups", PART, f"the brokers serve share groups: {FORWARDED}")
-            return Feature(probe=side.probe(), coverage=(coverage,), on_open=side.open, on_cluster=side.seen)
+            return Feature(
+                probe=side.probe(),
+                coverage=(coverage,),
+                on_open=side.open,
+                on_cluster=side.seen,
+                observed=observed,
+                pages={admin_pages.PATH: admin_pages.of_brokers},
+            )
         rules = serving_side.checked_rules(settings, platform.cluster, local=True, is_fleet=platform.is_fleet)
         is_kept = not platform.is_displayed and serving_side.keeps_state(settings, local=True)
         services = new_services(settings, platform, is_kept=is_kept)
@@ -85,6 +97,8 @@ class ShareGroupFeature(FeatureKind):
             coverage=(_coverage(mixed=rules.are_mixed, is_fleet=platform.is_fleet),),
             on_open=side.open,
             on_cluster=side.seen,
+            observed=observed,
+            pages={admin_pages.PATH: partial(admin_pages.response, services)},
             services=services,
         )
 
@@ -155,6 +169,11 @@ def new_services(settings: ShareGroups, platform: Platform, *, is_kept: bool) ->
         fleet=platform.fleet,
         has_ranges=platform.rules.has_ranges,
     )
+
+
+def observed_routes(audit: Audit | None) -> Callable[[Routes], Routes]:
+    """Return the function for `Feature.observed`: the brokers may serve some share groups on either side."""
+    return lambda routes: routes if audit is None else watched(routes, audit)
 
 
 def options(settings: ShareGroups, rights_cache_s: float) -> ShareOptions:

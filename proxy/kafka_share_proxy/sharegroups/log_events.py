@@ -7,6 +7,8 @@ from kafka_share_proxy.sharegroups.state.state_records import SHARE_STATE
 
 EVENTS: EventLevels = {
     **SHARE_STATE.levels,
+    "share-groups-undecided": WARNING,
+    "share-groups-decided": INFO,
     "share-groups-served": INFO,
     "share-groups-belong-here": INFO,
     "share-groups-need-restart": WARNING,

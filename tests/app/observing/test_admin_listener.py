@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 from kafka_share_proxy.app.observing import admin_listener
-from kafka_share_proxy.app.observing.admin_groups import GroupPages
+from kafka_share_proxy.app.observing.admin_pages import AdminPages
 
 
 class Heard:
@@ -35,7 +35,7 @@ class Heard:
 async def running(
     ready: bool = True,
     metrics: Callable[[], Iterable[bytes]] = lambda: [b"ksp_up 1\n"],
-    groups: GroupPages | None = None,
+    pages: AdminPages | None = None,
     hosts: frozenset[str] = frozenset({"localhost"}),
 ) -> AsyncIterator[tuple[Callable[[], trio.abc.Stream], Heard]]:
     """An admin listener on a free port."""
@@ -43,7 +43,7 @@ async def running(
         alive=lambda: {"version": "1"},
         ready={path: lambda: (ready, {"ready": ready, "reasons": []}) for path in (b"/readyz", b"/readyz/views")},
         metrics=metrics,
-        groups=groups,
+        pages=pages or AdminPages(),
         hosts=hosts,
     )
     heard = Heard()

@@ -14,10 +14,6 @@ from kafka_share_proxy.app.settings.config_consistency import mistakes
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.feature.feature import Coverage
-from kafka_share_proxy.forwarding.dispatch import route_table
-from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
-from kafka_share_proxy.forwarding.dispatch.routes import header
-from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.views.services import Inline
 
 from tests.support import audit_lines
@@ -66,15 +62,6 @@ def test_what_cannot_be_seen_is_told_and_logged(samples_per_s: int, sees: str) -
     assert heard == [("commits", "part"), ("key_samples", sees)]
     audit_setup.report(None, coverages, config, note)
     assert len(heard) == 2
-
-
-def test_forwarded_share_groups_are_watched_where_audit_is_on() -> None:
-    world = World()
-    built = route_table.build(world.services.book, EffectiveVersions(Offer()), Limits(), {})
-    assert audit_setup.watching(None, built) is built
-    shipping = set_up(world, topic="audit")
-    watched = audit_setup.watching(shipping, built)
-    assert watched[header(79, 2)].amend is not None
 
 
 def test_each_start_has_an_id_of_its_own(tmp_path: Path) -> None:

@@ -31,9 +31,8 @@ from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_connection import BrokerVersions, ClusterClientSettings, connection, mechanisms
 from kafka_share_proxy.brokers.cluster_watch import SeenCluster
 from kafka_share_proxy.forwarding.dispatch import offered_versions as effective_versions
-from kafka_share_proxy.forwarding.dispatch.offered_versions import Range
+from kafka_share_proxy.forwarding.dispatch.offered_versions import Offer, Range
 from kafka_share_proxy.forwarding.dispatch.routes import Kind, Route, header
-from kafka_share_proxy.sharegroups import share_group_apis
 from kafka_share_proxy.wire.definitions import messages, registry
 from kafka_share_proxy.wire.errors import ProxyError, RemoteProtocolError, UpstreamLost
 from kafka_share_proxy.wire.values import Address
@@ -271,7 +270,7 @@ def show(config: Config, findings: Findings, verdict: Verdict, console: Console,
         return
     if findings.brokers:
         console.print(_brokers(config, findings))
-    for line in _features(findings, verdict):
+    for line in _features(config, findings, verdict):
         console.print(printable(line), soft_wrap=True, highlight=False, markup=False)
     console.print(printable(_identity(config, findings)), markup=False)
     if findings.room is not None:
@@ -295,11 +294,16 @@ def _summary(config: Config, verdict: Verdict) -> str:
     return f"This would work{also}. Clients bootstrap from {Address(config.advertised_host, config.bound.port)}."
 
 
-def _features(findings: Findings, verdict: Verdict) -> Sequence[str]:
+def _features(config: Config, findings: Findings, verdict: Verdict) -> Sequence[str]:
     """Return which side serves each feature, or that it will be off, consistent with the obstacles and notes above."""
     if not findings.versions:
-        return ["Share groups, individual commits and views: not known, because no broker could be queried."]
+        return [f"{_named(config).capitalize()}: not known, because no broker could be queried."]
     return verdict.lines
+
+
+def _named(config: Config) -> str:
+    names = [check.name for check in features.checks(config)]
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 def _listening(findings: Findings) -> Table:
@@ -333,20 +337,21 @@ def _brokers(config: Config, findings: Findings) -> Table:
 
 
 def _apis(config: Config, findings: Findings, verdict: Verdict) -> Table:
-    table = Table(title="API versions", caption="both: the proxy for share groups, the brokers for everything else")
+    caption = f"both: the proxy for {_named(config)}, the brokers for everything else"
+    table = Table(title="API versions", caption=caption)
     for column in ("key", "API", "brokers", "clients see", "answered by"):
         table.add_column(column)
-    routes = planned_routes(config, findings.cluster)
+    routes, offer = planned_routes(config, findings.cluster), features.offer(config, findings.cluster)
     for key in sorted({*verdict.common, *verdict.offered}):
         name = registry.API_KEYS.get(key, "(not known here)")
         offered = verdict.offered.get(key)
-        by = "" if offered is None else _responded_by(routes[header(key, offered[1])])
+        by = "" if offered is None else _responded_by(routes[header(key, offered[1])], offer)
         table.add_row(*map(cell, (key, name, _range(verdict.common.get(key)), _range(offered), by)))
     return table
 
 
-def _responded_by(route: Route) -> str:
-    if route.kind is Kind.LOCAL and route.key in share_group_apis.OFFER.apis:
+def _responded_by(route: Route, offer: Offer) -> str:
+    if route.kind is Kind.LOCAL and offer.is_served_here(route.key):
         return "proxy"
     if route.kind in (Kind.LOCAL, Kind.INSPECT):
         return "both"

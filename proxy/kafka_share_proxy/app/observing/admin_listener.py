@@ -1,4 +1,4 @@
-"""Admin listener: /livez, /readyz and its parts, /metrics and /groups over HTTP/1.1 (with h11).
+"""Admin listener: /livez, /readyz and its parts, /metrics and the features' pages over HTTP/1.1 (with h11).
 
 It is deliberately small: GET, HEAD and POST, no request bodies, one response per connection, each limited in bytes and
 time. A request with a foreign name in its Host header is refused: a web page may let its own name resolve to this
@@ -13,7 +13,7 @@ import json
 import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
 from itertools import islice
@@ -21,7 +21,7 @@ from itertools import islice
 import h11
 import trio
 
-from kafka_share_proxy.app.observing.admin_groups import AdminRequest, GroupPages
+from kafka_share_proxy.app.observing.admin_pages import AdminPages
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.wire.values import Address
 
@@ -38,7 +38,6 @@ WORDS = 4096
 METRICS_PATH = b"/metrics"
 METRICS_LIBRARY = "prometheus_client"
 
-THERE_ARE = "there are /livez, /readyz, /readyz/share-groups, /readyz/commits, /readyz/views, /metrics and /groups"
 JSON = "application/json; charset=utf-8"
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -52,7 +51,7 @@ class Probes:
     """Readiness by path: whether something can be served, and the details."""
     metrics: Callable[[], Iterable[bytes]]
     """Text of /metrics, in pieces that each take little time to make."""
-    groups: GroupPages | None = None
+    pages: AdminPages = field(default_factory=AdminPages)
     hosts: frozenset[str] = frozenset({"localhost"})
     """Host names of this listener (`own_names`). Addresses are always accepted."""
 
@@ -181,13 +180,11 @@ async def _response(request: h11.Request, probes: Probes, peer: str) -> _Respons
         # Import it here, because a proxy without scrapes does not need these several MiB. The import takes a tenth of a
         # second.
         await trio.to_thread.run_sync(importlib.import_module, METRICS_LIBRARY)
-    if probes.groups is not None and request.method in (b"GET", b"HEAD", b"POST"):
-        from_page = any(name == b"origin" for name, _ in request.headers)
-        words = path.decode("ascii", "replace")
-        admin_request = AdminRequest(method=request.method.decode(), path=words, from_page=from_page, peer=peer)
-        group_page = await probes.groups.response(admin_request)
-        if group_page is not None:
-            return _Response(group_page[0], await _in_steps(_pieces(group_page[1])))
+    from_page = any(name == b"origin" for name, _ in request.headers)
+    method, words = request.method.decode("ascii", "replace"), path.decode("ascii", "replace")
+    page = await probes.pages.response(method, words, peer=peer, from_page=from_page)
+    if page is not None:
+        return _Response(page[0], await _in_steps(_pieces(page[1])))
     if path == METRICS_PATH and request.method in (b"GET", b"HEAD"):
         return _Response(HTTPStatus.OK, await _in_steps(probes.metrics()), METRICS)
     return _probed(request, path, probes)
@@ -201,7 +198,13 @@ def _probed(request: h11.Request, path: bytes, probes: Probes) -> _Response:
     if path in probes.ready:
         ready, body = probes.ready[path]()
         return _Response(HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE, _json(body))
-    return _Response(HTTPStatus.NOT_FOUND, _json({"reason": THERE_ARE}))
+    return _Response(HTTPStatus.NOT_FOUND, _json({"reason": _there_are(probes)}))
+
+
+def _there_are(probes: Probes) -> str:
+    paths = ("/livez", *(path.decode() for path in probes.ready), METRICS_PATH.decode())
+    *listed, last = (*paths, *(f"/{path}" for path in probes.pages.paths))
+    return f"there are {', '.join(listed)} and {last}"
 
 
 def _bytes(http: h11.Connection, response: _Response, *, head: bool) -> bytes:

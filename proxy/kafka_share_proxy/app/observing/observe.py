@@ -45,7 +45,6 @@ BROKER_BACK = "broker-back"
 """The broker is in Metadata again, within the grace time."""
 LINES_LEFT_OUT = "lines-left-out"
 """Number of lines that the limiter omitted, logged after its window."""
-SHARE_GROUPS_UNDECIDED = "share-groups-undecided"
 ADMIN_LISTENING = "admin-listening"
 ADMIN_BAD_REQUEST = "admin-bad-request"
 
@@ -69,8 +68,6 @@ EVENT_LEVELS: EventLevels = {
     "broker-not-answering": WARNING,
     "broker-answers": INFO,
     LINES_LEFT_OUT: WARNING,
-    SHARE_GROUPS_UNDECIDED: WARNING,
-    "share-groups-decided": INFO,
     ADMIN_LISTENING: INFO,
     ADMIN_BAD_REQUEST: DEBUG,
     # Connections. Normal behaviour of clients and networks is DEBUG; events that need attention are not.

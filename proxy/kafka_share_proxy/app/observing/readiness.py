@@ -1,4 +1,4 @@
-"""Readiness probes of a running proxy: forwarding, share groups, individual commits and views, each separately.
+"""Readiness probes of a running proxy: forwarding and every feature, each separately.
 
 A load balancer should use the one for forwarding: a proxy that waits to take over share groups from another one serves
 everything else. A dead broker, listed in the details, does not make the proxy unready: clients of the others are

@@ -15,8 +15,6 @@ from kafka_share_proxy.audit.stream import Audit
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.feature.feature import ALL, NONE, PART, Coverage
-from kafka_share_proxy.forwarding.dispatch.routes import Routes
-from kafka_share_proxy.forwarding.observed.forwarded_shares import watched
 from kafka_share_proxy.forwarding.served.services import Services
 from kafka_share_proxy.loop.interfaces import Notes, Workers
 
@@ -61,11 +59,6 @@ def report(shipping: AuditShipping | None, coverages: Iterable[Coverage], config
         shipping.audit.see(*coverage)
         if coverage.sees != ALL:
             notes("audit-sees-part", subject=coverage.subject, sees=coverage.sees, reason=coverage.reason)
-
-
-def watching(shipping: AuditShipping | None, routes: Routes) -> Routes:
-    """Return routes that emit events for share groups served by the brokers, if audit is on."""
-    return routes if shipping is None else watched(routes, shipping.audit)
 
 
 def _key_samples(config: Config) -> Coverage:

@@ -196,9 +196,9 @@ def compose(
     platform = replace(platform, audit=None if audit is None else audit.audit)
     built, home = _with_home(config, platform, reactor, kinds)
     audit_setup.report(audit, (each for feature in built for each in feature.coverage), config, notes)
-    routes = audit_setup.watching(
-        audit, route_table.build(services.book, services.versions, services.limits, features.handlers(built))
-    )
+    routes = route_table.build(services.book, services.versions, services.limits, features.handlers(built))
+    for feature in built:
+        routes = feature.observed(routes)
     times = ServedTimes()
     plane = _plane(config, reactor, services, _current(built, routes), times, nursery, client_tls, upstream_tls)
     for feature in built:

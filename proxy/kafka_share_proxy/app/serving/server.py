@@ -1,7 +1,7 @@
 """Assembly and run of the proxy: settings -> machines -> data plane -> until a signal.
 
 Order: the ports are tried, and the admin listener opens, so that probes see why the proxy is not ready. Then the
-cluster is queried. Its responses decide, once, which side serves share groups. Only then are clients admitted. At the
+cluster is queried. Its responses decide, once, what each feature serves. Only then are clients admitted. At the
 end, new clients are refused, requests in flight may finish until the deadline, and then everything else is closed
 immediately.
 """
@@ -17,7 +17,7 @@ import trio
 
 from kafka_share_proxy.app.commands import check_listeners
 from kafka_share_proxy.app.observing import admin_listener, metrics, observe
-from kafka_share_proxy.app.observing.admin_groups import GroupPages
+from kafka_share_proxy.app.observing.admin_pages import AdminPages
 from kafka_share_proxy.app.observing.readiness import Readiness
 from kafka_share_proxy.app.serving import features, garbage_collection, huge_pages, open_files
 from kafka_share_proxy.app.serving.composition import ServingParts, cluster_client_settings, compose
@@ -27,10 +27,10 @@ from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.brokers.cluster_client import ClusterClient
 from kafka_share_proxy.brokers.cluster_watch import ClusterWatch
 from kafka_share_proxy.feature.errors import ConfigError
+from kafka_share_proxy.feature.feature import Feature
 from kafka_share_proxy.feature.metrics import Metrics
 from kafka_share_proxy.forwarding.walk.pump import new_pump
 from kafka_share_proxy.loop.reactor import Reactor
-from kafka_share_proxy.sharegroups.services import ShareServices
 
 T = TypeVar("T")
 
@@ -193,7 +193,8 @@ class Server:
         address = self._config.admin
         if address is None:
             return
-        groups = GroupPages(self._share_services, self._config.admin_changes, lambda: self._parts is not None)
+        paths = [path for kind in self._kinds for path in kind.admin_paths]
+        pages = AdminPages(paths, self._config.admin_changes, self._features)
         readiness = Readiness(
             self._watch, lambda: self._parts, self._stop.is_set, [kind.probe_path for kind in self._kinds]
         )
@@ -201,7 +202,7 @@ class Server:
             alive=self._alive,
             ready=readiness.probes(),
             metrics=self._metrics.steps,
-            groups=groups,
+            pages=pages,
             hosts=admin_listener.own_names(address.host, self._config.advertised_host, *self._config.admin_hosts),
         )
         try:
@@ -214,9 +215,8 @@ class Server:
     def _is_idle(self) -> bool:
         return self._parts is None or self._parts.plane.is_idle
 
-    def _share_services(self) -> ShareServices | None:
-        built = () if self._parts is None else (feature.services for feature in self._parts.features)
-        return next((services for services in built if isinstance(services, ShareServices)), None)
+    def _features(self) -> tuple[Feature, ...] | None:
+        return None if self._parts is None else self._parts.features
 
     def _alive(self) -> Mapping[str, object]:
         return {"alive": True}

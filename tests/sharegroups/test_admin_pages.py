@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from http import HTTPStatus
 from types import SimpleNamespace
+from urllib.parse import unquote
 
 import pytest
 import trio
 import trio.testing
-from kafka_share_proxy.app.observing import admin_groups
-from kafka_share_proxy.app.observing.admin_groups import AdminRequest, GroupPages
+from kafka_share_proxy.feature.admin import AdminRequest
+from kafka_share_proxy.sharegroups import admin_pages
 from kafka_share_proxy.wire.errors import ErrorCode
 
-from tests.app.observing.test_admin_listener import get, running, send_request
 from tests.support.ports import SlowJournal, World, acquired
 
 RELEASE = "/groups/a%2Fg/members/m%201/release"
@@ -32,12 +31,14 @@ def world() -> World:
     return made
 
 
-def asked(path, method="GET", *, peer="127.0.0.1", from_page=False):
-    return AdminRequest(method=method, path=path, from_page=from_page, peer=peer)
+def asked(path, method="GET", *, forbidden=""):
+    _, first, *parts = map(unquote, path.split("/"))
+    assert first == admin_pages.PATH
+    return AdminRequest(method=method, parts=parts, forbidden=forbidden)
 
 
-async def responded(world, request, changes="local"):
-    return await GroupPages(lambda: world.services, changes).response(request)
+async def responded(world, request):
+    return await admin_pages.response(world.services, request)
 
 
 async def test_groups_and_one_group(world):
@@ -48,7 +49,6 @@ async def test_groups_and_one_group(world):
     assert (status, body["locks"][0]["member"]) == (HTTPStatus.OK, "m 1")
     assert (await responded(world, asked("/groups/absent")))[0] == HTTPStatus.NOT_FOUND
     assert await responded(world, asked("/groups/a/b/c")) is None
-    assert await responded(world, asked("/livez")) is None
     assert (await responded(world, asked("/groups", "POST")))[0] == HTTPStatus.METHOD_NOT_ALLOWED
 
 
@@ -104,47 +104,15 @@ async def test_a_slow_journal_is_not_waited_for_without_end(world, autojump_cloc
     assert (status, body["durable"]) == (HTTPStatus.ACCEPTED, False)
 
 
-@pytest.mark.parametrize(
-    ("changes", "peer", "from_page", "status"),
-    [
-        ("local", "127.0.0.1", False, HTTPStatus.OK),
-        ("local", "::1", False, HTTPStatus.OK),
-        ("local", "::ffff:127.0.0.1", False, HTTPStatus.OK),
-        ("local", "10.0.0.7", False, HTTPStatus.FORBIDDEN),
-        ("local", "", False, HTTPStatus.FORBIDDEN),
-        ("local", "127.0.0.1", True, HTTPStatus.FORBIDDEN),
-        ("any", "10.0.0.7", False, HTTPStatus.OK),
-        ("any", "10.0.0.7", True, HTTPStatus.FORBIDDEN),
-        ("never", "127.0.0.1", False, HTTPStatus.FORBIDDEN),
-    ],
-)
-async def test_who_may_change_something(world, changes, peer, from_page, status):
-    """Never a web page, and by default no other machine; then nothing was released."""
-    request = asked(RELEASE, "POST", peer=peer, from_page=from_page)
-    assert (await responded(world, request, changes))[0] == status
-    held = (await responded(world, asked("/groups/a%2Fg")))[1]["locks"]
-    assert (held == []) == (status == HTTPStatus.OK)
+async def test_request_that_may_not_change_anything_releases_nothing(world):
+    status, body = await responded(world, asked(RELEASE, "POST", forbidden="not from there"))
+    assert (status, body) == (HTTPStatus.FORBIDDEN, {"reason": "not from there"})
+    assert (await responded(world, asked("/groups/a%2Fg", forbidden="not from there")))[1]["locks"] != []
 
 
-async def test_before_the_cluster_responded_and_where_brokers_serve():
-    assert (await GroupPages(lambda: None, "local").response(asked("/groups")))[0] == HTTPStatus.SERVICE_UNAVAILABLE
-    elsewhere = GroupPages(lambda: None, "local", lambda: True)
-    assert (await elsewhere.response(asked("/groups")))[0] == HTTPStatus.NOT_FOUND
-
-
-async def test_over_http(world, monkeypatch: pytest.MonkeyPatch):
-    """Request over a socket, response as JSON; the peer is this machine."""
-    pages = GroupPages(lambda: world.services, "local")
-    async with running(groups=pages) as (dial, _):
-        status, _, body = await send_request(dial, get("/groups/a%2Fg?x=1"))
-        assert (status, json.loads(body)["group"]) == (200, "a/g")
-        assert (await send_request(dial, get("/groups/a%2Fg", "HEAD")))[2] == b""
-        status, _, body = await send_request(dial, get(RELEASE, "POST"))
-        assert (status, json.loads(body)["released_records"]) == (200, 10)
-        page = get(RELEASE, "POST").replace(b"Host: localhost\r\n", b"Host: localhost\r\nOrigin: http://evil\r\n")
-        assert (await send_request(dial, page))[0] == 403
-        monkeypatch.setattr(admin_groups, "_is_loopback", lambda peer: False)
-        assert (await send_request(dial, get(RELEASE, "POST")))[0] == 403
+async def test_where_brokers_serve_share_groups_there_are_none_here():
+    status, body = await admin_pages.of_brokers(asked("/groups"))
+    assert (status, "served by the brokers" in body["reason"]) == (HTTPStatus.NOT_FOUND, True)
 
 
 async def test_groups_of_other_proxies_are_named_and_told_about_there(world):

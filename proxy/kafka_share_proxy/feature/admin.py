@@ -1,0 +1,31 @@
+"""Port between the admin listener and the features: pages below the paths that a feature declares."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+Page = tuple[HTTPStatus, Mapping[str, Any]]
+"""Status and JSON object of a response."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminRequest:
+    """Request for a page."""
+
+    method: str
+    """GET, HEAD or POST."""
+    parts: Sequence[str] = ()
+    """Decoded parts of the path after the path of the feature."""
+    forbidden: str = ""
+    """Reason why the request may not change anything (`admin_changes`). Empty if it may."""
+
+
+Pages = Callable[[AdminRequest], Awaitable[Page | None]]
+"""Function that returns the response, or None if there is no such page."""
+
+
+def refused(status: HTTPStatus, reason: str) -> Page:
+    return status, {"reason": reason}

@@ -1,0 +1,123 @@
+"""Share groups on the admin listener: GET /groups, GET /groups/ID, POST /groups/ID/members/MEMBER/release."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Mapping
+from http import HTTPStatus
+from typing import Any
+
+import trio
+
+from kafka_share_proxy.feature.admin import AdminRequest, Page, refused
+from kafka_share_proxy.loop.promise import Promise
+from kafka_share_proxy.sharegroups import group_report
+from kafka_share_proxy.sharegroups.services import ShareServices
+
+PATH = "groups"
+RELEASE_WAIT_S = 8.0
+"""Seconds that a response waits until a release is durable. The release becomes durable in any case."""
+
+
+async def of_brokers(_: AdminRequest) -> Page:
+    """Return the response where the brokers serve share groups."""
+    return refused(HTTPStatus.NOT_FOUND, "share groups are served by the brokers, not here")
+
+
+async def response(services: ShareServices, request: AdminRequest) -> Page | None:
+    match request.parts:
+        case [] | [""]:
+            listed = await _in_steps(group_report.groups(services))
+            return _read(request, listed | _elsewhere(services) | _completeness(services))
+        case [group_id]:
+            group = group_report.group(services, group_id)
+            return _no_group(services, group_id) if group is None else _read(request, group)
+        case [group_id, "members", member_id, "release"]:
+            if request.method != "POST":
+                return refused(HTTPStatus.METHOD_NOT_ALLOWED, "only POST releases")
+            if request.forbidden:
+                return refused(HTTPStatus.FORBIDDEN, request.forbidden)
+            return await _release(services, group_id, member_id)
+    return None
+
+
+async def _in_steps(steps: Generator[None, None, group_report.View]) -> group_report.View:
+    """Run the steps to their result. Clients are served between steps."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            view: group_report.View = end.value
+            return view
+        await trio.lowlevel.checkpoint()
+
+
+async def _release(services: ShareServices, group_id: str, member_id: str) -> Page:
+    if services.coordinator.group(group_id) is not None and not group_report.knows_member(
+        services, group_id, member_id
+    ):
+        ids = f"share group {json.dumps(group_id)} has no member {json.dumps(member_id)}"
+        return refused(HTTPStatus.NOT_FOUND, f"{ids}, and no member of that id holds records of it")
+    released = group_report.release(services, group_id, member_id)
+    if released is None:
+        return _no_group(services, group_id)
+    records, written = released
+    with trio.move_on_after(RELEASE_WAIT_S):
+        await _settled(written)
+    body = {"group": group_id, "member": member_id, "released_records": records}
+    if not written.done:
+        return HTTPStatus.ACCEPTED, body | {"durable": False, "reasons": ["the journal has not confirmed it yet"]}
+    reasons = group_report.refused(written.result())
+    if reasons:
+        return HTTPStatus.BAD_GATEWAY, body | {"released_records": 0, "durable": False, "reasons": reasons}
+    return HTTPStatus.OK, body | {"durable": True}
+
+
+async def _settled(promise: Promise[Any]) -> None:
+    settled = trio.Event()
+    promise.on_settled(settled.set)
+    try:
+        await settled.wait()
+    finally:
+        promise.forget(settled.set)
+
+
+def _read(request: AdminRequest, body: Mapping[str, Any]) -> Page:
+    if request.method == "POST":
+        return refused(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD are served here")
+    return HTTPStatus.OK, body
+
+
+def _no_group(services: ShareServices, group_id: str) -> Page:
+    """Report which proxy holds the group, or that this proxy cannot know it yet (503: query again later)."""
+    name = f"share group {json.dumps(group_id)}"
+    if services.holds(group_id):
+        return refused(HTTPStatus.NOT_FOUND, f"{name} is held by another proxy of the fleet")
+    reason = _why_unknown(services, services.gate.partition_of(group_id))
+    if reason:
+        return refused(HTTPStatus.SERVICE_UNAVAILABLE, f"{name} is not known yet: {reason}; try again soon")
+    return refused(HTTPStatus.NOT_FOUND, f"{name} is not held here")
+
+
+def _completeness(services: ShareServices) -> dict[str, Any]:
+    """Return "complete", and the reason if the list may lack groups because some of the state is not loaded."""
+    reasons = filter(None, (_why_unknown(services, partition) for partition in services.gate.all))
+    reason = next(reasons, "")
+    return {"complete": not reason} | ({"reason": reason} if reason else {})
+
+
+def _why_unknown(services: ShareServices, partition: int) -> str:
+    """Return why the groups of one state partition cannot be known here now; empty if they can.
+
+    In a fleet a partition that another proxy owns is no gap: its groups are known by name (`elsewhere`).
+    """
+    gate = services.gate
+    if gate.lets_in((partition,)) or (services.fleet is not None and partition not in gate.loading):
+        return ""
+    _, reason = gate.why_not((partition,))
+    return reason or "the group of proxies has not confirmed this proxy as the owner"
+
+
+def _elsewhere(services: ShareServices) -> dict[str, Any]:
+    """Return the groups whose details only other proxies of the fleet have."""
+    return {} if services.fleet is None else {"elsewhere": sorted(services.fleet.groups)}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 
 from pydantic import Field
 
-from kafka_share_proxy.feature.settings import Kept, Section
+from kafka_share_proxy.feature.settings import Kept, Path, Section, kept_in_fleet
 
 
 class Commits(Section):
@@ -20,3 +21,7 @@ class Commits(Section):
     """Ranges that one group may have of one partition. A commit that would make more is refused (12)."""
     state: Kept = "topic"
     """topic: ranges are kept in a compacted topic of the cluster. memory: gone when the proxy ends."""
+
+    def mistakes(self, *, is_fleet: bool) -> Iterator[tuple[Path, str]]:
+        if is_fleet and self.serve:
+            yield from kept_in_fleet(self.state)

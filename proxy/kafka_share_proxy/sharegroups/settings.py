@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from kafka_share_proxy.feature.settings import Kept, Seconds, Section
-from kafka_share_proxy.sharegroups.model.broker_limits import BrokerShareLimits
+from kafka_share_proxy.feature.settings import Kept, Path, Seconds, Section, kept_in_fleet
+from kafka_share_proxy.sharegroups.model.broker_limits import BrokerShareLimits, InvalidShareLimits, broker_names
 
 
 class RenewalLimit(Section):
@@ -48,6 +49,25 @@ class ShareGroups(Section):
     renewal_limits: tuple[RenewalLimit, ...] = ()
     """List of {groups: PATTERN, renewals: N, held_s: S}. The first that matches a group bounds its renewals, which are
     refused with 121 then. Without one they are unbounded, as in Kafka."""
+
+    dotted_names: ClassVar[Mapping[str, Collection[str]]] = {"broker": broker_names()}
+
+    def mistakes(self, *, is_fleet: bool) -> Iterator[tuple[Path, str]]:
+        if is_fleet:
+            yield from kept_in_fleet(self.state)
+        try:
+            _ = self.limits
+        except InvalidShareLimits as error:
+            for line in str(error).splitlines():
+                name, separator, text = line.strip().partition(":")
+                known = separator and name.startswith("group.share")
+                yield ("broker", name if known else ""), text.strip() if known else line.strip()
+
+    def named_values(self, name: str) -> Mapping[str, tuple[Any, str]] | None:
+        if name != "broker":
+            return super().named_values(name)
+        limits = BrokerShareLimits()
+        return {each: (limits.value(each), "") for each in broker_names()}
 
     @cached_property
     def limits(self) -> BrokerShareLimits:

@@ -23,7 +23,7 @@ def test_later_sources_win_leaf_by_leaf(tmp_path: Path) -> None:
 
 def test_kafka_names_keep_their_dots() -> None:
     """Flags contain the dots, variables have underscores."""
-    sources = Sources(["group.share.max.size"])
+    sources = Sources({("share_groups", "broker"): ["group.share.max.size"]})
     sources.add_environment({"KSP_SHARE_GROUPS__BROKER__GROUP_SHARE_MAX_SIZE": "1"})
     sources.add_flags({"share_groups.broker.group.share.other": "2"})
     assert sources.data == {"share_groups": {"broker": {"group.share.max.size": "1", "group.share.other": "2"}}}

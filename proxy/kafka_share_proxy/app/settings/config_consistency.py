@@ -18,8 +18,8 @@ from kafka_share_proxy.app.settings.config import (
 )
 from kafka_share_proxy.app.settings.config_sources import Key
 from kafka_share_proxy.app.settings.hostports import PORT_MAX
+from kafka_share_proxy.feature.settings import Section
 from kafka_share_proxy.forwarding.limits import Limits
-from kafka_share_proxy.sharegroups.model.broker_limits import InvalidShareLimits
 from kafka_share_proxy.wire.values import DECODED_BYTES
 
 SECRET_BYTES_MIN = 16
@@ -36,7 +36,7 @@ def mistakes(config: Config) -> Found:
     yield from _client_tls(config.client_tls)
     wrong_limits = list(limit_settings.mistakes(config.limits))
     yield from wrong_limits or _limits_together(limit_settings.parse(config.limits))
-    yield from _share_groups(config)
+    yield from _features(config)
     yield from _audit(config)
     yield from _fleet(config)
 
@@ -99,10 +99,6 @@ def _fleet(config: Config) -> Found:
         yield (*here, "listen"), "needed in a fleet; give HOST:PORT, the address other proxies reach this one by"
     elif (peer.advertise or peer.listen).host in WILDCARDS:
         yield (*here, "advertise"), f"needed, since nobody can dial {peer.listen.host}; give this proxy's own HOST:PORT"
-    if config.share_groups.state != "topic":
-        yield ("share_groups", "state"), "must be topic in a fleet: what is in memory only cannot be taken over"
-    if config.commits.serve and config.commits.state != "topic":
-        yield ("commits", "state"), "must be topic in a fleet: what is in memory only cannot be taken over"
     yield from _peer_tls(peer.tls)
     yield from _readable((*here, "secret_file"), peer.secret_file)
     if peer.secret is not None and peer.secret_file is not None:
@@ -188,11 +184,9 @@ def _limits_together(limits: Limits) -> Found:
         )
 
 
-def _share_groups(config: Config) -> Found:
-    try:
-        _ = config.share_groups.limits
-    except InvalidShareLimits as error:
-        for line in str(error).splitlines():
-            name, separator, text = line.strip().partition(":")
-            known = separator and name.startswith("group.share")
-            yield ("share_groups", "broker", name if known else ""), text.strip() if known else line.strip()
+def _features(config: Config) -> Found:
+    for name in type(config).model_fields:
+        section = getattr(config, name)
+        if isinstance(section, Section):
+            for path, text in section.mistakes(is_fleet=config.cluster.mode == "fleet"):
+                yield (name, *path), text

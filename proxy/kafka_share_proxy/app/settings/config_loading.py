@@ -8,8 +8,7 @@ as well. Nothing secret is ever part of a message.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Collection, Mapping
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -19,7 +18,7 @@ from kafka_share_proxy.app.settings import config_consistency
 from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.app.settings.config_sources import CONFIG_VARIABLE, Key, Sources
 from kafka_share_proxy.feature.errors import ConfigError
-from kafka_share_proxy.sharegroups.model.settings import BrokerShareLimits
+from kafka_share_proxy.feature.settings import Section
 
 
 def load(
@@ -34,7 +33,7 @@ def load(
     `flags` has dotted keys (`upstream.bootstrap`), None means not given. `path` is the YAML file; unset: KSP_CONFIG.
     Without `listens` no client bootstraps from here, and the address to do so may be missing.
     """
-    sources = Sources(f.name.replace("_", ".") for f in fields(BrokerShareLimits))
+    sources = Sources(_dotted_names())
     sources.add_file(path or environment.get(CONFIG_VARIABLE))
     sources.add_environment(environment)
     sources.add_flags(flags)
@@ -46,6 +45,17 @@ def load(
     if sources.mistakes:
         raise ConfigError(sources.report())
     return config
+
+
+def _dotted_names() -> dict[Key, Collection[str]]:
+    """Return the paths below which names have dots, with the known names."""
+    sections = {name: field.annotation for name, field in Config.model_fields.items()}
+    return {
+        (section, name): names
+        for section, kind in sections.items()
+        if isinstance(kind, type) and issubclass(kind, Section)
+        for name, names in kind.dotted_names.items()
+    }
 
 
 def _validated(sources: Sources) -> Config:

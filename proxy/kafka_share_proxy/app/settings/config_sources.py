@@ -18,8 +18,6 @@ ENVIRONMENT_PREFIX = "KSP_"
 CONFIG_VARIABLE = "KSP_CONFIG"
 FILE_BYTES_MAX = 1 << 20
 """A settings file is a page or two; more is the wrong file."""
-BROKER_KEYS: Key = ("share_groups", "broker")
-"""Below this path one Kafka name with its dots is one key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +31,17 @@ class Mistake:
 class Sources:
     """The merged settings, where each was written, and what was wrong with them."""
 
-    def __init__(self, broker_keys: Iterable[str] = ()) -> None:
+    def __init__(self, dotted: Mapping[Key, Iterable[str]] | None = None) -> None:
+        """`dotted`: paths below which one name with its dots is one key, with the known names."""
         self.data: dict[str, Any] = {}
         self.mistakes: list[Mistake] = []
         self.unread = False
         """There is a file, and what it says is not known."""
         self._origins: dict[Key, str] = {}
         # A shell variable cannot have dots in its name: GROUP_SHARE_MAX_SIZE means group.share.max.size.
-        self._broker_variables = {name.replace(".", "_"): name for name in broker_keys}
+        self._dotted = {
+            path: {name.replace(".", "_"): name for name in names} for path, names in (dotted or {}).items()
+        }
 
     def add_file(self, path: str | None) -> None:
         """The YAML file at `path`, if one is named."""
@@ -66,15 +67,15 @@ class Sources:
         for name in sorted(environment):
             if name.startswith(ENVIRONMENT_PREFIX) and name != CONFIG_VARIABLE:
                 parts = tuple(name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__"))
-                if parts[:2] == BROKER_KEYS and len(parts) == 3:
-                    parts = (*BROKER_KEYS, self._broker_variables.get(parts[2], parts[2]))
+                if (names := self._dotted.get(parts[:-1])) is not None:
+                    parts = (*parts[:-1], names.get(parts[-1], parts[-1]))
                 self._put(parts, environment[name], f"environment variable {name}")
 
     def add_flags(self, flags: Mapping[str, object]) -> None:
         """Dotted keys; None means the flag was not given."""
         for dotted, value in flags.items():
             if value is not None:
-                self._put(_split(dotted), value, "command line")
+                self._put(self._split(dotted), value, "command line")
 
     def mistake(self, path: Key, text: str) -> None:
         """Note a mistake, unless this very setting is known to be wrong already."""
@@ -116,6 +117,13 @@ class Sources:
         origin = self.origin(mistake.path)
         return f"  {'.'.join(mistake.path)}{f' ({origin})' if origin else ''}: {mistake.text}"
 
+    def _split(self, dotted: str) -> Key:
+        parts = tuple(dotted.split("."))
+        for path in self._dotted:
+            if parts[: len(path)] == path and len(parts) > len(path):
+                return (*path, ".".join(parts[len(path) :]))
+        return parts
+
     def _put_all(self, prefix: Key, values: Mapping[Any, Any], origin: str) -> None:
         for key, value in values.items():
             path = (*prefix, str(key))
@@ -133,11 +141,6 @@ class Sources:
             holder = inner
         holder[path[-1]] = value
         self._origins[path] = origin
-
-
-def _split(dotted: str) -> Key:
-    parts = tuple(dotted.split("."))
-    return (*BROKER_KEYS, ".".join(parts[2:])) if parts[:2] == BROKER_KEYS and len(parts) > 2 else parts
 
 
 def _read(path: Path) -> str:

@@ -18,9 +18,8 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 
 from kafka_share_proxy.app.settings.config import Config
+from kafka_share_proxy.feature.settings import Section
 from kafka_share_proxy.forwarding.limits import Limits
-from kafka_share_proxy.sharegroups.model.broker_limits import BrokerShareLimits, broker_names
-from kafka_share_proxy.sharegroups.settings import ShareGroups
 
 WIDTH = 120
 HEAD = """\
@@ -79,10 +78,7 @@ def _named_values(section: BaseModel, name: str) -> Mapping[str, tuple[Any, str]
     if isinstance(section, Config) and name == "limits":
         helps = help_texts(Limits)
         return {each: (default, helps[each]) for each, default in asdict(Limits()).items()}
-    if isinstance(section, ShareGroups) and name == "broker":
-        limits = BrokerShareLimits()
-        return {each: (limits.value(each), "") for each in broker_names()}
-    return None
+    return section.named_values(name) if isinstance(section, Section) else None
 
 
 def _with_options(section: BaseModel, name: str, text: str) -> str:

@@ -21,7 +21,7 @@ from kafka_share_proxy.brokers import topic_log
 from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.durable import replay, state_home
 from kafka_share_proxy.durable.broker_access import BrokerAccess
-from kafka_share_proxy.durable.hosted_state import StateHost
+from kafka_share_proxy.durable.state_host import StateHost
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.loop.promise import Callback, CallbackOwner, on_behalf_of
 from kafka_share_proxy.wire.definitions import registry

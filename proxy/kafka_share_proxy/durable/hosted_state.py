@@ -11,19 +11,16 @@ for all states at the same time, each at its own pace. A deleted topic is create
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 import trio
 
-from kafka_share_proxy.brokers.channels import BrokerChannels
 from kafka_share_proxy.brokers.cluster_connection import AuthenticationFailed
 from kafka_share_proxy.brokers.internal_topics import TopicLeaders, TopicRefused
 from kafka_share_proxy.brokers.replaced import SILENT_S, unless_replaced
 from kafka_share_proxy.brokers.topic_settings import TopicSettings
 from kafka_share_proxy.durable import producer_expiration, replay, restored_state
-from kafka_share_proxy.durable.broker_access import BrokerAccess
 from kafka_share_proxy.durable.described_state import DescribedState, HeldState
 from kafka_share_proxy.durable.gate import StateGate
 from kafka_share_proxy.durable.journal import TopicJournal
@@ -31,11 +28,11 @@ from kafka_share_proxy.durable.journal_events import JournalEvents
 from kafka_share_proxy.durable.leader_watch import PATIENCE_S, LeaderWatch
 from kafka_share_proxy.durable.ownership import Takeover, refusal_of
 from kafka_share_proxy.durable.partition_log import Replay
+from kafka_share_proxy.durable.state_host import StateHost
 from kafka_share_proxy.durable.state_producer import TakenOver
 from kafka_share_proxy.durable.state_topic import StateTopic
 from kafka_share_proxy.durable.topic_guard import TopicGuard
 from kafka_share_proxy.loop.lasting_trouble import LastingTrouble
-from kafka_share_proxy.loop.reactor import Reactor
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError, RemoteProtocolError, UpstreamLost
 
 T = TypeVar("T")
@@ -46,22 +43,6 @@ ABSENT_CHECKS = 5
 """Consecutive looks without a topic before it counts as deleted: a broker that has just started may not know it."""
 LOOK_S = 10.0
 """Seconds between two looks. Without appends, a topic that was deleted and created anew is noticed within this time."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateHost:
-    """Dependencies that all states of this proxy share."""
-
-    access: BrokerAccess
-    reactor: Reactor
-    name: str
-    """Name of this proxy in the logs of states."""
-    channels: BrokerChannels
-    """Channels of the journals to the brokers."""
-    lease_s: float
-    """Maximum seconds that an earlier owner continues by its own clock."""
-    on_lost: Callable[[int | None], None]
-    """Called with a partition that another proxy has taken over. None: an internal error ends all."""
 
 
 class HostedState:

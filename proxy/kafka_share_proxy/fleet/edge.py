@@ -52,12 +52,12 @@ class PeerEdge:
         send: Send,
         generation: Callable[[], int],
         link: CallbackOwner = PROCESS,
+        on_groups: Callable[[], None] = lambda: None,
     ) -> None:
-        """`edges`: feature -> its state at the edge for this link."""
+        """`edges`: feature -> its state at the edge for this link. `on_groups`: called when `groups` has changed."""
         self.groups: set[str] = set()
         """Share groups in the owner's last notifications."""
-        self.on_groups: Callable[[], None] = lambda: None
-        """Called when `groups` has changed."""
+        self._on_groups = on_groups
         self.edges = edges
         self._timers = timers
         self._send = send
@@ -270,7 +270,7 @@ class PeerEdge:
     def _groups_changed(self, message: messages.PeerGroups) -> None:
         self.groups.difference_update(message.removed)
         self.groups.update(message.added)
-        self.on_groups()
+        self._on_groups()
 
 
 _EDGES = OptionalSlot[dict[PeerEdge, None]]()

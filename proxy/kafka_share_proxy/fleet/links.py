@@ -222,9 +222,13 @@ class FleetLinks:
             nonlocal was_good
             was_good = True
             edge = PeerEdge(
-                self._carried.edges(), self._services.timers, link.send, lambda: self._table.generation, link
+                self._carried.edges(),
+                self._services.timers,
+                link.send,
+                lambda: self._table.generation,
+                link,
+                partial(self._on_groups, address),
             )
-            edge.on_groups = partial(self._on_groups, address)
             self._edges[address] = link, edge
             self._carried.links_changed()
             return edge

@@ -69,8 +69,8 @@ class PeerLink:
         self._is_planned = False
         self._heard_at = reactor.now()
         self._deadline = reactor.now() + HANDSHAKE_S
-        self._skipped: set[int] = set()
-        protocol.on_unknown = self._not_known
+        self._reported: set[int] = set()
+        """Kinds of skipped messages that were reported."""
         self._alarm: ReactorTimer = reactor.call_at(reactor.now() + PING_S, self._ring)
         transport.attach(self._on_event, READ)
         self._queue(protocol.outgoing())
@@ -162,16 +162,17 @@ class PeerLink:
                     self.user.receive(message)
                 if self.closed:
                     return
+            self._report_unknown_kinds()
             if self.protocol.is_established and self.user is None:
                 self._begin()
             self._queue(self.protocol.outgoing())
             if size < len(buffer):
                 return
 
-    def _not_known(self, kind: int) -> None:
-        """A message of a later version was skipped; each kind is reported once."""
-        if kind not in self._skipped:
-            self._skipped.add(kind)
+    def _report_unknown_kinds(self) -> None:
+        """Report messages of later versions that were skipped, each kind once."""
+        for kind in self.protocol.unknown_kinds - self._reported:
+            self._reported.add(kind)
             self._notes("peer-message-unknown", peer=self.protocol.peer, kind=kind)
 
     def _begin(self) -> None:

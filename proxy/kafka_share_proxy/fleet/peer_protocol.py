@@ -20,7 +20,7 @@ allowed by name) nothing is proven.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from struct import Struct
 
@@ -81,8 +81,8 @@ class PeerProtocol:
         """Address that the other side claims. Proven once established."""
         self.peer_kinds = len(MESSAGES)
         """Number of kinds of messages that the other side knows."""
-        self.on_unknown: Callable[[int], None] = lambda _kind: None
-        """Called with the kind of each message that was skipped."""
+        self.unknown_kinds: set[int] = set()
+        """Kinds of messages that were skipped."""
         self._address = address
         self._secret = secret
         self._nonce = nonce
@@ -211,7 +211,7 @@ class PeerProtocol:
             raise RemoteProtocolError("a message of a kind that is not known here")
         number = int.from_bytes(body[: _NUMBER.size], "big", signed=True) if len(body) >= _NUMBER.size else 0
         self._outgoing.append(self._encode(messages.PeerUnknown(kind=kind, id=number)))
-        self.on_unknown(kind)
+        self.unknown_kinds.add(kind)
 
 
 def _sign(key: bytes, number: int, message: bytes) -> bytes:

@@ -1,0 +1,26 @@
+"""Dependencies that the states of one proxy share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kafka_share_proxy.brokers.channels import BrokerChannels
+from kafka_share_proxy.durable.broker_access import BrokerAccess
+from kafka_share_proxy.loop.reactor import Reactor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateHost:
+    """Dependencies that all states of this proxy share."""
+
+    access: BrokerAccess
+    reactor: Reactor
+    name: str
+    """Name of this proxy in the logs of states."""
+    channels: BrokerChannels
+    """Channels of the journals to the brokers."""
+    lease_s: float
+    """Maximum seconds that an earlier owner continues by its own clock."""
+    on_lost: Callable[[int | None], None]
+    """Called with a partition that another proxy has taken over. None: an internal error ends all."""

@@ -59,3 +59,29 @@ def load_events() -> list[str]:
     owner.event("hot_keys", NOON, sampled=100, keys=[[123, 60], [9, 10]], **hot)
     edge.event("hot_keys", NOON, sampled=100, keys=[[123, 30]], **hot)
     return owner.lines + edge.lines
+
+
+def view_events() -> list[str]:
+    """Two members with the assignor range read a view of two base partitions: three quarters are in the first one."""
+    proxy = Proxy("views")
+    view = {"view": "__view.r2.orders"}
+    for number, members in ((1, 2), (2, None)):
+        offered = ["range", "roundrobin"] if number == 1 else ["range", "cooperative-sticky"]
+        proxy.event(
+            "view_member", NOON + number, partition=None, member=f"m{number}", client=f"app-{number}",
+            group_protocol="classic", assignor="range", offered=offered, members=members, **view,
+        )  # fmt: skip
+        for slot, rows in ((0, 100), (1, 50)):
+            read = {
+                "reader": "view",
+                "slot": slot,
+                "client": f"app-{number}",
+                "rows_out": rows // number,
+                "group": None,
+            }
+            proxy.event("fetch", NOON + 1_000, **(read | view | {"partition": number - 1}))
+    proxy.event(
+        "view_member", NOON + 5, partition=None, group="modern", member="m3", client="app-1",
+        group_protocol="consumer", assignor=None, offered=[], members=None, **view,
+    )  # fmt: skip
+    return proxy.lines

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kafka_share_proxy.audit.stream import Audit
 from kafka_share_proxy.brokers.cluster_metadata import ClusterMetadata
 from kafka_share_proxy.brokers.connection_slots import SlotValues
 from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVersions, Offer
@@ -16,6 +17,7 @@ from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.forwarding.served.upstream_requests import framed
 from kafka_share_proxy.loop.promise import Promise, Task, settled
 from kafka_share_proxy.views import view_apis
+from kafka_share_proxy.views.audit_events import ViewAudit
 from kafka_share_proxy.views.creation import ViewCreation
 from kafka_share_proxy.views.model.catalog import ViewCatalog
 from kafka_share_proxy.views.options import ViewOptions
@@ -243,6 +245,20 @@ class Cluster:
         ]
         return message(topics=topics)
 
+    def _JoinGroup(self, version: int, request: Any) -> Any:
+        """The member becomes the leader of a group of its own, with its last protocol."""
+        name = request.protocols[-1].name
+        message = registry.message("JoinGroupResponse")
+        leader = message.JoinGroupResponseMember(member_id="m-1", metadata=b"")
+        return message(
+            error_code=self._code(11), protocol_name=name, leader="m-1", member_id="m-1", members=[leader],
+            **({"protocol_type": "consumer"} if version >= 7 else {}),
+        )  # fmt: skip
+
+    def _ConsumerGroupHeartbeat(self, _version: int, request: Any) -> Any:
+        response = registry.message("ConsumerGroupHeartbeatResponse")
+        return response(error_code=self._code(68), member_id=request.member_id, assignment=None)
+
     def _Produce(self, _version: int, request: Any) -> Any:
         message = registry.message("ProduceResponse")
         assert request.acks, "a request without acks is never answered"
@@ -312,6 +328,12 @@ class World:
         )
         self.views = ViewServices(services=self.services, catalog=self.catalog, options=options, keeper=self.keeper)
         self.served = view_apis.served(self.views)
+
+    def audited(self) -> Audit:
+        """Switch audit on."""
+        audit = Audit(self.timers, 1000)
+        self.views.reads.audit = ViewAudit(audit)
+        return audit
 
     def _note(self, event: str, /, **context: Any) -> None:
         self.notes.append((event, context))

@@ -26,6 +26,7 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
         *("reader", "view", "slot", "client", "lo", "hi", "ranges", "requests", "first", "last"),
         *("rows_in", "rows_out", "bytes_in", "bytes_out"),
     ),
+    "view_member": ("view", "client", "group_protocol", "assignor", "offered", "members"),
     "load": (
         *("interval_ms", "rows", "bytes", "hold_ms", "sampled", "sampled_bytes", "null_keys"),
         *("looks", "sample_size", "effective_size", "buckets"),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Sequence
+from itertools import islice
+from typing import NamedTuple
 
 from kafka_share_proxy.audit.events import HASH_SPACE, Place
 from kafka_share_proxy.audit.fetches import GivenRecords, Hashes, Reader
 from kafka_share_proxy.audit.stream import Audit
 from kafka_share_proxy.reading.chunk_cache import ReadKey
 from kafka_share_proxy.views.fetch.view_chunks import Division
+from kafka_share_proxy.views.model.names import ViewName
 from kafka_share_proxy.views.model.plans import Plan
 from kafka_share_proxy.views.model.scanning import SlotScan
 from kafka_share_proxy.views.model.slots import Cut, EvenCut, KeyFilterCut, RangeCut
@@ -16,8 +19,26 @@ from kafka_share_proxy.wire.records.batches import BatchTable
 
 HASHES_MAX = 10_000
 """Beyond it all are computed again."""
+JOINED_VIEWS_MAX = 100
+"""Maximum number of views of one member that are reported when it joins."""
 NO_RANGES = Hashes(ranges=0)
 """Value for stripes, and for filters that name single keys."""
+
+
+class JoinedMember(NamedTuple):
+    """Member of a group, as accepted by the coordinator."""
+
+    group: str
+    member: str
+    client: str | None
+    group_protocol: str
+    """Value of the client setting `group.protocol`."""
+    assignor: str | None
+    """Assignor of the group. None for the brokers' default (KIP-848)."""
+    offered: Sequence[str]
+    """Assignors that the member supports, in its order."""
+    members: int | None = None
+    """Members of the group. None if the response does not list them."""
 
 
 class ViewAudit:
@@ -62,6 +83,10 @@ class ViewAudit:
         ends = (*plan.starts[1:], HASH_SPACE)
         ranges = [(low, end, slot) for slot, (low, end) in enumerate(zip(plan.starts, ends, strict=True))]
         self._audit.offer("plan_loaded", Place(plan.topic or None), None, None, (plan.plan_id, plan.slots, ranges))
+
+    def joined(self, joined: JoinedMember, views: Iterable[ViewName]) -> None:
+        for view in islice(views, JOINED_VIEWS_MAX):
+            self._audit.offer("view_member", Place(view.base), joined.group, joined.member, (view.topic, *joined[2:]))
 
     def _hashes_of(self, division: Division, slot: int) -> Hashes:
         hashes = self._hashes.get((division.name, slot))

@@ -6,7 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka_share_proxy.pipeline.report.report_job import HEAT_COLUMNS, Blocked, MemberTotals, gathered, step_for
+from kafka_share_proxy.pipeline.report.report_job import (
+    HEAT_COLUMNS,
+    Blocked,
+    MemberTotals,
+    ViewGroup,
+    _view_group,
+    gathered,
+    range_loads,
+    step_for,
+)
 from kafka_share_proxy.pipeline.tables.lake import Lake, NoLake
 
 pytest.importorskip("pyspark", reason="the extra [spark] is not installed")
@@ -39,6 +48,11 @@ def test_a_report_tells_what_the_audit_found(spark: Any, story_lake: Path) -> No
     assert (heat.step_s, heat.sampled) == (60, 4)
     assert (heat.cells[0][0], heat.cells[0][-1], sum(heat.cells[0])) == (750, 250, 1_000)
     assert heat.balance == pytest.approx(750 / 1_000 * HEAT_COLUMNS)
+    assert found.view_groups == (
+        ViewGroup("g", "__view.r2.orders", "range", 2, pytest.approx(2 * 150 / 225), ("range",)),
+    )
+    (modern,) = gathered(lake, "modern").view_groups
+    assert modern == ViewGroup("modern", "__view.r2.orders", "uniform", 1, 1.0)
     with pytest.raises(NoLake, match="no delivery of group other"):
         gathered(lake, "other")
 
@@ -50,3 +64,34 @@ def test_time_steps_follow_the_span(seconds: float, step: int) -> None:
     """An hour of traffic is 60 bars, and no report has more than it can show."""
     assert step_for(seconds, 90) == step
     assert seconds / step <= 90
+
+
+def cells(*records: int, slots: int = 4) -> list[dict[str, int]]:
+    return [{"partition": at // slots, "slot": at % slots, "rows": rows} for at, rows in enumerate(records)]
+
+
+@pytest.mark.parametrize(
+    ("members", "loads"),
+    [
+        (2, [10, 26]),  # 4 and 4
+        (3, [6, 15, 15]),  # 3, 3 and 2
+        (8, [1, 2, 3, 4, 5, 6, 7, 8]),
+        (9, [1, 2, 3, 4, 5, 6, 7, 8, 0]),
+    ],
+)
+def test_range_gives_out_runs_of_partitions(members: int, loads: list[int]) -> None:
+    """As RangeAssignor does: with a remainder, the first members have one more."""
+    assert range_loads(cells(1, 2, 3, 4, 5, 6, 7, 8), members) == loads
+
+
+def test_consumers_that_share_a_client_id_are_told_apart_only_where_range_decides() -> None:
+    """rdkafka is the client id of every librdkafka consumer by default."""
+    row = {
+        "group": "g", "view": "v", "group_protocol": "classic", "assignor": "range", "members": 2, "seen": 5,
+        "clients": ["rdkafka"], "offered": [["range", "roundrobin"]],
+    }  # fmt: skip
+    clients = {"rdkafka": cells(30, 30, 30, 30, 10, 10, 10, 10)}
+    assert _view_group(row, clients) == ViewGroup("g", "v", "range", 2, 1.5, ("range", "roundrobin"))
+    assert _view_group(row | {"assignor": "roundrobin"}, clients).to_mean is None
+    assert _view_group(row | {"members": None}, clients).members == 5
+    assert _view_group(row, {}).to_mean is None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafka_share_proxy.pipeline.report.report_job import Deliveries, Report, ViewClient, _readers_of
-from kafka_share_proxy.pipeline.report.report_tables import WHOLE_PARTITIONS, tables
+from kafka_share_proxy.pipeline.report.report_job import Deliveries, Report, ViewClient, ViewGroup, _readers_of
+from kafka_share_proxy.pipeline.report.report_tables import ADVICE, WHOLE_PARTITIONS, tables
 
 
 def clients(*cells: tuple[str, int, int]) -> dict[str, list[dict[str, Any]]]:
@@ -42,3 +42,19 @@ def test_only_tables_with_rows_are_shown() -> None:
     (table,) = tables(report)
     assert table.rows == (("v", "?[2J", "yes", "2", "20", "1.50"),)
     assert WHOLE_PARTITIONS in table.note
+
+
+def test_a_group_with_range_is_listed_with_its_balance_and_what_helps() -> None:
+    report = Report((), Deliveries(1, ()), (), (), (), (), 0)
+    mine = ViewGroup("G\x1b", "__view.r4.orders", "range", 8, 1.834, ("range", "cooperative-sticky"))
+    even = ViewGroup("H", "__view.r4.orders", "uniform", 8, None)
+    (table,) = tables(report._replace(view_groups=(mine, even)))
+    assert table.rows == (
+        ("G?", "__view.r4.orders", "range", "range, cooperative-sticky", "8", "1.83"),
+        ("H", "__view.r4.orders", "uniform", "-", "8", "-"),
+    )
+    assert table.note == (
+        f"Group G?: range; 8 consumers on __view.r4.orders: heaviest consumer 1.83 x the mean. {ADVICE}"
+    )
+    (quiet,) = tables(report._replace(view_groups=(even, mine._replace(members=1))))
+    assert ADVICE not in quiet.note

@@ -6,7 +6,10 @@ import struct
 from typing import Any
 
 import pytest
+from kafka_share_proxy.audit.events import FIELDS
+from kafka_share_proxy.views.audit_events import JOINED_VIEWS_MAX
 
+from tests.support import audit_lines
 from tests.support.view_broker import World
 
 V, OTHER = "__view.r4.orders", "__view.s2.orders"
@@ -84,3 +87,32 @@ def test_groups_of_other_kinds_create_nothing(world: World) -> None:
 
 def test_joins_that_name_no_view_pass(world: World) -> None:
     assert not world.is_served(KEY, 9, **join(subscription("orders")))
+
+
+@pytest.mark.parametrize("version", [5, 9])
+def test_with_audit_a_member_is_reported_with_the_assignor_of_its_group(world: World, version: int) -> None:
+    audit = world.audited()
+    response = world.call(KEY, version, **join(subscription(V, "orders"), subscription(V, "__view.r2.nothing")))
+    assert (response.member_id, response.protocol_name, len(response.members)) == ("m-1", "p1", 1)
+    (event,) = audit_lines.waiting(audit.log)
+    assert {name: event[name] for name in ("kind", "topic", "group", "member", *FIELDS["view_member"])} == {
+        "kind": "view_member", "topic": "orders", "group": "g", "member": "m-1", "view": V, "client": "client",
+        "group_protocol": "classic", "assignor": "p1", "offered": ["p0", "p1"], "members": 1,
+    }  # fmt: skip
+
+
+def test_a_join_that_is_refused_or_names_no_view_is_not_reported(world: World) -> None:
+    audit = world.audited()
+    assert world.call(KEY, 9, **join(subscription("orders"))) is None
+    assert world.call(KEY, 9, **join(subscription(V), protocol_type="connect")) is None
+    assert world.cluster.count(KEY) == 0
+    world.cluster.codes[KEY] = 79
+    assert world.call(KEY, 9, **join(subscription(V))).error_code == 79
+    assert audit_lines.waiting(audit.log) == []
+
+
+def test_a_member_of_many_views_is_reported_in_bounds(world: World) -> None:
+    audit = world.audited()
+    views = [f"__view.r{slots}.orders" for slots in range(2, JOINED_VIEWS_MAX + 10)]
+    world.call(KEY, 9, **join(subscription(*views)))
+    assert len(audit_lines.waiting(audit.log)) == JOINED_VIEWS_MAX

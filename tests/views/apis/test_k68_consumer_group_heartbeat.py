@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from tests.support import audit_lines
 from tests.support.view_broker import World
 
 V = "__view.r4.orders"
@@ -66,3 +69,19 @@ def test_heartbeats_that_name_no_view_pass() -> None:
     world = World()
     assert not world.is_served(KEY, 1, **beat())
     assert not world.is_served(KEY, 1, **beat("orders"))
+
+
+@pytest.mark.parametrize("assignor", ["range", None])
+def test_with_audit_an_accepted_member_is_reported_with_its_assignor(assignor: str | None) -> None:
+    world = World()
+    world.cluster.make("orders", 1)
+    audit = world.audited()
+    response = world.call(KEY, 1, **beat("orders", V, "__view.r2.nothing"), server_assignor=assignor)
+    assert (response.error_code, response.member_id) == (0, "m")
+    (event,) = audit_lines.waiting(audit.log)
+    assert (event["view"], event["topic"], event["group"], event["member"]) == (V, "orders", "g", "m")
+    assert (event["group_protocol"], event["assignor"], event["members"]) == ("consumer", assignor, None)
+    assert event["offered"] == ([] if assignor is None else [assignor])
+    world.cluster.codes[KEY] = 112
+    assert world.call(KEY, 1, **beat(V)).error_code == 112
+    assert audit_lines.waiting(audit.log) == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,7 +18,13 @@ HEAT_ROWS_MAX = 120
 BARS_MAX = 90
 STEPS_S = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600, 10_800, 21_600, 43_200, 86_400)
 """Lengths of time steps in seconds. Longer steps are whole days."""
+RANGE, UNIFORM = "range", "uniform"
+"""Assignors: Kafka's default in classic groups, and in groups of KIP-848."""
 MEMBERS_MAX, HOT_MAX, ABUSE_MAX, READERS_MAX = 30, 15, 15, 40
+
+
+ViewReads = dict[str, dict[str, list[Any]]]
+"""Rows (`partition`, `slot`, `rows`) of what was read, by view and client id."""
 
 
 class MemberTotals(NamedTuple):
@@ -94,6 +100,20 @@ class ViewClient(NamedTuple):
     """Its records as a multiple of the mean of all clients of the view."""
 
 
+class ViewGroup(NamedTuple):
+    """A group that reads a view, with its assignor as of the last member that joined."""
+
+    group: str
+    view: str
+    assignor: str
+    members: int
+    """Members of the group, or members seen if the events do not have the number."""
+    to_mean: float | None
+    """Records of its heaviest member as a multiple of the mean. None if unknown: members share client ids."""
+    offered: tuple[str, ...] = ()
+    """Assignors that every member supports."""
+
+
 class Report(NamedTuple):
     """Content of a report."""
 
@@ -105,18 +125,21 @@ class Report(NamedTuple):
     heats: tuple[Heat, ...]
     rejects: int
     readers: tuple[ViewClient, ...] = ()
+    view_groups: tuple[ViewGroup, ...] = ()
 
 
 def gathered(lake: Lake, group: str | None) -> Report:
     """Collect the content of a report from the tables of a lake. Load by key always covers all groups.
 
-    Raises NoLake if the tables are missing, or have no delivery of this group.
+    Raises NoLake if the tables are missing, or have nothing about this group.
     """
     hours = _of(lake.read("group_member_hour"), group)
     members = _members(hours)
-    if group is not None and not members:
-        raise NoLake(f"{lake.root} has no delivery of group {group}")
     events = lake.read("audit_events")
+    reads = _view_reads(events)
+    view_groups = _view_groups(_of(events, group), reads)
+    if group is not None and not members and not view_groups:
+        raise NoLake(f"{lake.root} has no delivery of group {group}, and no member of it on a view")
     return Report(
         days=tuple(sorted(row["day"] for row in events.select("day").distinct().collect())),
         deliveries=_deliveries(_of(events.where("kind = 'settle'"), group)),
@@ -124,7 +147,8 @@ def gathered(lake: Lake, group: str | None) -> Report:
         blocked=_blocked(_of(lake.read("renew_abuse"), group)),
         hot_keys=_hot_keys(lake.read("hot_keys")),
         heats=_heats(lake.read("key_range_load")),
-        readers=_readers(events),
+        readers=_readers(reads),
+        view_groups=view_groups,
         rejects=lake.read("audit_rejects").count() if lake.has("audit_rejects") else 0,
     )
 
@@ -167,15 +191,74 @@ def _with_clients(members: Sequence[MemberTotals], events: DataFrame) -> tuple[M
     return tuple(each._replace(client=clients.get((each.group, each.member), each.client)) for each in members)
 
 
-def _readers(events: DataFrame) -> tuple[ViewClient, ...]:
+def _view_reads(events: DataFrame) -> ViewReads:
     from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
     cells = events.where("kind = 'fetch' and reader = 'view' and view is not null and slot is not null")
-    reads = cells.groupBy("view", "client", "partition", "slot").agg(F.sum("rows_out").alias("rows")).collect()
-    by_view: dict[str, dict[str, list[Any]]] = {}
-    for row in reads:
+    by_view: ViewReads = {}
+    for row in cells.groupBy("view", "client", "partition", "slot").agg(F.sum("rows_out").alias("rows")).collect():
         by_view.setdefault(row["view"], {}).setdefault(row["client"] or "-", []).append(row)
-    return tuple(reader for view in sorted(by_view) for reader in _readers_of(view, by_view[view]))
+    return by_view
+
+
+def _readers(reads: ViewReads) -> tuple[ViewClient, ...]:
+    return tuple(reader for view in sorted(reads) for reader in _readers_of(view, reads[view]))
+
+
+def _view_groups(events: DataFrame, reads: ViewReads) -> tuple[ViewGroup, ...]:
+    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+    if "group_protocol" not in events.columns:  # tables of earlier versions
+        return ()
+    latest = [F.max_by(name, "ts_ms").alias(name) for name in ("group_protocol", "assignor")]
+    rows = (
+        events.where("kind = 'view_member'")
+        .groupBy("group", "view")
+        .agg(
+            *latest,
+            F.expr("max_by(members, ts_ms) filter (where members is not null)").alias("members"),
+            F.count_distinct("member").alias("seen"),
+            F.collect_set("client").alias("clients"),
+            F.collect_set("offered").alias("offered"),
+        )
+    )
+    return tuple(
+        _view_group(row, reads.get(row["view"], {}))
+        for row in rows.orderBy("view", "group").limit(READERS_MAX).collect()
+    )
+
+
+def _view_group(row: Any, clients: Mapping[str, list[Any]]) -> ViewGroup:
+    """Return the group of a row. Client ids identify its members if each has a different one."""
+    members = row["members"] or row["seen"]
+    assignor = row["assignor"] or ("-" if row["group_protocol"] == "classic" else UNIFORM)
+    loads = [sum(each["rows"] for each in clients.get(client, ())) for client in row["clients"]]
+    if len(loads) != members:
+        cells = [cell for rows in clients.values() for cell in rows]
+        loads = range_loads(cells, members) if assignor == RANGE else []
+    to_mean = max(loads) * len(loads) / sum(loads) if sum(loads) else None
+    common = [name for name in row["offered"][0] if all(name in each for each in row["offered"])]
+    return ViewGroup(row["group"], row["view"], assignor, members, to_mean, tuple(common))
+
+
+def range_loads(cells: Iterable[Any], members: int) -> list[int]:
+    """Return the records of each member if partitions of a view are divided by RangeAssignor (clients 4.3)."""
+    rows = {(cell["partition"], cell["slot"]): 0 for cell in cells}
+    for cell in cells:
+        rows[cell["partition"], cell["slot"]] += cell["rows"]
+    slots = max((slot for _, slot in rows), default=0) + 1
+    count = (max((base for base, _ in rows), default=0) + 1) * slots
+    loads = [0] * members
+    for (base, slot), records in rows.items():
+        loads[_range_member(base * slots + slot, count, members)] += records
+    return loads
+
+
+def _range_member(partition: int, partitions: int, members: int) -> int:
+    """Return the member with this partition: the first ones have one more if the division leaves a remainder."""
+    each, more = divmod(partitions, members)
+    longer = more * (each + 1)
+    return partition // (each + 1) if partition < longer else more + (partition - longer) // each
 
 
 def _readers_of(view: str, clients: dict[str, list[Any]]) -> list[ViewClient]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from kafka_share_proxy.pipeline.report.report_job import Report, ViewClient
+from kafka_share_proxy.pipeline.report.report_job import RANGE, Report, ViewClient, ViewGroup
 from kafka_share_proxy.wire.key_text import printable
 
+ADVICE = "Use cooperative-sticky, roundrobin, or group.protocol=consumer with the assignor uniform."
 WHOLE_PARTITIONS = (
     "Some clients read whole base partitions: their group uses the assignor range, or another that gives out runs of "
-    "partitions. No plan balances that. Use cooperative-sticky, roundrobin, or group.protocol=consumer with the "
-    "assignor uniform."
+    f"partitions. No plan balances that. {ADVICE}"
 )
 
 
@@ -28,7 +28,13 @@ class ReportTable(NamedTuple):
 
 def tables(report: Report) -> Iterator[ReportTable]:
     """Yield the tables that have rows. Their cells have no control characters."""
-    for table in (_members(report), _blocked(report), _hot_keys(report), _readers(report.readers)):
+    for table in (
+        _members(report),
+        _blocked(report),
+        _hot_keys(report),
+        _readers(report.readers),
+        _view_groups(report.view_groups),
+    ):
         if table.rows:
             yield table._replace(rows=tuple(tuple(map(printable, row)) for row in table.rows))
 
@@ -119,3 +125,26 @@ def _readers(readers: Sequence[ViewClient]) -> ReportTable:
     if any(each.whole_bases for each in readers):
         note = f"{WHOLE_PARTITIONS} {note}"
     return ReportTable("Readers of views", heads, rows, 3, note)
+
+
+def _view_groups(groups: Sequence[ViewGroup]) -> ReportTable:
+    rows = tuple(
+        (
+            each.group,
+            each.view,
+            each.assignor,
+            ", ".join(each.offered) or "-",
+            f"{each.members:,}",
+            "-" if each.to_mean is None else f"{each.to_mean:.2f}",
+        )
+        for each in groups
+    )
+    heads = ("group", "view", "assignor", "all members offer", "consumers", "heaviest, times the mean")
+    notes = [_range_note(each) for each in groups if each.assignor == RANGE and each.members > 1]
+    note = " ".join([*notes, *([ADVICE] if notes else [])]) or "As of the last member that joined."
+    return ReportTable("Groups on views", heads, rows, 4, note)
+
+
+def _range_note(group: ViewGroup) -> str:
+    heaviest = "" if group.to_mean is None else f": heaviest consumer {group.to_mean:.2f} x the mean"
+    return printable(f"Group {group.group}: range; {group.members} consumers on {group.view}{heaviest}.")

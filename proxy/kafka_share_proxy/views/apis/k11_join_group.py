@@ -4,21 +4,25 @@ A member names its topics in the metadata of each protocol (ConsumerProtocolSubs
 topics, the same in all versions). Metadata in another layout is left to the broker and the members.
 
 JoinGroup does not report what forbids a view. Metadata does, with the name of the view (views/README.md rule 12).
+With audit, the response is decoded and names the assignor of the group.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from kafka_share_proxy.forwarding.dispatch.chain import next_response
 from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi
 from kafka_share_proxy.forwarding.dispatch.early_matches import ByKnownGroup
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.views.apis.named_views import NAMES_VIEW
+from kafka_share_proxy.views.audit_events import JoinedMember, ViewAudit
 from kafka_share_proxy.views.model.names import PREFIX_BYTES, is_view
 from kafka_share_proxy.views.services import ViewServices
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
+from kafka_share_proxy.wire.errors import ErrorCode
 
 KEY = ApiKey.JOIN_GROUP
 CONSUMERS = "consumer"
@@ -26,10 +30,10 @@ CONSUMERS = "consumer"
 _VERSION, _COUNT, _LENGTH = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">h")
 
 
-async def handle(call: Call[messages.JoinGroupRequest], views: ViewServices) -> None:
+async def handle(call: Call[messages.JoinGroupRequest], views: ViewServices) -> messages.JoinGroupResponse | None:
     request = call.message
     if request.protocol_type != CONSUMERS:
-        return
+        return None
     names: dict[str, None] = {}
     for metadata in dict.fromkeys(bytes(protocol.metadata) for protocol in request.protocols or ()):
         if PREFIX_BYTES in metadata:
@@ -37,8 +41,28 @@ async def handle(call: Call[messages.JoinGroupRequest], views: ViewServices) -> 
                 if is_view(topic):
                     names[topic] = None
                 await call.work.step()
-    if names:
-        await views.ensure(call.connection, names, call.work)
+    if not names:
+        return None
+    await views.ensure(call.connection, names, call.work)
+    return None if views.reads.audit is None else await _audited(call, views, views.reads.audit, names)
+
+
+async def _audited(
+    call: Call[messages.JoinGroupRequest], views: ViewServices, audit: ViewAudit, names: Iterable[str]
+) -> messages.JoinGroupResponse:
+    request, response = call.message, await next_response(call)
+    if response.error_code == ErrorCode.NONE:
+        joined = JoinedMember(
+            group=request.group_id,
+            member=response.member_id,
+            client=call.client_id,
+            group_protocol="classic",
+            assignor=response.protocol_name,
+            offered=[protocol.name for protocol in request.protocols],
+            members=len(response.members) or None,
+        )
+        audit.joined(joined, (view.name for view in map(views.catalog.named, names) if view is not None))
+    return response
 
 
 def _topics(metadata: bytes) -> Iterator[str]:

@@ -7,16 +7,21 @@ Behaviour
   not DESCRIBE, with a text that names the missing right. One that the brokers refuse to create: INVALID_REQUEST with
   their text. One that is not ready in time: COORDINATOR_LOAD_IN_PROGRESS, after which clients send the whole request
   again.
+- With audit, the response is decoded, and an accepted member is reported with its assignor.
 - Other obstacles to a view (a base that does not exist, an invalid view name) are not reported here, because brokers
   accept names of topics that do not exist.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from kafka_share_proxy.forwarding.dispatch.chain import next_response
 from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.views.apis.named_views import NAMES_VIEW
-from kafka_share_proxy.views.model.names import is_view
+from kafka_share_proxy.views.audit_events import JoinedMember, ViewAudit
+from kafka_share_proxy.views.model.names import ViewName, is_view
 from kafka_share_proxy.views.services import ViewServices
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
@@ -38,7 +43,26 @@ async def handle(
         response = messages.ConsumerGroupHeartbeatResponse
         text = sight.reason or f"view {topic}: the principal has no right to DESCRIBE it or its base {sight.name.base}"
         return response(error_code=_CODES.get(sight.code, ErrorCode.INVALID_REQUEST), error_message=text)
-    return None
+    ready = [sight.name for sight in sights.values() if sight.code == ErrorCode.NONE]
+    return await _audited(call, views.reads.audit, ready) if ready and views.reads.audit is not None else None
+
+
+async def _audited(
+    call: Call[messages.ConsumerGroupHeartbeatRequest], audit: ViewAudit, views: Sequence[ViewName]
+) -> messages.ConsumerGroupHeartbeatResponse:
+    request, response = call.message, await next_response(call)
+    if response.error_code == ErrorCode.NONE:
+        assignor = request.server_assignor
+        joined = JoinedMember(
+            group=request.group_id,
+            member=response.member_id or request.member_id,
+            client=call.client_id,
+            group_protocol="consumer",
+            assignor=assignor,
+            offered=[] if assignor is None else [assignor],
+        )
+        audit.joined(joined, views)
+    return response
 
 
 _ABSENT = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION})

@@ -23,10 +23,12 @@ import kafka_share_proxy
 import trio
 from confluent_kafka import KafkaException, Message, Producer, ShareConsumer
 from kafka_share_proxy import ShareRecord, open_share_consumer
-from kafka_share_proxy.localkafka import jars, java, setting_up
+from kafka_share_proxy.app.commands import demo_topics
+from kafka_share_proxy.localkafka import jars, java
 from kafka_share_proxy.localkafka.cluster import SMALL, BrokerError, Cluster
-from kafka_share_proxy.localkafka.connection import build
 from kafka_share_proxy.localkafka.front import Front, FrontError
+from kafka_share_proxy.wire.definitions import messages
+from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ProxyError
 from rich.console import Console
 from rich.table import Table
@@ -38,7 +40,6 @@ LOCK_S = 2.0
 KEPT_S = 5 * LOCK_S
 """How long one record is kept by renewing its lock."""
 QUEUE_RECORDS = 60
-API_VERSIONS, SHARE_GROUP_DESCRIBE = 18, 77
 SHARE_APIS = {76: "ShareGroupHeartbeat", 77: "ShareGroupDescribe", 78: "ShareFetch", 79: "ShareAcknowledge"}
 
 out = Console(highlight=False)
@@ -48,10 +49,7 @@ class DemoError(Exception):
     """Something did not happen as it must."""
 
 
-EXPECTED = (
-    DemoError, BrokerError, FrontError, ProxyError, jars.JarError, java.NoJavaError,
-    setting_up.SettingUpError,
-)  # fmt: skip
+EXPECTED = (DemoError, BrokerError, FrontError, ProxyError, jars.JarError, java.NoJavaError)
 """Errors that are reported without a traceback."""
 
 
@@ -204,9 +202,8 @@ def _compare_versions(broker: str, proxy: str) -> None:
 
 
 def _versions(bootstrap: str) -> dict[int, tuple[int, int]]:
-    with setting_up.connect(bootstrap) as connection:
-        response = connection.send_request(API_VERSIONS, 0, build("ApiVersionsRequest"))
-    return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+    with demo_topics.connect(bootstrap) as connection:
+        return connection.versions
 
 
 def _range(versions: tuple[int, int] | None) -> str:
@@ -241,17 +238,16 @@ def _share_a_queue(bootstrap: str) -> None:
 
 def _prepare(bootstrap: str, topic: str, group: str) -> None:
     """Create a topic of one partition, and let the group begin at its start with short locks."""
-    setting_up.create_topic(bootstrap, topic)
+    demo_topics.create_topic(bootstrap, topic)
     settings = {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": str(int(LOCK_S * 1000))}
-    setting_up.configure_group(bootstrap, group, settings)
+    demo_topics.configure_group(bootstrap, group, settings)
 
 
 def _members(bootstrap: str, group: str) -> int:
     """Return how many members of the group have something to read."""
-    with setting_up.connect(bootstrap) as connection:
-        response = connection.send_request(
-            SHARE_GROUP_DESCRIBE, 1, build("ShareGroupDescribeRequest", group_ids=[group])
-        )
+    request = messages.ShareGroupDescribeRequest(group_ids=[group])
+    with demo_topics.connect(bootstrap) as connection:
+        response = connection.send_request(ApiKey.SHARE_GROUP_DESCRIBE, request, 1)
     return sum(bool(member.assignment.topic_partitions) for member in response.groups[0].members)
 
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from kafka_share_proxy.app.serving.open_files import KEPT
 from kafka_share_proxy.localkafka.cluster import Cluster
-from kafka_share_proxy.localkafka.connection import Connection, build
 from kafka_share_proxy.localkafka.front import Front
 from kafka_share_proxy.loop.listeners import PAUSE_S
 from kafka_share_proxy.wire.values import Address
 
+from tests.support.blocking_connection import Connection, build
 from tests.support.raw import LIMIT_S, Raw, until
 
 pytestmark = pytest.mark.broker

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 from kafka_share_proxy.localkafka.cluster import Cluster
-from kafka_share_proxy.localkafka.connection import Connection, build
 from kafka_share_proxy.localkafka.front import Front
 from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.definitions import registry, specs
 from kafka_share_proxy.wire.values import Address
 
+from tests.support.blocking_connection import Connection, build
 from tests.support.memory import rss_mib
 from tests.support.raw import LIMIT_S, until
 from tests.wire.samples import Samples

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from kafka_share_proxy.localkafka.cluster import Cluster
-from kafka_share_proxy.localkafka.connection import Connection, build
 from kafka_share_proxy.localkafka.front import Front
 from kafka_share_proxy.views.model.slots import EvenCut
 from kafka_share_proxy.wire.codec import frames
@@ -20,6 +19,7 @@ from kafka_share_proxy.wire.records import compression, records
 from kafka_share_proxy.wire.records.records import Record
 from kafka_share_proxy.wire.values import MIB, Address
 
+from tests.support.blocking_connection import Connection, build
 from tests.support.brokers import Running
 from tests.support.memory import rss_mib
 from tests.support.raw import Raw, Topic, until

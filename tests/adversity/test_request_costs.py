@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 from kafka_share_proxy.localkafka.cluster import Cluster
-from kafka_share_proxy.localkafka.connection import Connection, build
 from kafka_share_proxy.localkafka.front import Front
 from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.values import MIB, Address
 
 from tests.adversity.test_hostile_clients import rss_kib
+from tests.support.blocking_connection import Connection, build
 from tests.support.brokers import OLD, USERS, Running
 from tests.support.raw import LIMIT_S, until
 

@@ -6,6 +6,8 @@ import hashlib
 import http.server
 import io
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +19,13 @@ from rich.console import Console
 COORDINATE = "org.example:thing:1.0"
 CONTENT = b"a jar" * 1000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
+CHECKOUT = Path(__file__).resolve().parents[2]
+WAITER = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path\n"
+    "from kafka_share_proxy.localkafka.jars import turn\n"
+    "print('up', flush=True)\n"
+    "with turn(Path(sys.argv[2])): print((Path(sys.argv[2]) / 'done').exists(), flush=True)"
+)
 
 
 class Repository(http.server.BaseHTTPRequestHandler):
@@ -102,3 +111,15 @@ def test_every_jar_is_pinned() -> None:
         for coordinate, digest in pinned.items():
             assert len(coordinate.split(":")) == 3, coordinate
             assert re.fullmatch("[0-9a-f]{64}", digest), coordinate
+
+
+def test_the_second_waits_for_the_first(tmp_path: Path) -> None:
+    """And finds the work done."""
+    folder = tmp_path / "cache"
+    command = [sys.executable, "-c", WAITER, str(CHECKOUT / "proxy"), str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as waiter:
+        assert waiter.stdout is not None
+        with jars.turn(folder):
+            assert waiter.stdout.readline() == "up\n"
+            (folder / "done").touch()
+        assert waiter.stdout.readline() == "True\n"

@@ -19,9 +19,9 @@ from contextlib import ExitStack
 
 import pytest
 from kafka_share_proxy.localkafka.cluster import Cluster
-from kafka_share_proxy.localkafka.connection import Connection, build
 from kafka_share_proxy.wire.values import Address
 
+from tests.support.blocking_connection import Connection, build
 from tests.support.brokers import OLD, Running
 from tests.support.bystander import (
     CALM,

@@ -10,11 +10,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from kafka_share_proxy.localkafka.connection import Connection
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.definitions.specs import StructSpec
 
+from tests.support.blocking_connection import Connection
 from tests.support.raw import KEYS, Raw
 
 NULL, EMPTY, GIVEN = "null", "empty", "given"

@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import pytest
 from kafka_share_proxy.localkafka.cluster import Cluster
-from kafka_share_proxy.localkafka.connection import Connection, build
 from kafka_share_proxy.localkafka.front import Front
 from kafka_share_proxy.wire.records import records
 
+from tests.support.blocking_connection import Connection, build
 from tests.support.brokers import Running
 from tests.support.raw import Raw, address, until
 

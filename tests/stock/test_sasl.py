@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, ShareConsumer
 from kafka_share_proxy.localkafka.cluster import Cluster
-from kafka_share_proxy.localkafka.connection import Connection, build
 from kafka_share_proxy.localkafka.front import Front
 from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.values import Address
 
+from tests.support.blocking_connection import Connection, build
 from tests.support.brokers import NEW, OLD, QUICK, USERS, Running
 from tests.support.raw import GROUP_RESOURCE, Raw, RawError, Topic, authenticate, until
 from tests.support.worlds import ACCEPT, World, warm_up

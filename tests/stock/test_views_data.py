@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from kafka_share_proxy.localkafka.connection import Connection, build
 from kafka_share_proxy.localkafka.front import Front
 from kafka_share_proxy.views.fetch.key_filter import TAG, applied
 from kafka_share_proxy.views.model.slots import Cut, EvenCut, StripeCut
@@ -17,6 +16,7 @@ from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.records import records
 from kafka_share_proxy.wire.records.key_hash import murmur2
 
+from tests.support.blocking_connection import Connection, build
 from tests.support.raw import Raw, Topic, until
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(480)]

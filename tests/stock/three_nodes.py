@@ -14,10 +14,10 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Producer, ShareConsumer
 from kafka_share_proxy.localkafka.addresses import HOST
 from kafka_share_proxy.localkafka.cluster import Cluster
-from kafka_share_proxy.localkafka.connection import Connection, build
 from kafka_share_proxy.localkafka.front import Front
 from kafka_share_proxy.wire.definitions import registry
 
+from tests.support.blocking_connection import Connection, build
 from tests.support.brokers import OLD
 from tests.support.dialled import DialledPorts
 from tests.support.raw import BROKER_RESOURCE, GROUP_RESOURCE, LIMIT_S, Raw, Topic, until

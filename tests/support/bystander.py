@@ -21,10 +21,10 @@ from functools import partial
 from itertools import cycle
 from typing import Any
 
-from kafka_share_proxy.localkafka.connection import Connection, build
 from kafka_share_proxy.localkafka.front import Front
 from kafka_share_proxy.wire.values import Address
 
+from tests.support.blocking_connection import Connection, build
 from tests.support.hostile import Hostile, Names
 from tests.support.pipelining import pipelining
 from tests.support.raw import Raw, until

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from kafka_share_proxy.localkafka.jars import cache_folder
-from kafka_share_proxy.localkafka.turns import turn
+from kafka_share_proxy.localkafka.jars import cache_folder, turn
 
 CLIENTS = Path(__file__).resolve().parent.parent / "clients"
 BUILD_S = 300

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from kafka_share_proxy.localkafka.connection import Connection, build
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.records import records
 from kafka_share_proxy.wire.values import Address
+
+from tests.support.blocking_connection import Connection, build
 
 KEYS = {name: key for key, name in registry.API_KEYS.items()}
 GROUP_RESOURCE, TOPIC_RESOURCE, BROKER_RESOURCE = 32, 2, 4

@@ -392,6 +392,6 @@ class _Recording(MemoryViewStore):
 
 def build(name: str, values: Mapping[str, Any]) -> Any:
     """A message from plain values; entries of lists are mappings."""
-    from kafka_share_proxy.localkafka.connection import build as made
+    from tests.support.blocking_connection import build as made
 
     return made(name, **values)

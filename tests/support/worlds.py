@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafka_share_proxy.localkafka.connection import Connection
 from kafka_share_proxy.wire.definitions.messages import Message
 from kafka_share_proxy.wire.records import records
 
+from tests.support.blocking_connection import Connection
 from tests.support.raw import LIMIT_S, Raw, Topic, until
 
 ACCEPT, RELEASE, REJECT, RENEW, GAP = 1, 2, 3, 4, 0

@@ -11,8 +11,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from kafka_share_proxy.localkafka.jars import cache_folder
-from kafka_share_proxy.localkafka.turns import turn
+from kafka_share_proxy.localkafka.jars import cache_folder, turn
 
 
 def archive_options(java: str, jars: str, run: str, make: Callable[[str], int]) -> tuple[str, ...]:

@@ -5,12 +5,14 @@ A release is a named set of jars ("3.9.1", "4.3.0": brokers with their tools; "c
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import time
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -18,8 +20,6 @@ from tempfile import NamedTemporaryFile
 from maven_artifact import Artifact, Downloader, RequestException
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-
-from kafka_share_proxy.localkafka.turns import turn
 
 CACHE_VARIABLE = "KAFKA_JARS_CACHE"
 """Environment variable for the folder of the jars."""
@@ -140,3 +140,16 @@ def _is_there(coordinate: str, digest: str) -> bool:
 def _digest(place: Path, _changed_ns: int, _size: int) -> str:
     """Return the sha256 of a file, read only once, because every started tool needs it."""
     return hashlib.sha256(place.read_bytes()).hexdigest()
+
+
+@contextmanager
+def turn(folder: Path) -> Iterator[None]:
+    """Wait for and hold this folder's exclusive lock between processes, for the duration of the context.
+
+    The folder is created if it is missing. The lock is an empty file next to it. A process that dies releases the
+    lock.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with folder.with_name(f"{folder.name}.turn").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -24,8 +24,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from kafka_share_proxy.app.commands import demo_topics
 from kafka_share_proxy.app.commands import demo_traffic as traffic
-from kafka_share_proxy.localkafka import jars, java, setting_up
+from kafka_share_proxy.localkafka import jars, java
 from kafka_share_proxy.localkafka.cluster import SMALL, BrokerError, Cluster
 from kafka_share_proxy.localkafka.front import Front, FrontError, installed_command
 from kafka_share_proxy.wire.errors import ProxyError
@@ -69,7 +70,7 @@ def run(folder: Path, *, keep: bool) -> None:
         (folder / "audit").mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
             _Demo(stack, folder, Console(highlight=False, soft_wrap=True)).run(keep)
-    except (BrokerError, FrontError, setting_up.SettingUpError, jars.JarError, java.NoJavaError, OSError) as error:
+    except (BrokerError, FrontError, ProxyError, jars.JarError, java.NoJavaError, OSError) as error:
         raise DemoFailed(str(error)) from error
     finally:
         signal.signal(signal.SIGTERM, handler)
@@ -132,9 +133,9 @@ class _Demo:
     def _traffic(self, kafka: Cluster, proxy: Front) -> list[float]:
         """Run readers of even key ranges and share group members on new records. Return the shares of the ranges."""
         self._title(f"2. Traffic: {RECORDS:,} records, of whose keys a few are hot (Zipf)")
-        setting_up.create_topic(proxy.bootstrap, TOPIC, PARTITIONS)
+        demo_topics.create_topic(proxy.bootstrap, TOPIC, PARTITIONS)
         lock = {"share.record.lock.duration.ms": str(int(traffic.LOCK_S * 1000))}
-        setting_up.configure_group(proxy.bootstrap, GROUP, {"share.auto.offset.reset": "earliest", **lock})
+        demo_topics.configure_group(proxy.bootstrap, GROUP, {"share.auto.offset.reset": "earliest", **lock})
         self._command("views", "create", EVEN, "--upstream", kafka.bootstrap)
         self.out.print(f"Share group {GROUP}, locks of {traffic.LOCK_S:.0f} s: {MEMBERS_DO}")
         members = [traffic.DemoMember(name, proxy.bootstrap, GROUP, TOPIC, habit) for name, habit in MEMBERS.items()]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from kafka_share_proxy.app.commands.demo_topics import SettingUpError, configure_group, create_topic
 from kafka_share_proxy.localkafka.front import Front
-from kafka_share_proxy.localkafka.setting_up import SettingUpError, configure_group, create_topic
 
 from tests.support.raw import GROUP_RESOURCE, Raw
 

@@ -29,6 +29,7 @@ from kafka_share_proxy.consumer.core import ConsumerCore
 from kafka_share_proxy.consumer.events import (
     ApplicationEvent,
     Assign,
+    AwaitAcknowledgements,
     BackgroundError,
     BackgroundEvent,
     CallDone,
@@ -41,13 +42,13 @@ from kafka_share_proxy.consumer.events import (
     LeaveGroup,
     ListOffsets,
     PartitionsLost,
+    ShareApplicationEvent,
     Subscribe,
 )
 from kafka_share_proxy.consumer.groups.coordinator_requests import CoordinatorRequests
 from kafka_share_proxy.consumer.metadata_requests import MetadataRequests, NodeAddress
 from kafka_share_proxy.consumer.options import ConfigurationError
 from kafka_share_proxy.consumer.requests import Outcome, UnsentRequest
-from kafka_share_proxy.consumer.share.share_events import AwaitAcknowledgements, ShareApplicationEvent
 from kafka_share_proxy.consumer.topic_listing import TopicListing
 from kafka_share_proxy.consumer.troubles import Troubles
 from kafka_share_proxy.loop.boot_clock import SuspensionClock

@@ -23,13 +23,12 @@ from kafka_share_proxy.client.deserializers import Deserializers
 from kafka_share_proxy.client.network_task import ConsumerClosed, NetworkLoop, WokenUp
 from kafka_share_proxy.client.share_records import ShareRecord, share_records
 from kafka_share_proxy.consumer import events as event_types
-from kafka_share_proxy.consumer.events import ConsumerError
+from kafka_share_proxy.consumer.events import AwaitAcknowledgements, ConsumerError
 from kafka_share_proxy.consumer.groups.states import CoordinatorState
 from kafka_share_proxy.consumer.options import ConfigurationError
 from kafka_share_proxy.consumer.partitions import Partitions
 from kafka_share_proxy.consumer.share.share_acknowledgements import AcknowledgeType
 from kafka_share_proxy.consumer.share.share_core import ShareCore
-from kafka_share_proxy.consumer.share.share_events import AwaitAcknowledgements
 from kafka_share_proxy.consumer.share.share_holds import AcknowledgementResult, LockLostError, renewals_unsupported
 from kafka_share_proxy.consumer.share.share_membership import ShareMemberState
 from kafka_share_proxy.wire.errors import ProxyError

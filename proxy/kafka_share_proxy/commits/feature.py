@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -10,12 +10,11 @@ from typing import Any
 from kafka_share_proxy.brokers.cluster_watch import SeenCluster
 from kafka_share_proxy.commits import commit_apis, log_events, metrics
 from kafka_share_proxy.commits.audit_events import CommitAudit
-from kafka_share_proxy.commits.carried_requests import CarriedCommits
 from kafka_share_proxy.commits.checks import CommitCheck
 from kafka_share_proxy.commits.expired_ranges import ExpiredGroups
 from kafka_share_proxy.commits.followed_groups import FollowedGroups
 from kafka_share_proxy.commits.held_state import HeldCommits
-from kafka_share_proxy.commits.services import CommitOptions, CommitServices, commit_gate
+from kafka_share_proxy.commits.services import FEATURE, CommitOptions, CommitServices, commit_gate
 from kafka_share_proxy.commits.settings import Commits
 from kafka_share_proxy.commits.state_records import INDIVIDUAL_COMMITS, CommitKey
 from kafka_share_proxy.durable.described_state import DescribedState
@@ -33,7 +32,37 @@ from kafka_share_proxy.feature.feature import (
     SharedRules,
     Stage,
 )
+from kafka_share_proxy.fleet.carried import NothingKept
+from kafka_share_proxy.forwarding.dispatch.routes import FramedHandler
 from kafka_share_proxy.loop.promise import PROCESS
+
+
+class CarriedCommits:
+    """See carried.CarriedRequests."""
+
+    feature = FEATURE
+
+    def __init__(self, services: CommitServices, handlers: Mapping[int, FramedHandler]) -> None:
+        self._services = services
+        self._handlers = handlers
+
+    @property
+    def handlers(self) -> Mapping[int, FramedHandler]:
+        return self._handlers
+
+    def knows(self, group_id: str) -> bool:
+        return self._services.knows(group_id) is True
+
+    def edge(self) -> NothingKept:
+        return NothingKept()
+
+    def link_ended(self, number: int) -> None:
+        """Do nothing: no records are read over links."""
+
+    def links_changed(self) -> None:
+        """Check again the requests that wait at the gate."""
+        self._services.gate.wake()
+
 
 PROBE = "commits"
 PLAIN = Coverage("plain_commits", NONE, "OffsetCommit of groups that do not commit individually passes through unread")

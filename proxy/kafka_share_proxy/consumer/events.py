@@ -241,3 +241,14 @@ BackgroundEvent = (
     RevokePartitions | RevokeCancelled | AssignPartitions | PartitionsLost | CallDone | BackgroundError | PositionFound
     | FetchArrived | CatchUpChanged
 )  # fmt: skip
+
+
+class AwaitAcknowledgements(NamedTuple):
+    """The result is partition -> error of the broker, or None."""
+
+    call_id: int
+    only: Mapping[TopicPartition, set[int]] | None = None
+    """Offsets to wait for. None means all that are due or in flight."""
+
+
+ShareApplicationEvent = Subscribe | LeaveGroup | AwaitAcknowledgements

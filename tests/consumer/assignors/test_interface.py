@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from kafka_share_proxy.consumer.assignors.interface import static_members_first
 
+from tests.consumer.assignors.groups import member
 from tests.consumer.oracle import assignors
 from tests.consumer.oracle.assignors import ASSIGNORS, CASES, GOLDEN, RELEASES, Case, compact, is_valid, read_response
 
@@ -55,3 +57,13 @@ def test_java_of_today_assigns_as_we_do(release: str) -> None:
 def test_an_assignor_has_the_name_and_protocol_of_its_java_class(name: str) -> None:
     assert ASSIGNORS[name].name == name
     assert ASSIGNORS[name].protocol.value == ("cooperative" if name == "cooperative-sticky" else "eager")
+
+
+def test_static_members_come_first_by_instance_id() -> None:
+    members = {
+        "m2": member("a"),
+        "m9": member("a", instance_id="i1"),
+        "m1": member("a"),
+        "m0": member("a", instance_id="i2"),
+    }
+    assert static_members_first(members, members) == ["m9", "m0", "m1", "m2"]

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from kafka_share_proxy.consumer.assignors.previous_owners import previous_owners
-from kafka_share_proxy.consumer.assignors.unequal_subscriptions import UnequalSubscriptions, balance_score
+from kafka_share_proxy.consumer.assignors.unequal_subscriptions import (
+    PartitionMovements,
+    UnequalSubscriptions,
+    balance_score,
+)
 from kafka_share_proxy.consumer.groups.group_protocol import GroupSubscription
 
-from tests.consumer.assignors.groups import member, shown
+from tests.consumer.assignors.groups import member, places, shown
 
 
 def assign(counts: dict[str, int], **members: GroupSubscription) -> dict[str, str]:
@@ -36,3 +40,23 @@ def test_an_earlier_owner_that_does_not_subscribe_any_more_gets_nothing_back() -
 
 def test_the_score_counts_the_difference_of_every_pair() -> None:
     assert [balance_score(loads) for loads in ([2, 2], [1, 4, 2], [])] == [0, 6, 0]
+
+
+A0, A1, B0 = places("a0 a1 b0")
+
+
+def test_one_that_moved_goes_back_instead_of_another_of_its_topic() -> None:
+    movements = PartitionMovements()
+    movements.moved(A0, "m0", "m1")
+    assert movements.better_choice(A1, "m1", "m0") == A0
+    assert movements.better_choice(A1, "m0", "m1") == A1
+    assert movements.better_choice(B0, "m1", "m0") == B0
+
+
+def test_one_that_moved_on_counts_from_where_it_was_first_and_one_that_is_back_not_at_all() -> None:
+    movements = PartitionMovements()
+    movements.moved(A0, "m0", "m1")
+    movements.moved(A0, "m1", "m2")
+    assert movements.better_choice(A1, "m2", "m0") == A0
+    movements.moved(A0, "m2", "m0")
+    assert movements.better_choice(A1, "m2", "m0") == A1

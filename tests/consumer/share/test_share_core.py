@@ -6,9 +6,8 @@ import random
 from typing import Any
 
 import pytest
-from kafka_share_proxy.consumer.events import CallDone, LeaveGroup, Subscribe
+from kafka_share_proxy.consumer.events import AwaitAcknowledgements, CallDone, LeaveGroup, Subscribe
 from kafka_share_proxy.consumer.share.share_acknowledgements import AcknowledgeType
-from kafka_share_proxy.consumer.share.share_events import AwaitAcknowledgements
 from kafka_share_proxy.consumer.share.share_holds import LockLostError
 from kafka_share_proxy.consumer.share.share_membership import ShareMemberState
 from kafka_share_proxy.wire.errors import ErrorCode

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from kafka_share_proxy.consumer.groups.deadlines import RebalanceProtocol
@@ -43,3 +43,11 @@ class Assignor(Protocol):
     def user_data(self, assigned: Partitions | None, generation: int) -> bytes | None:
         """Return user data for the member's own subscription, which this assignor reads at the leader."""
         ...
+
+
+def static_members_first(member_ids: Iterable[str], members: Members) -> list[str]:
+    def key(member_id: str) -> tuple[bool, str]:
+        instance_id = members[member_id].instance_id
+        return (instance_id is None, member_id if instance_id is None else instance_id)
+
+    return sorted(member_ids, key=key)

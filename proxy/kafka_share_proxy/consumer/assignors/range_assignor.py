@@ -10,8 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from kafka_share_proxy.consumer.assignors.hash_order import string_order
-from kafka_share_proxy.consumer.assignors.interface import Assigned, Members, PartitionCounts, SlotWeights
-from kafka_share_proxy.consumer.assignors.member_order import static_members_first
+from kafka_share_proxy.consumer.assignors.interface import (
+    Assigned,
+    Members,
+    PartitionCounts,
+    SlotWeights,
+    static_members_first,
+)
 from kafka_share_proxy.consumer.assignors.racks import NOWHERE, Racks, racks_matter, racks_of_members
 from kafka_share_proxy.consumer.groups.deadlines import RebalanceProtocol
 from kafka_share_proxy.consumer.partitions import Partitions

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from itertools import cycle
 
-from kafka_share_proxy.consumer.assignors.interface import Assigned, Members, PartitionCounts, SlotWeights
-from kafka_share_proxy.consumer.assignors.member_order import static_members_first
+from kafka_share_proxy.consumer.assignors.interface import (
+    Assigned,
+    Members,
+    PartitionCounts,
+    SlotWeights,
+    static_members_first,
+)
 from kafka_share_proxy.consumer.assignors.racks import Racks
 from kafka_share_proxy.consumer.groups.deadlines import RebalanceProtocol
 from kafka_share_proxy.consumer.partitions import Partitions

@@ -16,9 +16,14 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from kafka_share_proxy.consumer.assignors.interface import Assigned, Members, PartitionCounts, SlotWeights
+from kafka_share_proxy.consumer.assignors.interface import (
+    Assigned,
+    Members,
+    PartitionCounts,
+    SlotWeights,
+    static_members_first,
+)
 from kafka_share_proxy.consumer.assignors.member_loads import MemberLoads
-from kafka_share_proxy.consumer.assignors.member_order import static_members_first
 from kafka_share_proxy.consumer.assignors.previous_owners import Claim, previous_owners
 from kafka_share_proxy.consumer.assignors.racks import Racks, all_partitions
 from kafka_share_proxy.consumer.assignors.sticky_assignor import CooperativeStickyAssignor, changing_hands

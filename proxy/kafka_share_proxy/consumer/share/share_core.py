@@ -18,7 +18,14 @@ from collections.abc import Callable, Container, Iterator
 from typing import Any, NamedTuple
 
 from kafka_share_proxy.consumer import events as event_types
-from kafka_share_proxy.consumer.events import BackgroundError, BackgroundEvent, CallDone, ConsumerError
+from kafka_share_proxy.consumer.events import (
+    AwaitAcknowledgements,
+    BackgroundError,
+    BackgroundEvent,
+    CallDone,
+    ConsumerError,
+    ShareApplicationEvent,
+)
 from kafka_share_proxy.consumer.groups.coordinator_requests import CoordinatorRequests
 from kafka_share_proxy.consumer.groups.states import CoordinatorState, StateChange, coordinator_trace
 from kafka_share_proxy.consumer.metadata_requests import MetadataRequests
@@ -31,7 +38,6 @@ from kafka_share_proxy.consumer.share.share_chunks import (
     OpenedShareBatch,
     opened_share_chunk,
 )
-from kafka_share_proxy.consumer.share.share_events import AwaitAcknowledgements, ShareApplicationEvent
 from kafka_share_proxy.consumer.share.share_holds import AcknowledgementResult, ShareHolds
 from kafka_share_proxy.consumer.share.share_membership import ShareMembership, ShareMemberState
 from kafka_share_proxy.consumer.share.share_messages import ShareMessages

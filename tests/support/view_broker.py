@@ -20,8 +20,8 @@ from kafka_share_proxy.views import view_apis
 from kafka_share_proxy.views.audit_events import ViewAudit
 from kafka_share_proxy.views.creation import ViewCreation
 from kafka_share_proxy.views.model.catalog import ViewCatalog
-from kafka_share_proxy.views.options import ViewOptions
 from kafka_share_proxy.views.services import ViewServices
+from kafka_share_proxy.views.settings import Views
 from kafka_share_proxy.views.store import MemoryViewStore
 from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.definitions import registry
@@ -308,7 +308,7 @@ class Client:
 class World:
     """A proxy that serves views, with one cluster and one client."""
 
-    def __init__(self, options: ViewOptions | None = None, timers: Clock | None = None) -> None:
+    def __init__(self, options: Views | None = None, timers: Clock | None = None) -> None:
         self.cluster = Cluster()
         self.client = Client(self.cluster)
         self.notes: list[tuple[str, dict[str, Any]]] = []
@@ -316,7 +316,7 @@ class World:
         self.stored: dict[bytes, bytes | None] = {}
         self.timers = timers or Clock()
         self.store: Any = _Recording(self.catalog, self.stored)
-        options = options or ViewOptions()
+        options = options or Views()
         self.keeper = ViewCreation(self.catalog, options, self.store, self.timers, self._note)
         self.services = services.build(
             limits=Limits(),

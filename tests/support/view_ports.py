@@ -14,8 +14,8 @@ from kafka_share_proxy.views.apis import k01_fetch, k02_list_offsets, k23_offset
 from kafka_share_proxy.views.model.catalog import View
 from kafka_share_proxy.views.model.names import BadViewName, parse
 from kafka_share_proxy.views.model.slots import Cut, EvenCut, StripeCut
-from kafka_share_proxy.views.options import ViewOptions
 from kafka_share_proxy.views.services import ViewServices
+from kafka_share_proxy.views.settings import Views
 from kafka_share_proxy.wire.codec import frames
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
@@ -84,12 +84,12 @@ class HeldWorkers:
 class ViewWorld(World):
     """A cluster, views of its topics, and clients that fetch."""
 
-    def __init__(self, *, view_options: ViewOptions | None = None, workers: Any = None, **options: Any) -> None:
+    def __init__(self, *, view_options: Views | None = None, workers: Any = None, **options: Any) -> None:
         super().__init__(**options)
         self.keeper = Keeper(self)
         extra = {} if workers is None else {"workers": workers}
         keeper: Any = self.keeper
-        self.views = ViewServices(services=self.services, keeper=keeper, options=view_options or ViewOptions(), **extra)
+        self.views = ViewServices(services=self.services, keeper=keeper, options=view_options or Views(), **extra)
         self.view_ids: dict[str, bytes] = {}
         self._view_ids = itertools.count(0xF000)
         self._correlations = itertools.count(1)

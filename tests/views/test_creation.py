@@ -11,7 +11,7 @@ from kafka_share_proxy.views.creation import Missing, ViewCreation
 from kafka_share_proxy.views.model.catalog import Binding
 from kafka_share_proxy.views.model.plans import Plan
 from kafka_share_proxy.views.model.slots import RangeCut
-from kafka_share_proxy.views.options import ViewOptions
+from kafka_share_proxy.views.settings import Views
 from kafka_share_proxy.wire.errors import UpstreamLost
 
 from tests.support.view_broker import Client, Cluster, World
@@ -62,7 +62,7 @@ def test_a_view_that_never_shows_is_retriable_in_the_end(world: World) -> None:
     world.cluster.late = 10_000
     began = world.timers.now()
     assert world.ensure(V) == {V: 5}
-    assert world.timers.now() - began == pytest.approx(ViewOptions().create_wait_s, abs=1)
+    assert world.timers.now() - began == pytest.approx(Views().create_wait_s, abs=1)
     assert world.catalog.named(V) is None
 
 
@@ -109,7 +109,7 @@ def test_names_that_no_view_can_have_are_refused_without_asking(world: World) ->
 
 def test_limits_on_slots_and_partitions_hold() -> None:
     """Settings of views."""
-    world = World(ViewOptions(slots_max=8, partitions_max=16))
+    world = World(Views.model_construct(slots_max=8, partitions_max=16))
     world.cluster.make("orders", 3)
     assert world.ensure("__view.r9.orders", "__view.r8.orders", "__view.r4.orders") == {
         "__view.r9.orders": 17,
@@ -352,7 +352,7 @@ def test_a_view_that_was_deleted_is_forgotten_when_it_is_shown(world: World) -> 
 
 def test_clients_create_a_bounded_number_of_views() -> None:
     """44 above views.views_max, in Metadata too. Views that exist, or replace their topic, are not new."""
-    world = World(ViewOptions(views_max=3))
+    world = World(Views.model_construct(views_max=3))
     world.cluster.make("orders", 1)
     names = [f"__view.r{slots}.orders" for slots in range(2, 7)]
     assert world.ensure(*names) == dict(zip(names, (0, 0, 0, 44, 44), strict=True))

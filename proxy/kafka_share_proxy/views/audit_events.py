@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
-from itertools import islice
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
-from kafka_share_proxy.audit.events import HASH_SPACE, Place
+from kafka_share_proxy.audit.events import HASH_SPACE, NOWHERE, Place
 from kafka_share_proxy.audit.fetches import GivenRecords, Hashes, Reader
 from kafka_share_proxy.audit.stream import Audit
 from kafka_share_proxy.reading.chunk_cache import ReadKey
 from kafka_share_proxy.views.fetch.view_chunks import Division
-from kafka_share_proxy.views.model.names import ViewName
+from kafka_share_proxy.views.model.names import parse
 from kafka_share_proxy.views.model.plans import Plan
 from kafka_share_proxy.views.model.scanning import SlotScan
 from kafka_share_proxy.views.model.slots import Cut, EvenCut, KeyFilterCut, RangeCut
@@ -84,9 +83,12 @@ class ViewAudit:
         ranges = [(low, end, slot) for slot, (low, end) in enumerate(zip(plan.starts, ends, strict=True))]
         self._audit.offer("plan_loaded", Place(plan.topic or None), None, None, (plan.plan_id, plan.slots, ranges))
 
-    def joined(self, joined: JoinedMember, views: Iterable[ViewName]) -> None:
-        for view in islice(views, JOINED_VIEWS_MAX):
-            self._audit.offer("view_member", Place(view.base), joined.group, joined.member, (view.topic, *joined[2:]))
+    def joined(self, joined: JoinedMember, views: Sequence[str]) -> None:
+        """Report a member that subscribes to these views, which exist."""
+        for topic in views[:JOINED_VIEWS_MAX]:
+            view = parse(topic)
+            place = NOWHERE if view is None else Place(view.base)
+            self._audit.offer("view_member", place, joined.group, joined.member, (topic, *joined[2:]))
 
     def _hashes_of(self, division: Division, slot: int) -> Hashes:
         hashes = self._hashes.get((division.name, slot))

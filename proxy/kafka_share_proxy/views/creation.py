@@ -34,7 +34,7 @@ from kafka_share_proxy.views.model.base_comparison import Standing, Step, cut_of
 from kafka_share_proxy.views.model.catalog import Binding, View, ViewCatalog
 from kafka_share_proxy.views.model.names import BadViewName, ViewName, is_view, parse
 from kafka_share_proxy.views.model.slots import Cut
-from kafka_share_proxy.views.options import ViewOptions
+from kafka_share_proxy.views.settings import Views
 from kafka_share_proxy.views.store import ViewStore
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
 from kafka_share_proxy.wire.values import ZERO_UUID
@@ -93,12 +93,12 @@ class SeenView:
 
 
 class ViewCreation:
-    """See services.ViewKeeper. One per process."""
+    """Prepares views, and finds out which topic ids are views. One per process."""
 
     def __init__(
         self,
         catalog: ViewCatalog,
-        options: ViewOptions,
+        options: Views,
         store: ViewStore,
         timers: Timers,
         notes: Notes,
@@ -119,11 +119,22 @@ class ViewCreation:
     async def ensure(
         self, connection: Connection, topics: Iterable[str], work: Work = AT_ONCE
     ) -> Mapping[str, ErrorCode]:
+        """Make these views ready over the client's own connection: created, grown, visible, in the catalog.
+
+        Return the error code of each topic. With NONE, `catalog.named` has the view. Waits at most
+        `views.create_wait_s`. Raises UpstreamLost.
+        """
         names, bad = await self.read(topics, work)
         sights = await self.prepare(connection, names, work=work)
         return {topic: sight.code for topic, sight in sights.items()} | bad
 
     async def resolve(self, connection: Connection, topic_ids: Iterable[bytes], work: Work = AT_ONCE) -> None:
+        """Find out over the client's own connection whether unknown topic ids are views.
+
+        Afterwards each id is a view or plain in the catalog. Exceptions are ids that the broker does not know either,
+        and ids of views that cannot be made ready. Neither may be sent upstream in a Fetch, to which the broker would
+        respond for the view's empty topic (views/README.md rule 19). Raises UpstreamLost.
+        """
         catalog = self.catalog
         unknown = [each for each in topic_ids if not catalog.is_plain(each) and catalog.view(each) is None]
         if not unknown:

@@ -28,14 +28,12 @@ from kafka_share_proxy.views.creation import ViewCreation
 from kafka_share_proxy.views.model import names
 from kafka_share_proxy.views.model.catalog import ViewCatalog
 from kafka_share_proxy.views.model.names import BadViewName
-from kafka_share_proxy.views.options import ViewOptions
 from kafka_share_proxy.views.services import ViewServices
 from kafka_share_proxy.views.settings import Views
 from kafka_share_proxy.views.state_records import TOPIC
 from kafka_share_proxy.views.store import MemoryViewStore, ViewStore
 from kafka_share_proxy.views.stored_state import ViewState
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
-from kafka_share_proxy.wire.records import compression
 
 PROBE = "views"
 
@@ -116,31 +114,16 @@ def new_runtime(settings: Views, platform: Platform) -> ViewRuntime:
     if settings.state == "topic":
         store = ViewState(catalog, platform.client, interval_s, notes)
     own = ClusterClientConnection(platform.client())
-    keeper = ViewCreation(catalog, options(settings), store, platform.services.timers, notes, own)
+    keeper = ViewCreation(catalog, settings, store, platform.services.timers, notes, own)
     views = ViewServices(
         services=platform.services,
         catalog=catalog,
-        options=options(settings),
+        options=settings,
         keeper=keeper,
         workers=platform.workers,
         audit=audit,
     )
     return ViewRuntime(views, store, ViewWatch(keeper, own, interval_s, notes))
-
-
-def options(settings: Views) -> ViewOptions:
-    """Return the options of views from the settings."""
-    return ViewOptions(
-        slots_max=settings.slots_max,
-        partitions_max=settings.partitions_max,
-        views_max=settings.views_max,
-        create_wait_s=settings.create_wait_s,
-        codec=compression.NAMES.index(settings.codec),
-        cache_bytes=settings.cache_bytes,
-        cache_age_s=settings.cache_age_s,
-        read_bytes=settings.read_bytes,
-        scanned_bytes=settings.scanned_bytes,
-    )
 
 
 def routes(catalog: ViewCatalog, built: Routes) -> Callable[[], Routes]:

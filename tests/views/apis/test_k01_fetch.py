@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from kafka_share_proxy.views.model.slots import EvenCut
-from kafka_share_proxy.views.options import ViewOptions
+from kafka_share_proxy.views.settings import Views
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.records import compression, records
@@ -265,7 +265,7 @@ def test_batch_that_cannot_be_read_is_an_error_of_its_slots_only(world):
 @pytest.mark.parametrize("codec", [compression.NONE, compression.LZ4, compression.ZSTD])
 def test_responses_are_compressed_where_the_settings_say_so(codec):
     """The records are the same."""
-    world = ViewWorld(view_options=ViewOptions(codec=codec))
+    world = ViewWorld(view_options=Views.model_construct(codec=compression.NAMES[codec]))
     base = world.topic("t")
     view = world.view("__view.r2.t")
     world.produce(base, KEYS, codec=compression.GZIP)

@@ -7,7 +7,7 @@ import itertools
 import pytest
 from kafka_share_proxy.forwarding.limits import Limits
 from kafka_share_proxy.views.fetch.base_reads import READ_BYTES_MIN
-from kafka_share_proxy.views.options import ViewOptions
+from kafka_share_proxy.views.settings import Views
 from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost
 from kafka_share_proxy.wire.records import compression, records
 
@@ -202,7 +202,7 @@ def test_out_of_range_is_the_brokers_word(world):
 def test_slots_far_apart_each_get_a_look(world):
     for _ in range(20):
         world.produce(world.base, KEYS)
-    world.views.options = ViewOptions(read_bytes=1 << 16)
+    world.views.options = Views.model_construct(read_bytes=1 << 16)
     reply = world.fetch(world.connect(), {world.v: {0: 0, 1: 1200, 2: 640}})
     assert all(next_offset(entry(reply, world.v, slot).records, 0) > 0 for slot in (0, 1, 2))
 
@@ -232,7 +232,7 @@ def test_response_without_room_waits_and_is_sent_without_records(world):
 
 def test_scanned_cap_ends_a_response(world):
     """A slot with nothing in it moves on all the same."""
-    world = ViewWorld(view_options=ViewOptions(scanned_bytes=3000, read_bytes=1 << 16), limits=Limits())
+    world = ViewWorld(view_options=Views.model_construct(scanned_bytes=3000, read_bytes=1 << 16), limits=Limits())
     base, view = world.topic("t"), world.view(f"__view.r{R}.t")
     empty = next(slot for slot in range(R) if b"key-0" not in _of_slot(slot))
     for _ in range(10):
@@ -263,7 +263,7 @@ BOMB = 8 << 20
 
 
 def _with_bombs(workers, count, **options):
-    world = ViewWorld(workers=workers, view_options=ViewOptions(**options), limits=Limits())
+    world = ViewWorld(workers=workers, view_options=Views.model_construct(**options), limits=Limits())
     base, view = world.topic("t"), world.view(f"__view.r{R}.t")
     record = records.Record(b"key-0", bytes(BOMB))
     for offset in range(count):

@@ -10,7 +10,7 @@ import random
 
 import pytest
 from kafka_share_proxy.views.model.slots import EvenCut
-from kafka_share_proxy.views.options import ViewOptions
+from kafka_share_proxy.views.settings import Views
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
 
 from tests.support.view_ports import HeldWorkers, ViewWorld, next_offset, offsets_in, partitions_of
@@ -93,7 +93,7 @@ class Storm:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.workers = HeldWorkers() if seed % 2 else None
-        options = ViewOptions(
+        options = Views.model_construct(
             cache_bytes=self.random.choice([1, 2000, 1 << 20]),
             cache_age_s=self.random.choice([0.01, 10.0]),
             read_bytes=self.random.choice([1 << 16, 1 << 20]),

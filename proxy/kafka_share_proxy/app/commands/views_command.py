@@ -25,7 +25,6 @@ from kafka_share_proxy.brokers.queries import TopicEntry, about_all_topics
 from kafka_share_proxy.loop.trio_timers import TrioTimers
 from kafka_share_proxy.views import broker_requests, state_records
 from kafka_share_proxy.views.creation import Missing, SeenView, ViewCreation
-from kafka_share_proxy.views.feature import options as view_options
 from kafka_share_proxy.views.model.base_comparison import Step, cut_of, judge
 from kafka_share_proxy.views.model.catalog import ViewCatalog
 from kafka_share_proxy.views.model.names import BadViewName, ViewName, is_view, parse
@@ -61,9 +60,7 @@ class Desk:
         self.client = self._client()
         self.port = ClusterClientConnection(self._client())
         self.store = ViewState(self.catalog, self._client, LOOK_S, self._note)
-        self.keeper = ViewCreation(
-            self.catalog, view_options(config.views), self.store, TrioTimers(nursery), self._note
-        )
+        self.keeper = ViewCreation(self.catalog, config.views, self.store, TrioTimers(nursery), self._note)
         nursery.start_soon(self.port.run)
         nursery.start_soon(self.store.run)
 

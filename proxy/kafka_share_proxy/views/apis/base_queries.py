@@ -158,7 +158,7 @@ async def make_ready(
             await work.step()
         if not missing:
             return {}
-        errors = await views.ensure(connection, missing, work)
+        errors = await views.keeper.ensure(connection, missing, work)
         unavailable = {}
         for name in topics:
             if is_view(name) and catalog.named(name) is None:

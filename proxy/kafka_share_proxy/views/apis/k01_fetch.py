@@ -116,19 +116,19 @@ async def _make_known(call: Call[messages.FetchRequest], views: ViewServices) ->
         ids = {bytes(topic.topic_id) for topic in topics}
         unknown = [i for i in ids if i != ZERO_UUID and catalog.view(i) is None and not catalog.is_plain(i)]
         if unknown:
-            await views.resolve(call.connection, unknown, call.work)
+            await views.keeper.resolve(call.connection, unknown, call.work)
         outgrown = {
             view.name.topic
             for topic in topics
             if (view := catalog.view(bytes(topic.topic_id))) is not None and _is_outgrown(view, topic)
         }
         if outgrown:
-            await views.ensure(call.connection, outgrown, call.work)
+            await views.keeper.ensure(call.connection, outgrown, call.work)
         return {i: ErrorCode.UNKNOWN_TOPIC_ID for i in ids if catalog.view(i) is None and not catalog.is_plain(i)}
     missing = {
         topic.topic for topic in topics if is_view(topic.topic) and _is_outgrown(catalog.named(topic.topic), topic)
     }
-    found = await views.ensure(call.connection, missing, call.work) if missing else {}
+    found = await views.keeper.ensure(call.connection, missing, call.work) if missing else {}
     filtered = [
         topic.topic for topic in topics if topic.topic not in missing and any(e.unknown_tags for e in topic.partitions)
     ]

@@ -10,7 +10,7 @@ With audit, the response is decoded and names the assignor of the group.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 from kafka_share_proxy.forwarding.dispatch.chain import next_response
 from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi
@@ -43,12 +43,15 @@ async def handle(call: Call[messages.JoinGroupRequest], views: ViewServices) -> 
                 await call.work.step()
     if not names:
         return None
-    await views.ensure(call.connection, names, call.work)
-    return None if views.reads.audit is None else await _audited(call, views, views.reads.audit, names)
+    codes = await views.keeper.ensure(call.connection, names, call.work)
+    if views.reads.audit is None:
+        return None
+    ready = await call.work.select(lambda name: codes.get(name) == ErrorCode.NONE, names)
+    return await _audited(call, views.reads.audit, ready)
 
 
 async def _audited(
-    call: Call[messages.JoinGroupRequest], views: ViewServices, audit: ViewAudit, names: Iterable[str]
+    call: Call[messages.JoinGroupRequest], audit: ViewAudit, views: Sequence[str]
 ) -> messages.JoinGroupResponse:
     request, response = call.message, await next_response(call)
     if response.error_code == ErrorCode.NONE:
@@ -61,7 +64,7 @@ async def _audited(
             offered=[protocol.name for protocol in request.protocols],
             members=len(response.members) or None,
         )
-        audit.joined(joined, (view.name for view in map(views.catalog.named, names) if view is not None))
+        audit.joined(joined, views)
     return response
 
 

@@ -21,7 +21,7 @@ from kafka_share_proxy.forwarding.dispatch.declared_api import DeclaredApi
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.views.apis.named_views import NAMES_VIEW
 from kafka_share_proxy.views.audit_events import JoinedMember, ViewAudit
-from kafka_share_proxy.views.model.names import ViewName, is_view
+from kafka_share_proxy.views.model.names import is_view
 from kafka_share_proxy.views.services import ViewServices
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
@@ -36,19 +36,21 @@ async def handle(
     subscribed = await call.work.select(is_view, call.message.subscribed_topic_names or ())
     names, _ = await views.keeper.read(subscribed, call.work)
     sights = await views.keeper.prepare(call.connection, names, work=call.work)
+    ready = []
     for topic, sight in sights.items():
         await call.work.step()
+        if sight.code == ErrorCode.NONE:
+            ready.append(topic)
         if sight.code in _ABSENT:
             continue
         response = messages.ConsumerGroupHeartbeatResponse
         text = sight.reason or f"view {topic}: the principal has no right to DESCRIBE it or its base {sight.name.base}"
         return response(error_code=_CODES.get(sight.code, ErrorCode.INVALID_REQUEST), error_message=text)
-    ready = [sight.name for sight in sights.values() if sight.code == ErrorCode.NONE]
     return await _audited(call, views.reads.audit, ready) if ready and views.reads.audit is not None else None
 
 
 async def _audited(
-    call: Call[messages.ConsumerGroupHeartbeatRequest], audit: ViewAudit, views: Sequence[ViewName]
+    call: Call[messages.ConsumerGroupHeartbeatRequest], audit: ViewAudit, views: Sequence[str]
 ) -> messages.ConsumerGroupHeartbeatResponse:
     request, response = call.message, await next_response(call)
     if response.error_code == ErrorCode.NONE:

@@ -7,9 +7,11 @@ import ssl
 from typing import Any
 
 import pytest
+import trio
+from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings
 from kafka_share_proxy.client.opening import open_consumer
-from kafka_share_proxy.client.settings import addresses, client_settings
-from kafka_share_proxy.consumer.options import ConfigurationError
+from kafka_share_proxy.client.settings import CLIENT_ID, addresses, checked_options, connection_settings
+from kafka_share_proxy.consumer.options import ConfigurationError, ConsumerOptions
 from kafka_share_proxy.wire.values import Address
 
 
@@ -30,11 +32,16 @@ def test_no_server_is_a_mistake() -> None:
         addresses(" , ")
 
 
+def connections(**arguments: Any) -> ClusterClientSettings:
+    usual: dict[str, Any] = {"client_id": CLIENT_ID, "tls": None, "sasl": None, "connect": trio.open_tcp_stream}
+    return connection_settings("a:1", **(usual | arguments)).connections
+
+
 def test_options_have_the_names_of_the_settings() -> None:
-    made = client_settings("a:1", group="g", options={"session_timeout_s": 10.0, "read_committed": True})
-    assert (made.options.group_id, made.options.session_timeout_s, made.options.read_committed) == ("g", 10.0, True)
-    assert made.connections.tls is None
-    assert made.connections.client_id == "kafka-share-proxy-client"
+    made = checked_options(ConsumerOptions, "g", {"session_timeout_s": 10.0, "read_committed": True})
+    assert (made.group_id, made.session_timeout_s, made.read_committed) == ("g", 10.0, True)
+    assert connections().tls is None
+    assert connections().client_id == "kafka-share-proxy-client"
 
 
 @pytest.mark.parametrize(
@@ -69,7 +76,7 @@ def test_options_have_the_names_of_the_settings() -> None:
 )
 def test_a_mistake_in_an_option_is_named(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
-        client_settings("a:1", options=options)
+        checked_options(ConsumerOptions, None, options)
 
 
 @pytest.mark.parametrize("interval_s", [-3, -0.001, math.inf, "5"])
@@ -110,10 +117,10 @@ def test_a_bootstrap_of_another_type_is_named() -> None:
 
 def test_tls_and_sasl() -> None:
     context = ssl.create_default_context()
-    assert client_settings("a:1", tls=context, options={}).connections.tls is context
-    assert isinstance(client_settings("a:1", tls=True, options={}).connections.tls, ssl.SSLContext)
-    assert client_settings("a:1", tls=False, options={}).connections.tls is None
-    identity = client_settings("a:1", sasl=("SCRAM-SHA-256", "u", "p"), options={}).connections.identity
+    assert connections(tls=context).tls is context
+    assert isinstance(connections(tls=True).tls, ssl.SSLContext)
+    assert connections(tls=False).tls is None
+    identity = connections(sasl=("SCRAM-SHA-256", "u", "p")).identity
     assert identity is not None
     assert (identity.mechanism, identity.username, identity.password()) == ("SCRAM-SHA-256", "u", "p")
     assert "p" not in repr(identity).replace("password", "").replace("SCRAM", "").split("username")[1]
@@ -125,7 +132,7 @@ def test_tls_and_sasl() -> None:
 )
 def test_a_mistake_in_sasl_is_named(sasl: tuple[str, str, str], words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
-        client_settings("a:1", sasl=sasl, options={})
+        connections(sasl=sasl)
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ssl
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
-from functools import partial
 from typing import NamedTuple, Unpack
 
 import trio
@@ -25,15 +24,16 @@ from kafka_share_proxy.client.open_block import OpenBlock
 from kafka_share_proxy.client.rebalance_listener import RebalanceListener
 from kafka_share_proxy.client.settings import (
     CLIENT_ID,
-    ClientSettings,
+    ConnectionSettings,
     SaslLogin,
     check_arguments,
-    client_settings,
+    checked_options,
+    connection_settings,
     optional_function,
 )
 from kafka_share_proxy.consumer.core import ConsumerCore
 from kafka_share_proxy.consumer.option_types import ConsumerKeywords
-from kafka_share_proxy.consumer.options import ConfigurationError
+from kafka_share_proxy.consumer.options import ConfigurationError, ConsumerOptions
 
 
 def open_consumer(
@@ -102,22 +102,27 @@ def open_consumer(
             "observe": (observe, callable),
         }
     )
-    settings = client_settings(
-        bootstrap, group=group, client_id=client_id, tls=tls, sasl=sasl, connect=connect, options=options
-    )
-    reading = _Reading.checked(settings, topics, pattern, partitions)
-    _check_together(settings, listener, revoke_in_same_poll, individual_commits, max_poll_records)
-    over = partial(
-        Consumer,
-        listener=listener,
-        revoke_in_same_poll=revoke_in_same_poll,
-        check_crcs=check_crcs,
-        individual_commits=individual_commits,
-        max_poll_records=max_poll_records,
-        interceptors=tuple(interceptors),
-        deserializers=Deserializers(key_deserializer, value_deserializer),
-    )
-    return OpenBlock(lambda: _network_and_consumer(settings, observe, over, reading))
+    checked = checked_options(ConsumerOptions, group, options)
+    settings = connection_settings(bootstrap, client_id, tls, sasl, connect)
+    reading = _Reading.checked(checked, topics, pattern, partitions)
+    _check_together(checked, listener, revoke_in_same_poll, individual_commits, max_poll_records)
+
+    def make() -> tuple[NetworkTask, Consumer]:
+        network = _network_task(checked, settings, observe)
+        consumer = Consumer(
+            network,
+            listener=listener,
+            revoke_in_same_poll=revoke_in_same_poll,
+            check_crcs=check_crcs,
+            individual_commits=individual_commits,
+            max_poll_records=max_poll_records,
+            interceptors=tuple(interceptors),
+            deserializers=Deserializers(key_deserializer, value_deserializer),
+        )
+        reading.begin(consumer)
+        return network, consumer
+
+    return OpenBlock(make)
 
 
 class _Reading(NamedTuple):
@@ -128,7 +133,7 @@ class _Reading(NamedTuple):
     @classmethod
     def checked(
         cls,
-        settings: ClientSettings,
+        options: ConsumerOptions,
         topics: Iterable[str],
         pattern: str | None,
         partitions: Iterable[PartitionName],
@@ -136,7 +141,7 @@ class _Reading(NamedTuple):
         made = cls(topics if isinstance(topics, str) else list(topics), pattern, list(partitions))
         if sum(map(bool, (made.topics, pattern is not None, made.partitions))) > 1:
             raise ConfigurationError("topics, pattern and partitions exclude each other")
-        if settings.options.group_id is None and (made.topics or pattern is not None):
+        if options.group_id is None and (made.topics or pattern is not None):
             raise ConfigurationError("topics and pattern need a group: say group=, or name partitions")
         return made
 
@@ -148,13 +153,13 @@ class _Reading(NamedTuple):
 
 
 def _check_together(
-    settings: ClientSettings,
+    options: ConsumerOptions,
     listener: RebalanceListener | None,
     revoke_in_same_poll: bool,
     individual_commits: bool,
     max_poll_records: int,
 ) -> None:
-    commits_itself = settings.options.auto_commit_interval_s is not None
+    commits_itself = options.auto_commit_interval_s is not None
     if revoke_in_same_poll and not commits_itself and listener is None:
         raise ConfigurationError("revoke_in_same_poll without a listener: nobody would hear of it")
     if individual_commits and commits_itself:
@@ -163,20 +168,11 @@ def _check_together(
         raise ConfigurationError(f"max_poll_records {max_poll_records}: 1 or more")
 
 
-def _network_and_consumer(
-    settings: ClientSettings, observe: Observe, over: Callable[[NetworkTask], Consumer], reading: _Reading
-) -> tuple[NetworkTask, Consumer]:
-    network = _network_task(settings, observe)
-    consumer = over(network)
-    reading.begin(consumer)
-    return network, consumer
-
-
-def _network_task(settings: ClientSettings, observe: Observe) -> NetworkTask:
+def _network_task(options: ConsumerOptions, settings: ConnectionSettings, observe: Observe) -> NetworkTask:
     metrics = ClientMetrics()
     observe = metrics.observing(observe)
     core = ConsumerCore(
-        settings.options,
+        options,
         jitter=jitter,
         member_id=str(uuid.uuid4()),
         on_coordinator_state=on_state(COORDINATOR_STATE, observe),

@@ -6,8 +6,6 @@ import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-import trio
-
 from kafka_share_proxy.brokers.cluster_connection import ClusterClientSettings, Connect, Identity
 from kafka_share_proxy.client import bearer_token
 from kafka_share_proxy.client.bearer_token import OAuthBearer, bearer_identity
@@ -41,29 +39,6 @@ class ConnectionSettings(NamedTuple):
     connections: ClusterClientSettings
 
 
-class ClientSettings(NamedTuple):
-    """Checked arguments of `open_consumer`."""
-
-    bootstrap: Sequence[Address]
-    connections: ClusterClientSettings
-    options: ConsumerOptions
-
-
-def client_settings(
-    bootstrap: str | Iterable[str],
-    *,
-    group: str | None = None,
-    client_id: str = CLIENT_ID,
-    tls: ssl.SSLContext | bool | None = None,
-    sasl: SaslLogin | OAuthBearer | tuple[str, str, str] | None = None,
-    connect: Connect = trio.open_tcp_stream,
-    options: Mapping[str, Any],
-) -> ClientSettings:
-    """Raise ConfigurationError with what is wrong and what would be right. Arguments are those of `open_consumer`."""
-    checked = checked_options(ConsumerOptions, group, options)
-    return ClientSettings(*connection_settings(bootstrap, client_id, tls, sasl, connect), checked)
-
-
 def connection_settings(
     bootstrap: str | Iterable[str],
     client_id: str,
@@ -71,6 +46,7 @@ def connection_settings(
     sasl: SaslLogin | OAuthBearer | tuple[str, str, str] | None,
     connect: Connect,
 ) -> ConnectionSettings:
+    """Raise ConfigurationError with what is wrong and what would be right. Arguments are those of `open_consumer`."""
     check_arguments(
         {
             "client_id": (client_id, str),

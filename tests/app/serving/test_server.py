@@ -121,103 +121,99 @@ async def request_metadata(address: Address) -> dict[int, Address]:
     return {broker.node_id: Address(broker.host, broker.port) for broker in response.brokers}
 
 
-async def test_a_client_is_told_the_proxy_s_addresses_and_sigterm_ends_it_with_0(tmp_path: Path) -> None:
+async def test_a_client_is_told_the_proxy_s_addresses_and_sigterm_ends_it_with_0(
+    tmp_path: Path, nursery: trio.Nursery
+) -> None:
     """Bootstrap, one listener per broker, and an end in order."""
-    async with trio.open_nursery() as nursery:
-        broker = Broker(2)
-        upstream = await broker.listen(nursery)
-        async with proxy(tmp_path, upstream) as running:
-            body = await running.until(200)
-            ours = Address(HOST, running.port + 1 + 2)
-            assert body["brokers"] == {"2": str(ours)}
-            assert await request_metadata(running.bootstrap) == {2: ours}
-            assert await request_metadata(ours) == {2: ours}
-            running.process.send_signal(signal.SIGTERM)
-            with trio.fail_after(10):
-                assert await running.process.wait() == 0
-            assert running.events()[-2:] == ["stopping", "stopped"]
-        nursery.cancel_scope.cancel()
+    broker = Broker(2)
+    upstream = await broker.listen(nursery)
+    async with proxy(tmp_path, upstream) as running:
+        body = await running.until(200)
+        ours = Address(HOST, running.port + 1 + 2)
+        assert body["brokers"] == {"2": str(ours)}
+        assert await request_metadata(running.bootstrap) == {2: ours}
+        assert await request_metadata(ours) == {2: ours}
+        running.process.send_signal(signal.SIGTERM)
+        with trio.fail_after(10):
+            assert await running.process.wait() == 0
+        assert running.events()[-2:] == ["stopping", "stopped"]
 
 
-async def test_the_ports_are_the_same_after_a_restart_while_clients_hold_connections(tmp_path: Path) -> None:
+async def test_the_ports_are_the_same_after_a_restart_while_clients_hold_connections(
+    tmp_path: Path, nursery: trio.Nursery
+) -> None:
     """A client that was connected to a broker's port dials it again and is served."""
-    async with trio.open_nursery() as nursery:
-        upstream = await Broker(0).listen(nursery)
-        async with proxy(tmp_path, upstream) as running:
-            await running.until(200)
-            ours = Address(HOST, running.port + 1)
-            held = await open_connection(ours, ClusterClientSettings())
-            running.process.kill()
-            await running.process.wait()
-            await held.aclose()
-        async with proxy(tmp_path, upstream, port=running.port) as again:
-            await again.until(200)
-            assert await request_metadata(ours) == {0: ours}
-        nursery.cancel_scope.cancel()
+    upstream = await Broker(0).listen(nursery)
+    async with proxy(tmp_path, upstream) as running:
+        await running.until(200)
+        ours = Address(HOST, running.port + 1)
+        held = await open_connection(ours, ClusterClientSettings())
+        running.process.kill()
+        await running.process.wait()
+        await held.aclose()
+    async with proxy(tmp_path, upstream, port=running.port) as again:
+        await again.until(200)
+        assert await request_metadata(ours) == {0: ours}
 
 
-async def test_upstream_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:
+async def test_upstream_that_is_not_there_yet_is_waited_for(tmp_path: Path, nursery: trio.Nursery) -> None:
     """Not ready, with the reason; clients are admitted as soon as a broker responds. A signal meanwhile ends it."""
     with socket.create_server((HOST, 0)) as taken:
         nobody = Address(HOST, taken.getsockname()[1])
-    async with trio.open_nursery() as nursery:
-        async with proxy(tmp_path, nobody) as running:
-            body = await running.until(503)
-            await running.said("upstream-not-reachable")
-            assert "Connection refused" in str((await running.ready())[1]["reasons"])
-            assert body["ready"] is False
-            broker = Broker(1)
-            broker.named = {1: nobody}
-            opened = await trio.open_tcp_listeners(nobody.port, host=HOST)
-            nursery.start_soon(trio.serve_listeners, broker.serve, opened)
-            await running.until(200)
-        async with proxy(tmp_path, Address(HOST, 1)) as running:
-            await running.until(503)
-            running.process.send_signal(signal.SIGINT)
-            with trio.fail_after(10):
-                assert await running.process.wait() == 0
-        nursery.cancel_scope.cancel()
+    async with proxy(tmp_path, nobody) as running:
+        body = await running.until(503)
+        await running.said("upstream-not-reachable")
+        assert "Connection refused" in str((await running.ready())[1]["reasons"])
+        assert body["ready"] is False
+        broker = Broker(1)
+        broker.named = {1: nobody}
+        opened = await trio.open_tcp_listeners(nobody.port, host=HOST)
+        nursery.start_soon(trio.serve_listeners, broker.serve, opened)
+        await running.until(200)
+    async with proxy(tmp_path, Address(HOST, 1)) as running:
+        await running.until(503)
+        running.process.send_signal(signal.SIGINT)
+        with trio.fail_after(10):
+            assert await running.process.wait() == 0
 
 
-async def test_requests_in_flight_are_finished_before_the_end_and_a_second_signal_does_not_wait(tmp_path: Path) -> None:
+async def test_requests_in_flight_are_finished_before_the_end_and_a_second_signal_does_not_wait(
+    tmp_path: Path, nursery: trio.Nursery
+) -> None:
     """Draining waits for a slow broker, up to the deadline or a second signal."""
-    async with trio.open_nursery() as nursery:
-        broker = Broker(1)
-        upstream = await broker.listen(nursery)
-        async with proxy(tmp_path, upstream, {"drain_s": 60}) as running:
-            await running.until(200)
-            opened = await open_connection(running.bootstrap, ClusterClientSettings())
-            broker.silent = True
-            nursery.start_soon(_request_and_ignore, opened)
-            await trio.sleep(0.3)
-            running.process.send_signal(signal.SIGTERM)
-            await running.said("stopping")
-            await trio.sleep(0.3)
-            assert running.process.returncode is None
-            assert (await running.ready())[0] == 503
-            running.process.send_signal(signal.SIGTERM)
-            with trio.fail_after(10):
-                assert await running.process.wait() == 1
-            assert running.events()[-1] == "stopped-at-once"
-        nursery.cancel_scope.cancel()
+    broker = Broker(1)
+    upstream = await broker.listen(nursery)
+    async with proxy(tmp_path, upstream, {"drain_s": 60}) as running:
+        await running.until(200)
+        opened = await open_connection(running.bootstrap, ClusterClientSettings())
+        broker.silent = True
+        nursery.start_soon(_request_and_ignore, opened)
+        await trio.sleep(0.3)
+        running.process.send_signal(signal.SIGTERM)
+        await running.said("stopping")
+        await trio.sleep(0.3)
+        assert running.process.returncode is None
+        assert (await running.ready())[0] == 503
+        running.process.send_signal(signal.SIGTERM)
+        with trio.fail_after(10):
+            assert await running.process.wait() == 1
+        assert running.events()[-1] == "stopped-at-once"
 
 
-async def test_the_drain_deadline_ends_it_with_0(tmp_path: Path) -> None:
+async def test_the_drain_deadline_ends_it_with_0(tmp_path: Path, nursery: trio.Nursery) -> None:
     """A request that never ends does not keep the process."""
-    async with trio.open_nursery() as nursery:
-        broker = Broker(1)
-        upstream = await broker.listen(nursery)
-        async with proxy(tmp_path, upstream, {"drain_s": 0.5}) as running:
-            await running.until(200)
-            opened = await open_connection(running.bootstrap, ClusterClientSettings())
-            broker.silent = True
-            nursery.start_soon(_request_and_ignore, opened)
-            await trio.sleep(0.3)
-            running.process.send_signal(signal.SIGTERM)
-            with trio.fail_after(10):
-                assert await running.process.wait() == 0
-            assert "drain-incomplete" in running.events()
-        nursery.cancel_scope.cancel()
+    broker = Broker(1)
+    upstream = await broker.listen(nursery)
+    async with proxy(tmp_path, upstream, {"drain_s": 0.5}) as running:
+        await running.until(200)
+        opened = await open_connection(running.bootstrap, ClusterClientSettings())
+        broker.silent = True
+        nursery.start_soon(_request_and_ignore, opened)
+        await trio.sleep(0.3)
+        running.process.send_signal(signal.SIGTERM)
+        with trio.fail_after(10):
+            assert await running.process.wait() == 0
+        assert "drain-incomplete" in running.events()
 
 
 async def _request_and_ignore(opened: ClusterConnection) -> None:
@@ -229,107 +225,97 @@ async def _request_and_ignore(opened: ClusterConnection) -> None:
         await opened.aclose()
 
 
-async def test_a_broker_that_appears_later_gets_a_listener_and_one_that_vanished_loses_it(tmp_path: Path) -> None:
+async def test_a_broker_that_appears_later_gets_a_listener_and_one_that_vanished_loses_it(
+    tmp_path: Path, nursery: trio.Nursery
+) -> None:
     """Addresses follow the cluster without a restart, and are never those of upstream."""
-    async with trio.open_nursery() as nursery:
-        broker, other = Broker(0), Broker(1)
-        upstream, second = await broker.listen(nursery), await other.listen(nursery)
-        settings = {"upstream.metadata_interval_s": 0.2, "vanished_broker_grace_s": 0.5}
-        async with proxy(tmp_path, upstream, settings) as running:
-            await running.until(200)
-            broker.named[1] = second
-            first_port = running.port + 1
-            expected = {0: Address(HOST, first_port), 1: Address(HOST, first_port + 1)}
-            assert await request_metadata(running.bootstrap) == expected
-            other.named = dict(broker.named)
-            assert await request_metadata(expected[1]) == expected
-            del broker.named[1]
-            await running.said("broker-forgotten")
-            with pytest.raises(OSError, match=r"refused|failed"):
-                await trio.open_tcp_stream(*expected[1])
-        nursery.cancel_scope.cancel()
+    broker, other = Broker(0), Broker(1)
+    upstream, second = await broker.listen(nursery), await other.listen(nursery)
+    settings = {"upstream.metadata_interval_s": 0.2, "vanished_broker_grace_s": 0.5}
+    async with proxy(tmp_path, upstream, settings) as running:
+        await running.until(200)
+        broker.named[1] = second
+        first_port = running.port + 1
+        expected = {0: Address(HOST, first_port), 1: Address(HOST, first_port + 1)}
+        assert await request_metadata(running.bootstrap) == expected
+        other.named = dict(broker.named)
+        assert await request_metadata(expected[1]) == expected
+        del broker.named[1]
+        await running.said("broker-forgotten")
+        with pytest.raises(OSError, match=r"refused|failed"):
+            await trio.open_tcp_stream(*expected[1])
 
 
 @pytest.mark.parametrize(
     ("level", "share_fetch", "where"), [(1, (1, 2), "brokers"), (0, (1, 2), "proxy"), (1, (1, 1), "proxy")]
 )
 async def test_share_groups_are_served_where_every_broker_can(
-    tmp_path: Path, level: int, share_fetch: tuple[int, int], where: str
+    tmp_path: Path, nursery: trio.Nursery, level: int, share_fetch: tuple[int, int], where: str
 ) -> None:
     """ShareFetch v2 and a finalized share.version of 1, else here."""
-    async with trio.open_nursery() as nursery:
-        broker = Broker(0, ranges={**RANGES, 78: share_fetch})
-        broker.share_level = level
-        upstream = await broker.listen(nursery)
-        async with proxy(tmp_path, upstream, {"upstream.metadata_interval_s": 0.2}) as running:
-            assert (await running.until(200))["share_groups"] == where
-            broker.ranges, broker.share_level = {**RANGES, 78: (1, 2)}, 1 - level
-            broker.cut()
-            await running.said("share-groups-served")
-            if where == "brokers":
-                await running.said("share-groups-need-restart")
-            assert (await running.until(200))["share_groups"] == where
-        nursery.cancel_scope.cancel()
+    broker = Broker(0, ranges={**RANGES, 78: share_fetch})
+    broker.share_level = level
+    upstream = await broker.listen(nursery)
+    async with proxy(tmp_path, upstream, {"upstream.metadata_interval_s": 0.2}) as running:
+        assert (await running.until(200))["share_groups"] == where
+        broker.ranges, broker.share_level = {**RANGES, 78: (1, 2)}, 1 - level
+        broker.cut()
+        await running.said("share-groups-served")
+        if where == "brokers":
+            await running.said("share-groups-need-restart")
+        assert (await running.until(200))["share_groups"] == where
 
 
-async def test_a_port_that_is_taken_is_a_clear_error(tmp_path: Path) -> None:
+async def test_a_port_that_is_taken_is_a_clear_error(tmp_path: Path, nursery: trio.Nursery) -> None:
     """Immediately for the bootstrap port, as soon as brokers are known for theirs; status 1."""
-    async with trio.open_nursery() as nursery:
-        upstream = await Broker(3).listen(nursery)
-        first = free_ports(8)[0]
-        for taken, words in ((first, f"cannot listen on {HOST}:{first}"), (first + 4, "broker 3 has no listener")):
-            with socket.create_server((HOST, taken)):
-                async with proxy(tmp_path, upstream, port=first) as running:
-                    with trio.fail_after(20):
-                        assert await running.process.wait() == 1
-                    text = (tmp_path / "log").read_text()
-                    assert words in text
-                    assert "Address already in use" in text
-                    assert "Traceback" not in text
-        nursery.cancel_scope.cancel()
+    upstream = await Broker(3).listen(nursery)
+    first = free_ports(8)[0]
+    for taken, words in ((first, f"cannot listen on {HOST}:{first}"), (first + 4, "broker 3 has no listener")):
+        with socket.create_server((HOST, taken)):
+            async with proxy(tmp_path, upstream, port=first) as running:
+                with trio.fail_after(20):
+                    assert await running.process.wait() == 1
+                text = (tmp_path / "log").read_text()
+                assert words in text
+                assert "Address already in use" in text
+                assert "Traceback" not in text
 
 
-async def test_every_port_that_is_taken_is_named_at_once(tmp_path: Path) -> None:
+async def test_every_port_that_is_taken_is_named_at_once(tmp_path: Path, nursery: trio.Nursery) -> None:
     """All taken ports are named, so that one restart is enough after freeing them."""
-    async with trio.open_nursery() as nursery:
-        broker = Broker(1)
-        upstream = broker.named[2] = await broker.listen(nursery)
-        first = free_ports(8)[0]
-        for taken in ((first, first + 7), (first + 2, first + 3)):
-            with socket.create_server((HOST, taken[0])), socket.create_server((HOST, taken[1])):
-                async with proxy(tmp_path, upstream, port=first) as running:
-                    with trio.fail_after(20):
-                        assert await running.process.wait() == 1
-                error = (tmp_path / "log").read_text().splitlines()[-1]
-                assert [port for port in taken if f"cannot listen on {HOST}:{port}" in error] == list(taken)
-        nursery.cancel_scope.cancel()
+    broker = Broker(1)
+    upstream = broker.named[2] = await broker.listen(nursery)
+    first = free_ports(8)[0]
+    for taken in ((first, first + 7), (first + 2, first + 3)):
+        with socket.create_server((HOST, taken[0])), socket.create_server((HOST, taken[1])):
+            async with proxy(tmp_path, upstream, port=first) as running:
+                with trio.fail_after(20):
+                    assert await running.process.wait() == 1
+            error = (tmp_path / "log").read_text().splitlines()[-1]
+            assert [port for port in taken if f"cannot listen on {HOST}:{port}" in error] == list(taken)
 
 
-async def test_a_broker_id_without_a_port_is_a_clear_error(tmp_path: Path) -> None:
+async def test_a_broker_id_without_a_port_is_a_clear_error(tmp_path: Path, nursery: trio.Nursery) -> None:
     """Ports end at 65535."""
-    async with trio.open_nursery() as nursery:
-        upstream = await Broker(60_000).listen(nursery)
-        async with proxy(tmp_path, upstream) as running:
-            with trio.fail_after(20):
-                assert await running.process.wait() == 1
-        assert "ports end at 65535" in (tmp_path / "log").read_text()
-        nursery.cancel_scope.cancel()
+    upstream = await Broker(60_000).listen(nursery)
+    async with proxy(tmp_path, upstream) as running:
+        with trio.fail_after(20):
+            assert await running.process.wait() == 1
+    assert "ports end at 65535" in (tmp_path / "log").read_text()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-async def test_an_idle_proxy_is_small(tmp_path: Path) -> None:
+async def test_an_idle_proxy_is_small(tmp_path: Path, nursery: trio.Nursery) -> None:
     """At most 64 MiB resident after start: libraries are loaded, and memory trimmed, after it is ready."""
-    async with trio.open_nursery() as nursery:
-        upstream = await Broker(0).listen(nursery)
-        async with proxy(tmp_path, upstream) as running:
-            await running.until(200)
-            for _ in range(20):
-                await trio.sleep(0.5)
-                resident = running.resident_kib()
-                if resident <= 64 * 1024:
-                    break
-            assert resident <= 64 * 1024
-        nursery.cancel_scope.cancel()
+    upstream = await Broker(0).listen(nursery)
+    async with proxy(tmp_path, upstream) as running:
+        await running.until(200)
+        for _ in range(20):
+            await trio.sleep(0.5)
+            resident = running.resident_kib()
+            if resident <= 64 * 1024:
+                break
+        assert resident <= 64 * 1024
 
 
 def test_wrong_settings_end_it_with_2() -> None:

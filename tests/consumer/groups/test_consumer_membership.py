@@ -13,7 +13,6 @@ from kafka_share_proxy.consumer.groups.states import RebalanceState, rebalance_t
 from kafka_share_proxy.consumer.options import ConsumerOptions
 from kafka_share_proxy.consumer.partitions import NOTHING
 from kafka_share_proxy.consumer.requests import UnsentRequest
-from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicPartition
 
@@ -21,6 +20,7 @@ from tests.consumer.managers import (
     BARRED,
     GONE,
     NOW,
+    assign,
     backoff,
     found_coordinator,
     known_topics,
@@ -28,7 +28,6 @@ from tests.consumer.managers import (
     on_topics,
     only,
 )
-from tests.consumer.messages import crossed
 
 P0, P1 = TopicPartition("p", 0), TopicPartition("p", 1)
 State = RebalanceState
@@ -48,25 +47,8 @@ class Play:
         self.member.subscribe(frozenset({"p"}))
         self.member.polled(NOW)
 
-    def respond(
-        self,
-        request: UnsentRequest,
-        now: float = NOW,
-        *,
-        epoch: int = 1,
-        topic: str = "p",
-        given: str | None = None,
-        code: int = 0,
-    ) -> list[Any]:
-        response = registry.message("ConsumerGroupHeartbeatResponse")
-        assignment = None
-        if given is not None:
-            listed = [response.TopicPartitions(topic_id=f"{topic:x<16}".encode(), partitions=[int(n) for n in given])]
-            assignment = response.Assignment(topic_partitions=listed)
-        made = response(
-            error_code=code, member_id="m", member_epoch=epoch, heartbeat_interval_ms=5000, assignment=assignment
-        )
-        return self.member.on_response(request, crossed(made, request.versions[1]), now)
+    def respond(self, request: UnsentRequest, now: float = NOW, *, epoch: int = 1, **fields: Any) -> list[Any]:
+        return assign(self.member, request, now, epoch=epoch, **fields)
 
     def events(self, now: float = NOW) -> list[Any]:
         return list(self.member.poll(now).events)

@@ -9,7 +9,6 @@ from kafka_share_proxy.consumer.events import BackgroundError
 from kafka_share_proxy.consumer.requests import FailureKind, RequestFailure, UnsentRequest
 from kafka_share_proxy.consumer.share.share_membership import ShareMembership, ShareMemberState
 from kafka_share_proxy.consumer.share.share_options import ShareConsumerOptions
-from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicPartition
 
@@ -17,6 +16,7 @@ from tests.consumer.managers import (
     BARRED,
     GONE,
     NOW,
+    assign,
     backoff,
     found_coordinator,
     known_topics,
@@ -25,7 +25,6 @@ from tests.consumer.managers import (
     only,
     respond,
 )
-from tests.consumer.messages import crossed
 
 P0, P1 = TopicPartition("p", 0), TopicPartition("p", 1)
 State = ShareMemberState
@@ -43,19 +42,8 @@ class Play:
         self.member.subscribe(frozenset({"p"}))
         self.member.polled(NOW)
 
-    def respond(
-        self, request: UnsentRequest, now: float = NOW, *, epoch: int = 2, given: str | None = None, topic: str = "p",
-        code: int = 0,
-    ) -> list[Any]:  # fmt: skip
-        response = registry.message("ShareGroupHeartbeatResponse")
-        assignment = None
-        if given is not None:
-            listed = [response.TopicPartitions(topic_id=f"{topic:x<16}".encode(), partitions=[int(n) for n in given])]
-            assignment = response.Assignment(topic_partitions=listed if given else [])
-        made = response(
-            error_code=code, member_id="m", member_epoch=epoch, heartbeat_interval_ms=5000, assignment=assignment
-        )
-        return self.member.on_response(request, crossed(made, 1), now)
+    def respond(self, request: UnsentRequest, now: float = NOW, *, epoch: int = 2, **fields: Any) -> list[Any]:
+        return assign(self.member, request, now, epoch=epoch, **fields)
 
     def join(self) -> None:
         self.respond(only(self.member), given="01")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 
+from tests.support.blocking_connection import build
 from tests.support.view_ports import ViewWorld
 
 VIEW = "__view.r2.t"
@@ -24,20 +24,13 @@ def world() -> ViewWorld:
 
 
 def asked(world: ViewWorld, topics: dict[str, list[tuple[int, int]]], version: int = 7, epoch: int = -1) -> Any:
-    message = registry.message("ListOffsetsRequest")
-    request = message(
-        replica_id=-1,
-        topics=[
-            message.ListOffsetsTopic(
-                name=name,
-                partitions=[
-                    message.ListOffsetsPartition(partition_index=p, timestamp=t, current_leader_epoch=epoch)
-                    for p, t in wanted
-                ],
-            )
-            for name, wanted in topics.items()
-        ],
-    )
+    listed = [
+        {"name": name, "partitions": [
+            {"partition_index": p, "timestamp": t, "current_leader_epoch": epoch} for p, t in wanted
+        ]}
+        for name, wanted in topics.items()
+    ]  # fmt: skip
+    request = build("ListOffsetsRequest", replica_id=-1, topics=listed)
     response = world.give(world.connect(), 2, version, request).message
     return [[(e.partition_index, e.error_code, e.offset) for e in topic.partitions] for topic in response.topics]
 
@@ -74,9 +67,8 @@ def test_view_that_cannot_be_had_and_partition_it_lacks_are_unknown(world):
 
 
 def test_leader_epoch_goes_both_ways(world):
-    message = registry.message("ListOffsetsRequest")
-    partition = message.ListOffsetsPartition(partition_index=1, timestamp=-1, current_leader_epoch=5)
-    request = message(replica_id=-1, topics=[message.ListOffsetsTopic(name=VIEW, partitions=[partition])])
+    partition = {"partition_index": 1, "timestamp": -1, "current_leader_epoch": 5}
+    request = build("ListOffsetsRequest", replica_id=-1, topics=[{"name": VIEW, "partitions": [partition]}])
     response = world.give(world.connect(), 2, 7, request).message
     assert response.topics[0].partitions[0].leader_epoch == 5
     assert world.cluster.requests(2)[0].topics[0].partitions[0].current_leader_epoch == 5

@@ -10,6 +10,7 @@ from kafka_share_proxy.loop.promise import Promise, settled
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 
+from tests.support.blocking_connection import build
 from tests.support.view_ports import ViewWorld
 
 VIEW = "__view.r2.t"
@@ -28,26 +29,23 @@ class Client:
     def send_request(self, key: int, version: int, body: bytes) -> Promise[memoryview]:
         request = registry.request(key, version).decode(body)
         self.asked.append(request)
-        message = registry.message("OffsetForLeaderEpochResponse")
         topics = [
-            message.OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[
-                    message.EpochEndOffset(
-                        partition=entry.partition,
-                        error_code=0 if entry.current_leader_epoch in (-1, 5) else ErrorCode.FENCED_LEADER_EPOCH,
-                        leader_epoch=entry.leader_epoch,
-                        end_offset=100 * entry.partition + entry.leader_epoch,
-                    )
-                    for entry in topic.partitions
-                ],
-            )
+            {"topic": topic.topic, "partitions": [_entry(each) for each in topic.partitions]}
             for topic in request.topics
         ]
-        return settled(memoryview(registry.response(key, version).encode(message(topics=topics, throttle_time_ms=4))))
+        response = build("OffsetForLeaderEpochResponse", topics=topics, throttle_time_ms=4)
+        return settled(memoryview(registry.response(key, version).encode(response)))
 
     def on_close(self, callback: Any) -> None:
         """Never closed."""
+
+
+def _entry(asked: Any) -> dict[str, int]:
+    return {
+        "partition": asked.partition, "leader_epoch": asked.leader_epoch,
+        "error_code": 0 if asked.current_leader_epoch in (-1, 5) else ErrorCode.FENCED_LEADER_EPOCH,
+        "end_offset": 100 * asked.partition + asked.leader_epoch,
+    }  # fmt: skip
 
 
 @pytest.fixture
@@ -59,19 +57,13 @@ def world() -> ViewWorld:
 
 
 def asked(world: ViewWorld, client: Client, topics: dict[str, list[tuple[int, int, int]]], version: int) -> Any:
-    message = registry.message("OffsetForLeaderEpochRequest")
-    request = message(
-        topics=[
-            message.OffsetForLeaderTopic(
-                topic=name,
-                partitions=[
-                    message.OffsetForLeaderPartition(partition=p, leader_epoch=epoch, current_leader_epoch=current)
-                    for p, epoch, current in wanted
-                ],
-            )
-            for name, wanted in topics.items()
-        ]
-    )
+    listed = [
+        {"topic": name, "partitions": [
+            {"partition": p, "leader_epoch": epoch, "current_leader_epoch": current} for p, epoch, current in wanted
+        ]}
+        for name, wanted in topics.items()
+    ]  # fmt: skip
+    request = build("OffsetForLeaderEpochRequest", topics=listed)
     return world.give(client, 23, version, request).message
 
 

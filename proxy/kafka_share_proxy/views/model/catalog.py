@@ -123,7 +123,7 @@ class ViewCatalog:
     # Plain topics
 
     def is_plain(self, topic_id: bytes) -> bool:
-        """Return True if an id is known not to be a view's. False means unknown; see `ViewServices.resolve`."""
+        """Return True if an id is known not to be a view's. False means unknown; see `ViewCreation.resolve`."""
         return topic_id in self._plain
 
     @property

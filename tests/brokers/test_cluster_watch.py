@@ -74,6 +74,16 @@ async def test_first_waits_until_every_broker_has_told_its_versions(autojump_clo
         assert w.events[1:] == ["share-groups-undecided", "share-groups-decided"]
 
 
+async def test_brokers_of_the_settings_are_dialled_there(autojump_clock: trio.testing.MockClock) -> None:
+    """What they advertise may not be reachable from here."""
+    brokers = two_brokers()
+    elsewhere = Address("gateway", 1)
+    brokers[elsewhere] = brokers.pop(B2)
+    async with world(brokers, nodes={2: elsewhere}) as w:
+        sight = await w.watch.first()
+    assert (dict(sight.brokers), set(sight.versions), dict(sight.silent)) == ({1: B1, 2: elsewhere}, {1, 2}, {})
+
+
 async def test_a_broker_that_never_responds_is_not_waited_for_for_ever(autojump_clock: trio.testing.MockClock) -> None:
     """After the limit the responses of the other brokers are used, and the silent one is reported."""
     brokers = two_brokers()

@@ -54,7 +54,7 @@ class ClusterWatch:
 
     client: ClusterClient
     nodes: Mapping[int, Address]
-    """Brokers in the settings, for a cluster that requires an identity."""
+    """Brokers in the settings: dialled there, and known where the cluster requires an identity."""
     bootstrap: Sequence[Address]
     interval_s: float
     notes: Notes
@@ -127,7 +127,8 @@ class ClusterWatch:
             return self.nodes, ()
         self.reachable, self.trouble, self.refused = True, "", False
         self._log_change("upstream-reached")
-        return {broker.node_id: Address(broker.host, broker.port) for broker in metadata[-1].brokers or ()}, metadata
+        advertised = {broker.node_id: Address(broker.host, broker.port) for broker in metadata[-1].brokers or ()}
+        return {node_id: self.nodes.get(node_id, address) for node_id, address in advertised.items()}, metadata
 
     async def _request_metadata(self) -> tuple[messages.MetadataResponse, ...]:
         topics = list(self.topics())[:TOPICS_MAX]

@@ -105,7 +105,7 @@ def run(config: Config, *, apis: bool = False) -> bool:
 async def inspect(config: Config, settings: ClusterClientSettings) -> Findings:
     """Query every bootstrap server and every broker. Failures of servers are recorded, not raised."""
     findings = Findings()
-    own = ClusterClient(config.upstream.bootstrap, settings)
+    own = ClusterClient(config.upstream.bootstrap, settings, config.upstream.nodes)
     await _request_servers(config, own, findings)
     if all(findings.servers.values()):
         return findings
@@ -145,7 +145,10 @@ async def _request_brokers(config: Config, own: ClusterClient, findings: Finding
     except ProxyError as error:
         findings.identity_trouble, findings.brokers = str(error), config.upstream.nodes
         return
-    findings.brokers = {broker.node_id: Address(broker.host, broker.port) for broker in findings.metadata.brokers or ()}
+    findings.brokers = {
+        broker.node_id: own.address_of(broker.node_id, Address(broker.host, broker.port))
+        for broker in findings.metadata.brokers or ()
+    }
 
 
 async def _request_versions(own: ClusterClient, findings: Findings) -> None:

@@ -1,0 +1,137 @@
+"""The charts of deploy/helm, rendered by Helm, and their rendered files, which are kept in the repository.
+
+    python -m tests.support.helm_charts        # write the rendered files again
+
+Helm is the one on PATH, or else the one in the user's cache, which `build` puts there with Go.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from kafka_share_proxy.localkafka.jars import cache_folder
+from kafka_share_proxy.localkafka.turns import turn
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+CHARTS = CHECKOUT / "deploy" / "helm"
+CHART = CHARTS / "kafka-share-proxy"
+VALUES = CHECKOUT / "tests" / "deploy" / "values"
+RENDERED = CHECKOUT / "tests" / "deploy" / "rendered"
+USER_CHART = CHECKOUT / "tests" / "deploy" / "sidecar_user"
+ONE_FILE = CHECKOUT / "deploy" / "kubernetes" / "kafka-share-proxy.yaml"
+ONE_FILE_VALUES = CHECKOUT / "deploy" / "kubernetes" / "values.yaml"
+HELM = "v3.18.6"
+KUBERNETES = "1.33.0"
+"""Release that manifests are rendered for; without a cluster Helm has to assume one."""
+BUILD_S = 1200
+RUN_S = 60
+NAMESPACE = "kafka"
+SECRET_ONCE = re.compile(r"(?m)^  secret: \S+$")
+"""The secret of a fleet, another one at each rendering."""
+ONE_FILE_HEAD = """\
+# One kafka-share-proxy in the namespace kafka, for clusters without Helm. Before `kubectl apply -f`:
+# 1. upstream.bootstrap in the ConfigMap: HOST:PORT of some brokers
+# 2. image of the Deployment
+# 3. ports of the Service: broker N has port 9093 + N
+# 4. another namespace: replace every `namespace: kafka`, and `.kafka.svc` in `advertise`
+# Clients use bootstrap.servers=kafka-share-proxy.kafka.svc.cluster.local:9092. New settings are read by a new pod:
+# kubectl rollout restart deployment/kafka-share-proxy. Several proxies and TLS: deploy/helm/kafka-share-proxy.
+# Written by python -m tests.support.helm_charts from the chart and values.yaml.
+"""
+
+
+def helm_path() -> Path | None:
+    """Return Helm: of PATH, or else of the cache. None if there is none."""
+    found = shutil.which("helm")
+    if found is not None:
+        return Path(found)
+    cached = _cached()
+    return cached if cached.exists() else None
+
+
+def _cached() -> Path:
+    return cache_folder().parent / "helm" / HELM / "helm"
+
+
+def build() -> Path:
+    """Return Helm, after building it with Go if it is not there. Raises subprocess.CalledProcessError."""
+    found = helm_path()
+    if found is not None:
+        return found
+    folder = _cached().parent
+    with turn(folder):
+        if not _cached().exists():
+            names = ("pkg/lint/rules", "pkg/chartutil")
+            major, minor = KUBERNETES.split(".")[:2]
+            known = [f"-X helm.sh/helm/v3/{name}.k8sVersionMajor={major}" for name in names]
+            known += [f"-X helm.sh/helm/v3/{name}.k8sVersionMinor={minor}" for name in names]  # as releases have it
+            command = ["go", "install", "-ldflags", " ".join(known), f"helm.sh/helm/v3/cmd/helm@{HELM}"]
+            subprocess.run(command, env={**os.environ, "GOBIN": str(folder)}, timeout=BUILD_S, check=True)
+    return _cached()
+
+
+def run_helm(*words: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run Helm, whose exit status the caller checks."""
+    helm = helm_path()
+    assert helm is not None, "no Helm: tests/long/run_kubernetes builds it"
+    return subprocess.run(
+        [str(helm), *words], env={**os.environ, **(environment or {})}, capture_output=True, text=True,
+        timeout=RUN_S, check=False,
+    )  # fmt: skip
+
+
+def rendered(chart: Path, *words: str, release: str = "kafka-share-proxy") -> str:
+    """Return the manifests of a chart, with a fixed text as the secret that is made once."""
+    done = run_helm("template", release, str(chart), "--namespace", NAMESPACE, "--kube-version", KUBERNETES, *words)
+    assert done.returncode == 0, done.stderr
+    return SECRET_ONCE.sub("  secret: bWFkZS1vbmNlLWFuZC1rZXB0LW92ZXItdXBncmFkZXM=", done.stdout)
+
+
+def renderings() -> Iterator[tuple[Path, str]]:
+    """Yield each file of the repository that Helm renders, and its content."""
+    for values in sorted(VALUES.glob("*.yaml")):
+        yield RENDERED / values.name, rendered(CHART, "--values", str(values))
+    yield RENDERED / "sidecar_user" / "user.yaml", user_rendered()
+    yield ONE_FILE, ONE_FILE_HEAD + rendered(CHART, "--values", str(ONE_FILE_VALUES))
+
+
+def user_rendered(*words: str) -> str:
+    """Render the chart that uses the sidecar's, with the latter as its dependency."""
+    done = run_helm("dependency", "build", str(USER_CHART))
+    assert done.returncode == 0, done.stderr
+    try:
+        return rendered(USER_CHART, *words, release="orders")
+    finally:
+        shutil.rmtree(USER_CHART / "charts")
+
+
+def documents(text: str) -> list[dict[str, Any]]:
+    """Return the manifests of a text."""
+    return [document for document in yaml.safe_load_all(text) if document]
+
+
+def one(documents_: Sequence[Mapping[str, Any]], kind: str, name: str | None = None) -> dict[str, Any]:
+    """Return the only manifest of a kind, or the one with a name."""
+    found = [each for each in documents_ if each["kind"] == kind and name in (None, each["metadata"]["name"])]
+    assert len(found) == 1, f"{len(found)} of kind {kind}"
+    return dict(found[0])
+
+
+def main() -> None:
+    """Write all rendered files."""
+    build()
+    for path, text in renderings():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        print(path.relative_to(CHECKOUT))
+
+
+if __name__ == "__main__":
+    main()

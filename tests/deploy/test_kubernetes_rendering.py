@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+import textwrap
 from pathlib import Path
 
 import pytest
+import yaml
 
-from tests.support.helm_charts import CHART, KUBERNETES, VALUES, helm_path, rendered, renderings, run_helm
+from tests.deploy.test_kubernetes_sidecar import SHARING_NOTHING
+from tests.support.helm_charts import (
+    CHART,
+    KUBERNETES,
+    VALUES,
+    documents,
+    helm_path,
+    one,
+    rendered,
+    renderings,
+    run_helm,
+    user_rendered,
+)
 
 BOOTSTRAP = ("--set", "settings.upstream.bootstrap=kafka:9092")
 
@@ -76,3 +91,28 @@ def test_a_secret_is_made_at_random() -> None:
     secrets = [line for text in texts for line in text.splitlines() if line.startswith("  secret: ")]
     assert len(set(secrets)) == 2
     assert all(len(secret) > 50 for secret in secrets)
+
+
+def blocks() -> list[str]:
+    """Return the examples of values in the README of the chart."""
+    texts = re.findall(r"```yaml\n(.*?)```", (CHART / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    values = [textwrap.dedent(text) for text in texts if re.match(r"\s*(image|mode|settings|replicas):", text)]
+    assert len(values) >= 3
+    return values
+
+
+def test_every_example_of_the_readme_renders(tmp_path: Path) -> None:
+    for number, text in enumerate(blocks()):
+        file = tmp_path / f"{number}.yaml"
+        file.write_text(text)
+        assert "kind: ConfigMap" in rendered(CHART, *BOOTSTRAP, "--values", str(file))
+
+
+def test_a_sidecar_without_a_secret_shares_nothing() -> None:
+    manifests = documents(user_rendered("--set", "kafka-share-proxy-sidecar.peerSecret="))
+    settings = yaml.safe_load(one(manifests, "ConfigMap")["data"]["settings.yaml"])
+    assert "cluster" not in settings
+    assert {name: settings[name] for name in ("share_groups", "commits")} == SHARING_NOTHING
+    pod = one(manifests, "Deployment")["spec"]["template"]["spec"]
+    assert "env" not in pod["initContainers"][0]
+    assert [volume["name"] for volume in pod["volumes"]] == ["kafka-share-proxy-settings"]

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 import yaml
+from kafka_share_proxy.localkafka.cluster import Cluster
 
+from tests.support.brokers import Running
 from tests.support.helm_charts import CHECKOUT, RENDERED, documents, one
 
 FILES = {
@@ -63,3 +65,19 @@ def test_clients_are_served_on_the_loopback_interface_only(name: str) -> None:
 def test_the_grace_period_has_room_for_the_application_and_the_sidecar() -> None:
     for name in FILES:
         assert pod(name)["terminationGracePeriodSeconds"] >= 2 * settings("sidecar.yaml")["drain_s"]
+
+
+SHARING_NOTHING = {"share_groups": {"serve": "upstream"}, "commits": {"serve": False}}
+"""Settings of sidecars that share nothing, as sidecar.yaml and the library chart have them."""
+
+
+def test_the_way_to_share_nothing_is_written_in_the_manifest() -> None:
+    text = " ".join(FILES["sidecar.yaml"].read_text(encoding="utf-8").replace("#", " ").split())
+    assert "`share_groups: {serve: upstream}` and `commits: {serve: false}`" in text
+
+
+@pytest.mark.broker
+def test_sidecars_that_share_nothing_serve_views_each(running: Running, kafka_39: Cluster) -> None:
+    fronts = [running.front(kafka_39.bootstrap, dict(SHARING_NOTHING)) for _ in range(2)]
+    assert [front.send_request("/readyz/views")[0] for front in fronts] == [True, True]
+    assert [front.send_request("/readyz/commits")[0] for front in fronts] == [False, False]

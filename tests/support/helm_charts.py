@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -104,12 +105,13 @@ def renderings() -> Iterator[tuple[Path, str]]:
 
 def user_rendered(*words: str) -> str:
     """Render the chart that uses the sidecar's, with the latter as its dependency."""
-    done = run_helm("dependency", "build", str(USER_CHART))
-    assert done.returncode == 0, done.stderr
-    try:
-        return rendered(USER_CHART, *words, release="orders")
-    finally:
-        shutil.rmtree(USER_CHART / "charts")
+    with tempfile.TemporaryDirectory() as folder:
+        chart = shutil.copytree(USER_CHART, Path(folder) / USER_CHART.name)
+        text = (chart / "Chart.yaml").read_text(encoding="utf-8")
+        (chart / "Chart.yaml").write_text(text.replace("file://../../..", f"file://{CHECKOUT}"), encoding="utf-8")
+        done = run_helm("dependency", "update", str(chart))
+        assert done.returncode == 0, done.stderr
+        return rendered(chart, *words, release="orders")
 
 
 def documents(text: str) -> list[dict[str, Any]]:

@@ -1,0 +1,26 @@
+"""A rolling update of a fleet of three, as the chart has it, under load: see kubernetes_update_node.py.
+
+    tests/long/run_kubernetes       # or this file alone: tests/run tests/long/kubernetes_update.py -s
+
+Two minutes; needs namespaces (root, or user namespaces) and iproute2; says what is missing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.node_network import run_inside
+
+TESTS = Path(__file__).with_name("kubernetes_update_node.py")
+LIMIT_S = 450
+
+
+@pytest.mark.broker
+@pytest.mark.slow
+@pytest.mark.timeout(LIMIT_S + 30)
+def test_a_rolling_update_of_a_fleet_under_load() -> None:
+    status, output = run_inside(TESTS, LIMIT_S)
+    print(output)
+    assert status == 0

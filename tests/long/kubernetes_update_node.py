@@ -1,0 +1,168 @@
+"""A rolling update of the chart's fleet of three under load (kubernetes_update.py runs this file on a small node).
+
+Members of a share group on the stock Java client and a stock producer use the Service. Every pod is replaced, with
+another address. Nothing may be lost, and nothing settled twice.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kafka_share_proxy.localkafka.cluster import Cluster as Kafka
+from kafka_share_proxy.localkafka.front import installed_command
+
+from tests.support import rolling
+from tests.support.brokers import OLD, Running
+from tests.support.helm_charts import RENDERED, documents, one
+from tests.support.node_network import NODE_IP, Node, Service
+from tests.support.raw import Raw, until
+from tests.support.rolling import Outcome, Plan, Producing
+from tests.support.share_members import ShareMember
+from tests.support.small_kubelet import Cluster
+from tests.support.small_stateful_set import StatefulSet
+
+KAFKA_PORT, SERVICE_IP = 19092, "10.244.0.2"
+HOST = "kafka-share-proxy.kafka.svc.cluster.local"
+GROUP, TOPIC = rolling.GROUP, rolling.TOPIC
+PLAN = Plan(rate=300, partitions=3, members=3)
+BEFORE_S, AFTER_S = 5.0, 5.0
+DRAINED_S = 120.0
+TOLD_S = 15.0
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Node:
+    return Node(tmp_path_factory.mktemp("node"))
+
+
+@pytest.fixture(scope="module")
+def kafka(node: Node, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    running = Running(tmp_path_factory.mktemp("brokers"))
+    yield running.cluster(OLD)
+    running.close()
+
+
+@pytest.fixture
+def fleet(node: Node, kafka: Kafka) -> Iterator[StatefulSet]:
+    """The rendered chart, with the address of this broker."""
+    manifests = documents((RENDERED / "fleet.yaml").read_text(encoding="utf-8"))
+    settings = yaml.safe_load(one(manifests, "ConfigMap")["data"]["settings.yaml"])
+    address = f"{NODE_IP}:{KAFKA_PORT}"
+    settings["upstream"] = {"bootstrap": address, "nodes": {kafka.nodes[0].node_id: address}}
+    manifest = one(manifests, "StatefulSet")
+    (container,) = manifest["spec"]["template"]["spec"]["containers"]
+    cluster = Cluster(
+        images={container["image"]: installed_command()},
+        config_maps={"kafka-share-proxy": {"settings.yaml": yaml.safe_dump(settings)}},
+        secrets={"kafka-share-proxy-peer": {"secret": "of the fleet of this test"}},
+    )
+    node.add_service_address(SERVICE_IP)
+    node.add_name(HOST, SERVICE_IP)
+    stateful = StatefulSet(node, cluster, manifest, f"kafka-share-proxy-pods.{HOST.partition('.')[2]}")
+    with Service(NODE_IP, {KAFKA_PORT: kafka.nodes[0].port}, lambda: ["127.0.0.1"]):
+        yield stateful
+        stateful.kill()
+
+
+class Load:
+    """A producer and the members of a share group, by the address of the Service."""
+
+    def __init__(self, bootstrap: str, folder: Path) -> None:
+        self.outcome = Outcome()
+        self._bootstrap = bootstrap
+        with Raw(bootstrap) as raw:
+            raw.create_topic(TOPIC, PLAN.partitions)
+            raw.configure_group(GROUP, {"share.auto.offset.reset": "earliest"})
+        names = [f"member-{number}" for number in range(PLAN.members)]
+        self._members = [ShareMember(name, bootstrap, GROUP, TOPIC, folder) for name in names]
+        self._producing = Producing(bootstrap, PLAN, self.outcome)
+
+    def all_work(self) -> bool:
+        """Return True if every member has settled records."""
+        self.listen()
+        return len({told.member for each in self.outcome.ledger.confirmed.values() for told in each}) == PLAN.members
+
+    def listen(self) -> None:
+        for member in self._members:
+            assert member.child.status is None, f"{member.name} ended by itself: {member.child.output()}"
+            member.listen(self.outcome.ledger)
+
+    def finish(self) -> None:
+        """Stop the producer, and wait until the group has settled everything."""
+        self._producing.stop()
+        self.outcome.until = time.monotonic_ns()
+        until(self._nothing_is_left, "the group to settle everything", DRAINED_S, 0.1)
+        with suppress(TimeoutError):  # then the ledger says what is not settled
+            until(self._all_told, "members to hear of it", TOLD_S)
+
+    def kill(self) -> None:
+        for member in self._members:
+            member.child.kill()
+
+    def _all_told(self) -> bool:
+        self.listen()
+        return not any(self.outcome.ledger.never_settled(self.outcome.produced))
+
+    def _nothing_is_left(self) -> bool:
+        self.listen()
+        with suppress(OSError, TimeoutError), Raw(self._bootstrap) as raw:
+            described = raw.send_request(
+                "DescribeShareGroupOffsets", 1, on=raw.on_coordinator(GROUP),
+                groups=[{"group_id": GROUP, "topics": None}],
+            ).groups[0]  # fmt: skip
+            parts: list[Any] = [part for topic in described.topics for part in topic.partitions]
+            return len(parts) == PLAN.partitions and all(part.lag == 0 and not part.error_code for part in parts)
+        return False
+
+
+@pytest.mark.broker
+@pytest.mark.slow
+@pytest.mark.timeout(420)
+def test_a_rolling_update_loses_nothing_and_settles_nothing_twice(fleet: StatefulSet, tmp_path: Path) -> None:
+    fleet.start()
+    ports = {port: port for port in range(9092, 9097)}
+    with Service(SERVICE_IP, ports, fleet.endpoints) as service:
+        load = Load(f"{HOST}:9092", tmp_path)
+        try:
+            until(load.all_work, "every member to settle records", 90)
+            load.outcome.since = time.monotonic_ns()
+            _listen_for(load, BEFORE_S)
+            began = time.monotonic()
+            updating = threading.Thread(target=fleet.update)
+            updating.start()
+            while updating.is_alive():
+                _listen_for(load, 0.2)
+            took_s = time.monotonic() - began
+            _listen_for(load, AFTER_S)
+            load.finish()
+        except (AssertionError, TimeoutError):
+            print(fleet.described()[-20_000:])
+            raise
+        finally:
+            load.kill()
+    outcome = load.outcome
+    again = sum(len(each) - 1 for each in outcome.ledger.deliveries.values())
+    print(
+        f"\n{len(outcome.produced):,} records, {len(outcome.ledger.confirmed):,} settled, {again:,} delivered again; "
+        f"update of {len(fleet.former)} proxies in {took_s:.0f} s; longest time without a settled record "
+        f"{outcome.longest_gap_s():.1f} s; {service.connections} connections, {service.refused} refused"
+    )
+    assert len(fleet.former) == len(fleet.pods) == 3
+    assert outcome.faults() == []
+    for pod in fleet.former:
+        assert pod.container("proxy").status == 0, fleet.described()[-20_000:]
+        assert [event.what for event in pod.events if event.what == "SIGKILL"] == []
+
+
+def _listen_for(load: Load, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        load.listen()
+        time.sleep(0.05)

@@ -14,7 +14,7 @@
   {{- if $v.peerSecret }}
   env:
     - {name: POD_IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
-    - {name: KSP_CLUSTER__PEER__ADVERTISE, value: "$(POD_IP):{{ int $v.peerPort }}"}
+    - {name: KSP_CLUSTER__PEER__ADVERTISE, value: "[$(POD_IP)]:{{ int $v.peerPort }}"}
   {{- end }}
   ports:
     - {name: ksp-admin, containerPort: {{ int $v.adminPort }}}
@@ -65,11 +65,11 @@
 {{- $s := deepCopy $v.settings -}}
 {{- if not (default dict $s.upstream).bootstrap }}{{- fail "kafka-share-proxy-sidecar.settings.upstream.bootstrap is missing: HOST:PORT of some brokers" }}{{- end -}}
 {{- $_ := set $s "listen" (printf "127.0.0.1:%d" (int $v.port)) -}}
-{{- $_ := set $s "admin" (printf "0.0.0.0:%d" (int $v.adminPort)) -}}
+{{- $_ := set $s "admin" (printf "%s:%d" $v.anyAddress (int $v.adminPort)) -}}
 {{- $_ := set $s "advertise" (default "localhost" $s.advertise) -}}
 {{- $_ := set $s "log_format" (default "json" $s.log_format) -}}
 {{- if $v.peerSecret -}}
-{{- $peer := dict "listen" (printf "0.0.0.0:%d" (int $v.peerPort)) "secret_file" "/etc/kafka-share-proxy/peer/secret" -}}
+{{- $peer := dict "listen" (printf "%s:%d" $v.anyAddress (int $v.peerPort)) "secret_file" "/etc/kafka-share-proxy/peer/secret" -}}
 {{- $_ := set $s "cluster" (dict "mode" "fleet" "peer" $peer) -}}
 {{- else -}}
 {{- $_ := set $s "share_groups" (dict "serve" "upstream") -}}

@@ -1,8 +1,8 @@
-"""A rolling update of a fleet of three, as the chart has it, under load: see kubernetes_update_node.py.
+"""Updates of a fleet of three and of a single proxy, as the chart has them, under load: kubernetes_update_node.py.
 
     tests/long/run_kubernetes       # or this file alone: tests/run tests/long/kubernetes_update.py -s
 
-Two minutes; needs namespaces (root, or user namespaces) and iproute2; says what is missing.
+Three minutes; needs namespaces (root, or user namespaces) and iproute2; says what is missing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LIMIT_S = 450
 @pytest.mark.broker
 @pytest.mark.slow
 @pytest.mark.timeout(LIMIT_S + 30)
-def test_a_rolling_update_of_a_fleet_under_load() -> None:
+def test_updates_under_load() -> None:
     status, output = run_inside(TESTS, LIMIT_S)
     print(output)
     assert status == 0

@@ -1,4 +1,4 @@
-"""A rolling update of the chart's fleet of three under load (kubernetes_update.py runs this file on a small node).
+"""Updates of the chart's proxies under load (kubernetes_update.py runs this file on a small node).
 
 Members of a share group on the stock Java client and a stock producer use the Service. Every pod is replaced, with
 another address. Nothing may be lost, and nothing settled twice.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,10 @@ from tests.support.helm_charts import RENDERED, documents, one
 from tests.support.node_network import NODE_IP, Node, Service
 from tests.support.raw import Raw, until
 from tests.support.rolling import Outcome, Plan, Producing
+from tests.support.settlements import gaps
 from tests.support.share_members import ShareMember
 from tests.support.small_kubelet import Cluster
-from tests.support.small_stateful_set import StatefulSet
+from tests.support.small_replicas import Replicas
 
 KAFKA_PORT, SERVICE_IP = 19092, "10.244.0.2"
 HOST = "kafka-share-proxy.kafka.svc.cluster.local"
@@ -34,41 +35,47 @@ GROUP, TOPIC = rolling.GROUP, rolling.TOPIC
 PLAN = Plan(rate=300, partitions=3, members=3)
 BEFORE_S, AFTER_S = 5.0, 5.0
 DRAINED_S = 120.0
+PORTS = {port: port for port in range(9092, 9097)}
+"""Ports of the Service: bootstrap, and brokers 0 to 3."""
 TOLD_S = 15.0
 
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Node:
-    return Node(tmp_path_factory.mktemp("node"))
+    node = Node(tmp_path_factory.mktemp("node"))
+    node.add_service_address(SERVICE_IP)
+    node.add_name(HOST, SERVICE_IP)
+    return node
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def kafka(node: Node, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     running = Running(tmp_path_factory.mktemp("brokers"))
     yield running.cluster(OLD)
     running.close()
 
 
-@pytest.fixture
-def fleet(node: Node, kafka: Kafka) -> Iterator[StatefulSet]:
-    """The rendered chart, with the address of this broker."""
-    manifests = documents((RENDERED / "fleet.yaml").read_text(encoding="utf-8"))
+@contextmanager
+def replicas(node: Node, kafka: Kafka, name: str, kind: str) -> Iterator[Replicas]:
+    """Run the pods of a rendered chart, with the address of this broker."""
+    manifests = documents((RENDERED / f"{name}.yaml").read_text(encoding="utf-8"))
     settings = yaml.safe_load(one(manifests, "ConfigMap")["data"]["settings.yaml"])
     address = f"{NODE_IP}:{KAFKA_PORT}"
     settings["upstream"] = {"bootstrap": address, "nodes": {kafka.nodes[0].node_id: address}}
-    manifest = one(manifests, "StatefulSet")
+    manifest = one(manifests, kind)
     (container,) = manifest["spec"]["template"]["spec"]["containers"]
     cluster = Cluster(
         images={container["image"]: installed_command()},
         config_maps={"kafka-share-proxy": {"settings.yaml": yaml.safe_dump(settings)}},
         secrets={"kafka-share-proxy-peer": {"secret": "of the fleet of this test"}},
     )
-    node.add_service_address(SERVICE_IP)
-    node.add_name(HOST, SERVICE_IP)
-    stateful = StatefulSet(node, cluster, manifest, f"kafka-share-proxy-pods.{HOST.partition('.')[2]}")
+    pods = Replicas(node, cluster, manifest, f"kafka-share-proxy-pods.{HOST.partition('.')[2]}")
     with Service(NODE_IP, {KAFKA_PORT: kafka.nodes[0].port}, lambda: ["127.0.0.1"]):
-        yield stateful
-        stateful.kill()
+        try:
+            pods.start()
+            yield pods
+        finally:
+            pods.kill()
 
 
 class Load:
@@ -122,20 +129,16 @@ class Load:
         return False
 
 
-@pytest.mark.broker
-@pytest.mark.slow
-@pytest.mark.timeout(420)
-def test_a_rolling_update_loses_nothing_and_settles_nothing_twice(fleet: StatefulSet, tmp_path: Path) -> None:
-    fleet.start()
-    ports = {port: port for port in range(9092, 9097)}
-    with Service(SERVICE_IP, ports, fleet.endpoints) as service:
-        load = Load(f"{HOST}:9092", tmp_path)
+def updated(pods: Replicas, update: Callable[[], None], folder: Path) -> Outcome:
+    """Return what happened to the load while the pods were updated."""
+    with Service(SERVICE_IP, PORTS, pods.endpoints) as service:
+        load = Load(f"{HOST}:9092", folder)
         try:
             until(load.all_work, "every member to settle records", 90)
             load.outcome.since = time.monotonic_ns()
             _listen_for(load, BEFORE_S)
             began = time.monotonic()
-            updating = threading.Thread(target=fleet.update)
+            updating = threading.Thread(target=update)
             updating.start()
             while updating.is_alive():
                 _listen_for(load, 0.2)
@@ -143,22 +146,55 @@ def test_a_rolling_update_loses_nothing_and_settles_nothing_twice(fleet: Statefu
             _listen_for(load, AFTER_S)
             load.finish()
         except (AssertionError, TimeoutError):
-            print(fleet.described()[-20_000:])
+            print(pods.described()[-20_000:])
             raise
         finally:
             load.kill()
-    outcome = load.outcome
+    _report(load.outcome, len(pods.former), took_s)
+    print(f"{service.connections} connections through the Service, {service.refused} refused")
+    return load.outcome
+
+
+def _report(outcome: Outcome, proxies: int, took_s: float) -> None:
     again = sum(len(each) - 1 for each in outcome.ledger.deliveries.values())
     print(
         f"\n{len(outcome.produced):,} records, {len(outcome.ledger.confirmed):,} settled, {again:,} delivered again; "
-        f"update of {len(fleet.former)} proxies in {took_s:.0f} s; longest time without a settled record "
-        f"{outcome.longest_gap_s():.1f} s; {service.connections} connections, {service.refused} refused"
+        f"{proxies} replaced in {took_s:.0f} s; longest time without a settled record "
+        f"{outcome.longest_gap_s():.1f} s, without a produced one "
+        f"{gaps(outcome.produced_at, outcome.since, outcome.until)[0][0] / 1e9:.1f} s"
     )
-    assert len(fleet.former) == len(fleet.pods) == 3
+
+
+def assert_in_order(pods: Replicas, outcome: Outcome) -> None:
+    """Check that nothing was lost or settled twice, and that every proxy ended by itself in time."""
     assert outcome.faults() == []
-    for pod in fleet.former:
-        assert pod.container("proxy").status == 0, fleet.described()[-20_000:]
+    for pod in pods.former:
+        assert pod.container("proxy").status == 0, pods.described()[-20_000:]
         assert [event.what for event in pod.events if event.what == "SIGKILL"] == []
+
+
+@pytest.mark.broker
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_rolling_update_of_a_fleet_loses_nothing_and_settles_nothing_twice(
+    node: Node, kafka: Kafka, tmp_path: Path
+) -> None:
+    with replicas(node, kafka, "fleet", "StatefulSet") as fleet:
+        outcome = updated(fleet, fleet.update, tmp_path)
+        assert len(fleet.former) == len(fleet.pods) == 3
+        assert_in_order(fleet, outcome)
+
+
+@pytest.mark.broker
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_an_update_of_a_single_proxy_loses_nothing_and_settles_nothing_twice(
+    node: Node, kafka: Kafka, tmp_path: Path
+) -> None:
+    with replicas(node, kafka, "single", "Deployment") as single:
+        outcome = updated(single, single.surge, tmp_path)
+        assert len(single.former) == len(single.pods) == 1
+        assert_in_order(single, outcome)
 
 
 def _listen_for(load: Load, seconds: float) -> None:

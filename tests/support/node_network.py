@@ -28,6 +28,15 @@ INSIDE = "KSP_TEST_INSIDE_NODE"
 NODE_IP = "10.244.0.1"
 POD_IP = "10.244.0.{}"
 TOOLS = ("unshare", "nsenter", "ip", "mount")
+TRIAL = """
+set -e
+ip link set lo up
+ip link add br0 type bridge
+mount -t tmpfs none /mnt
+mkdir /mnt/lower /mnt/upper /mnt/work /mnt/merged
+mount -t overlay overlay -o lowerdir=/mnt/lower,upperdir=/mnt/upper,workdir=/mnt/work /mnt/merged
+"""
+"""Script that needs what the node and its pods need."""
 CHUNK = 1 << 16
 CONNECTIONS_MAX = 100_000
 DIAL_S = 5.0
@@ -38,10 +47,7 @@ def missing() -> str:
     lacks = [f"no {tool}" for tool in TOOLS if shutil.which(tool) is None]
     if lacks:
         return ", ".join(lacks)
-    tried = subprocess.run(
-        [*namespaces(), "sh", "-c", "ip link set lo up && ip link add br0 type bridge && mount -t tmpfs none /mnt"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    tried = subprocess.run([*namespaces(), "sh", "-c", TRIAL], capture_output=True, text=True, check=False)
     return "" if tried.returncode == 0 else f"no namespaces ({tried.stderr.strip()})"
 
 

@@ -1,4 +1,4 @@
-"""A StatefulSet on the small node: pods by ordinal, names that resolve, an update of one pod after the other."""
+"""Replicas of a StatefulSet or a Deployment on the small node: pods by ordinal, names that resolve, updates."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ ENDPOINTS_S = 1.0
 """Seconds between two looks at which pods are ready: the delay of a cluster's load balancer."""
 
 
-class StatefulSet:
-    """Replicas of the template of a StatefulSet's manifest."""
+class Replicas:
+    """Pods of the template of a manifest."""
 
     def __init__(self, node: Node, cluster: Cluster, manifest: Mapping[str, Any], domain: str) -> None:
         """`domain`: of the headless Service, in which each pod has its name."""
@@ -37,7 +37,7 @@ class StatefulSet:
             self._wait_ready(pod)
 
     def update(self) -> None:
-        """Replace each pod, the highest ordinal first, when the one before has been ready for minReadySeconds."""
+        """Replace each pod of a StatefulSet, the highest ordinal first, minReadySeconds after the one before is ready."""
         for ordinal in sorted(self.pods, reverse=True):
             pod = self.pods[ordinal]
             pod.delete()
@@ -47,6 +47,15 @@ class StatefulSet:
             self._wait_ready(self.pods[ordinal])
             time.sleep(self._spec.get("minReadySeconds", 0))
 
+    def surge(self) -> None:
+        """Replace the only pod of a Deployment with maxSurge 1: the new one is ready before the old one is ended."""
+        (before,) = self.pods
+        self._start_one(before + 1)
+        self._wait_ready(self.pods[before + 1])
+        self.pods[before].delete()
+        self.pods[before].wait(END_S)
+        self.former.append(self.pods.pop(before))
+
     def endpoints(self) -> list[str]:
         """Return the addresses of the ready pods, as they were up to ENDPOINTS_S ago."""
         if time.monotonic() > self._read_at + ENDPOINTS_S:
@@ -55,7 +64,7 @@ class StatefulSet:
         return self._ready
 
     def kill(self) -> None:
-        for pod in self.pods.values():
+        for pod in list(self.pods.values()):
             pod.kill()
 
     def described(self) -> str:

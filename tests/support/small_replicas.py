@@ -37,7 +37,7 @@ class Replicas:
             self._wait_ready(pod)
 
     def update(self) -> None:
-        """Replace each pod of a StatefulSet, the highest ordinal first, minReadySeconds after the one before is ready."""
+        """Replace each pod of a StatefulSet, the highest ordinal first, minReadySeconds apart."""
         for ordinal in sorted(self.pods, reverse=True):
             pod = self.pods[ordinal]
             pod.delete()

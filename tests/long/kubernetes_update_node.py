@@ -156,13 +156,17 @@ def updated(pods: Replicas, update: Callable[[], None], folder: Path) -> Outcome
 
 
 def _report(outcome: Outcome, proxies: int, took_s: float) -> None:
-    again = sum(len(each) - 1 for each in outcome.ledger.deliveries.values())
+    ledger = outcome.ledger
+    again = sum(len(each) - 1 for each in ledger.deliveries.values())
     print(
-        f"\n{len(outcome.produced):,} records, {len(outcome.ledger.confirmed):,} settled, {again:,} delivered again; "
+        f"\n{len(outcome.produced):,} records, {len(ledger.confirmed):,} confirmed, {again:,} delivered again; "
         f"{proxies} replaced in {took_s:.0f} s; longest time without a settled record "
         f"{outcome.longest_gap_s():.1f} s, without a produced one "
         f"{gaps(outcome.produced_at, outcome.since, outcome.until)[0][0] / 1e9:.1f} s"
     )
+    unconfirmed = [place for place in outcome.produced.values() if place not in ledger.confirmed]
+    for place in unconfirmed:  # the group has no lag: they are settled, and the response was lost
+        print(f"settled, unconfirmed: {place} {ledger.failed.get(place)}, delivered {ledger.deliveries.get(place)}")
 
 
 def assert_in_order(pods: Replicas, outcome: Outcome) -> None:

@@ -81,7 +81,7 @@ def test_probes_ask_the_endpoint_that_fits(name: str) -> None:
     assert settings(name)["admin"].endswith(f":{ports['admin']}")
 
 
-@pytest.mark.parametrize(("name", "grace_s"), [("single", 50), ("fleet", 40), ("whole_sample", 50), ("placed", 15)])
+@pytest.mark.parametrize(("name", "grace_s"), [("single", 50), ("fleet", 40), ("tuned", 50), ("placed", 15)])
 def test_the_grace_period_has_room_for_the_hook_and_drain_s(name: str, grace_s: int) -> None:
     assert pod(name)["terminationGracePeriodSeconds"] == grace_s
     hook = container(name).get("lifecycle", {}).get("preStop")
@@ -230,3 +230,12 @@ def test_what_a_person_places_is_where_it_belongs() -> None:
     assert {"name": "audit", "mountPath": "/var/audit"} in container("placed")["volumeMounts"]
     assert [each["kind"] for each in read("placed") if each["kind"] == "ServiceAccount"] == []
     assert workload(read("placed"))["spec"]["template"]["metadata"]["labels"]["team"] == "orders"
+
+
+def test_settings_are_as_they_were_written() -> None:
+    """No number is rounded or written with an exponent, and a key without a value keeps its default."""
+    text = one(read("tuned"), "ConfigMap")["data"]["settings.yaml"]
+    assert "share_cache_bytes: 268435456\n" in text
+    assert "group.share.record.lock.duration.ms: 45000\n" in text
+    assert settings("tuned")["admin"] == "0.0.0.0:8080"
+    assert settings("tuned")["first_port"] == 9093

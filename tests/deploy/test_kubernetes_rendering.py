@@ -13,6 +13,7 @@ import yaml
 from tests.deploy.test_kubernetes_sidecar import SHARING_NOTHING
 from tests.support.helm_charts import (
     CHART,
+    CHECKOUT,
     KUBERNETES,
     VALUES,
     documents,
@@ -116,3 +117,16 @@ def test_a_sidecar_without_a_secret_shares_nothing() -> None:
     pod = one(manifests, "Deployment")["spec"]["template"]["spec"]
     assert "env" not in pod["initContainers"][0]
     assert [volume["name"] for volume in pod["volumes"]] == ["kafka-share-proxy-settings"]
+
+
+def test_the_sample_of_all_settings_may_be_the_settings(tmp_path: Path) -> None:
+    sample = yaml.safe_load((CHECKOUT / "deploy" / "settings.yaml").read_text(encoding="utf-8"))
+    sample["upstream"]["bootstrap"] = "kafka:9092"
+    file = tmp_path / "values.yaml"
+    file.write_text(yaml.safe_dump({"settings": sample}))
+    manifests = documents(rendered(CHART, "--values", str(file)))
+    found = yaml.safe_load(one(manifests, "ConfigMap")["data"]["settings.yaml"])
+    by_the_chart = {"listen", "first_port", "admin", "advertise"}
+    assert {key: found[key] for key in sample if key not in by_the_chart} == {
+        key: value for key, value in sample.items() if key not in by_the_chart
+    }

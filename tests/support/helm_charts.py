@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from kafka_share_proxy.localkafka.jars import cache_folder
-from kafka_share_proxy.localkafka.turns import turn
+from kafka_share_proxy.localkafka.jars import cache_folder, turn
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 CHARTS = CHECKOUT / "deploy" / "helm"

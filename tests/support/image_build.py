@@ -16,8 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from kafka_share_proxy.localkafka.jars import cache_folder
-from kafka_share_proxy.localkafka.turns import turn
+from kafka_share_proxy.localkafka.jars import cache_folder, turn
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 CONTAINERFILE = CHECKOUT / "deploy" / "Containerfile"

@@ -1,4 +1,4 @@
-"""A small client concurrently with one that lists very many share groups in a loop: `tests/run
+"""A small client concurrently with one that lists very many share groups, or views, in a loop: `tests/run
 tests/long/listing_groups.py -s`.
 
 About a minute. Measured on two cores shared with other programs, the test at priority -15 (`nice -n -15`), p99 of the
@@ -39,6 +39,7 @@ GROUPS = 18_777
 SECONDS = 10.0
 ATTEMPTS = 3
 LIST_GROUPS, VERSION = 16, 4
+METADATA, CREATE_TOPICS = 3, 19
 JOINING = 16
 """Connections over which the groups are made."""
 
@@ -98,6 +99,20 @@ def admin(world: World, _: ExitStack) -> Callable[[], int]:
     return show
 
 
+def views_of_20_000_partitions(world: World, stack: ExitStack) -> Callable[[], int]:
+    """Views that are shown without topics: Metadata has each of their partitions."""
+    connection = stack.enter_context(Connection(Address("127.0.0.1", world.front.port), "lister"))
+    base = {"name": "listed-base", "num_partitions": 1, "replication_factor": 1}
+    connection.send_request(CREATE_TOPICS, 5, build("CreateTopicsRequest", topics=[base]))
+    names = [{"name": f"__view.r{slots}.listed-base"} for slots in range(1000, 980, -1)]
+
+    def show() -> int:
+        connection.send(METADATA, 12, build("MetadataRequest", topics=names, allow_auto_topic_creation=False))
+        return len(connection.receive())
+
+    return show
+
+
 def beside(world: World, lists: Callable[[], int]) -> Measured:
     measured, ended = Measured(bound=CALM), threading.Event()
 
@@ -122,7 +137,7 @@ def beside(world: World, lists: Callable[[], int]) -> Measured:
     return measured
 
 
-@pytest.mark.parametrize("kind", [on_one_connection, on_new_connections, admin])
+@pytest.mark.parametrize("kind", [on_one_connection, on_new_connections, admin, views_of_20_000_partitions])
 def test_whoever_lists_all_groups_again_and_again_keeps_nobody_waiting(
     world: World, kind: Callable[[World, ExitStack], Callable[[], int]]
 ) -> None:

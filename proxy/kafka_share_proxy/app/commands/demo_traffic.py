@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import accumulate
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import trio
@@ -98,9 +97,7 @@ class Client:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End the client, and wait until it has left its group."""
         self.end()
         self._thread.join(END_S)

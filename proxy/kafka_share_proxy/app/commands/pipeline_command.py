@@ -7,6 +7,7 @@ import re
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
@@ -46,26 +47,10 @@ def pipeline() -> None:
     r"""Data pipeline on Spark: see deliveries, plan key ranges, load topics (needs kafka-share-proxy\[spark])."""
 
 
-Bootstrap = Annotated[
-    str,
-    typer.Option(
-        "--bootstrap",
-        "--bootstrap-server",
-        metavar="HOST:PORT,...",
-        envvar="KSP_PIPELINE_BOOTSTRAP",
-        help="Where records are read: the proxy.",
-    ),
-]
-MaybeBootstrap = Annotated[
-    str,
-    typer.Option(
-        "--bootstrap",
-        "--bootstrap-server",
-        metavar="HOST:PORT,...",
-        envvar="KSP_PIPELINE_BOOTSTRAP",
-        help="Where a topic is read: the proxy.",
-    ),
-]
+_FLAGS = ("--bootstrap", "--bootstrap-server")
+_BOOTSTRAP = partial(typer.Option, *_FLAGS, metavar="HOST:PORT,...", envvar="KSP_PIPELINE_BOOTSTRAP")
+Bootstrap = Annotated[str, _BOOTSTRAP(help="Where records are read: the proxy.")]
+MaybeBootstrap = Annotated[str, _BOOTSTRAP(help="Where a topic is read: the proxy.")]
 Options = Annotated[
     list[str] | None,
     typer.Option(

@@ -18,7 +18,7 @@ from kafka_share_proxy.consumer.groups import classic_messages as messages
 from kafka_share_proxy.consumer.groups.classic_messages import JoinFacts, MemberIdentity
 from kafka_share_proxy.consumer.groups.coordinator_requests import GONE, CoordinatorRequests
 from kafka_share_proxy.consumer.groups.deadlines import RebalanceProtocol
-from kafka_share_proxy.consumer.groups.group_leader import GroupLeader, GroupTopics
+from kafka_share_proxy.consumer.groups.group_leader import GroupLeader
 from kafka_share_proxy.consumer.groups.group_membership import GroupMembership
 from kafka_share_proxy.consumer.groups.group_protocol import (
     NO_GENERATION,
@@ -28,6 +28,7 @@ from kafka_share_proxy.consumer.groups.group_protocol import (
 )
 from kafka_share_proxy.consumer.groups.rebalance_flow import RebalanceFlow
 from kafka_share_proxy.consumer.groups.states import RebalanceState
+from kafka_share_proxy.consumer.metadata_requests import MetadataRequests
 from kafka_share_proxy.consumer.options import ConsumerOptions
 from kafka_share_proxy.consumer.partitions import NOTHING, Partitions
 from kafka_share_proxy.consumer.requests import Lane, Outcome, RequestFailure, RetryBackoff, UnsentRequest, Wanted
@@ -51,7 +52,7 @@ class ClassicMembership(GroupMembership):
         flow: RebalanceFlow,
         coordinator: CoordinatorRequests,
         assignors: Sequence[Assignor],
-        topics: GroupTopics,
+        topics: MetadataRequests,
         backoff: RetryBackoff,
         is_settled: Callable[[Partitions], bool],
     ) -> None:

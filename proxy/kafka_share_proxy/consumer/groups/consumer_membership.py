@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from kafka_share_proxy.consumer.events import BackgroundError, BackgroundEvent, BrokerRefused, ConsumerError
 from kafka_share_proxy.consumer.groups.classic_messages import MemberIdentity
@@ -22,6 +22,7 @@ from kafka_share_proxy.consumer.groups.deadlines import RebalanceProtocol
 from kafka_share_proxy.consumer.groups.group_membership import GroupMembership
 from kafka_share_proxy.consumer.groups.rebalance_flow import RebalanceFlow
 from kafka_share_proxy.consumer.groups.states import RebalanceState
+from kafka_share_proxy.consumer.metadata_requests import MetadataRequests
 from kafka_share_proxy.consumer.options import ConsumerOptions
 from kafka_share_proxy.consumer.partitions import NOTHING, Partitions, by_topic
 from kafka_share_proxy.consumer.requests import Lane, Outcome, RequestFailure, RetryBackoff, UnsentRequest, Wanted
@@ -41,16 +42,6 @@ FENCED = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
 RETRIABLE = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, *GONE})
 
 
-class TopicNames(Protocol):
-    """Names and ids of topics."""
-
-    def topic_name(self, topic_id: bytes) -> str | None: ...
-
-    def topic_id(self, topic: str) -> bytes | None: ...
-
-    def request_update(self) -> None: ...
-
-
 class ConsumerMembership(GroupMembership):
     """A member of a group of the consumer protocol (KIP-848): ConsumerGroupHeartbeat."""
 
@@ -61,7 +52,7 @@ class ConsumerMembership(GroupMembership):
         options: ConsumerOptions,
         flow: RebalanceFlow,
         coordinator: CoordinatorRequests,
-        topics: TopicNames,
+        topics: MetadataRequests,
         backoff: RetryBackoff,
         is_settled: Callable[[Partitions], bool],
         member_id: str,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
-from kafka_share_proxy.consumer.assignors.interface import Assignor, SlotWeights
+from kafka_share_proxy.consumer.assignors.interface import Assignor
 from kafka_share_proxy.consumer.assignors.racks import Racks, racks_of_members
 from kafka_share_proxy.consumer.events import FatalGroupError
 from kafka_share_proxy.consumer.groups.group_protocol import (
@@ -14,24 +14,13 @@ from kafka_share_proxy.consumer.groups.group_protocol import (
     read_subscription,
     write_assignment,
 )
-
-
-class GroupTopics(Protocol):
-    """Topic metadata that the leader needs, including topics to which it does not subscribe itself."""
-
-    def partition_counts(self, topics: Iterable[str], now: float) -> dict[str, int] | None:
-        """Return the number of partitions of each existing topic. None while some are unknown."""
-        ...
-
-    def replica_racks(self, topics: Iterable[str]) -> Racks: ...
-
-    def slot_weights(self, topics: Iterable[str]) -> SlotWeights: ...
+from kafka_share_proxy.consumer.metadata_requests import MetadataRequests
 
 
 class GroupLeader:
     """The leader's work from the JoinGroup response to the SyncGroup request. Watches the topics afterwards."""
 
-    def __init__(self, assignors: Sequence[Assignor], topics: GroupTopics) -> None:
+    def __init__(self, assignors: Sequence[Assignor], topics: MetadataRequests) -> None:
         self._assignors = {each.name: each for each in assignors}
         self._topics = topics
         self._members: dict[str, GroupSubscription] = {}

@@ -21,9 +21,9 @@ from kafka_share_proxy.consumer.events import (
     ConsumerError,
     FatalGroupError,
 )
-from kafka_share_proxy.consumer.groups.consumer_membership import TopicNames
 from kafka_share_proxy.consumer.groups.coordinator_requests import GONE, CoordinatorRequests
 from kafka_share_proxy.consumer.groups.states import StateChange, StateTrace
+from kafka_share_proxy.consumer.metadata_requests import MetadataRequests
 from kafka_share_proxy.consumer.partitions import NOTHING, Partitions
 from kafka_share_proxy.consumer.requests import Lane, Outcome, RequestFailure, RetryBackoff, UnsentRequest, Wanted
 from kafka_share_proxy.consumer.share.share_options import ShareConsumerOptions
@@ -53,18 +53,14 @@ class ShareMemberState(Enum):
     REFUSED = "refused"
 
 
-def _table() -> Mapping[ShareMemberState, frozenset[ShareMemberState]]:
-    state = ShareMemberState
-    return {
-        state.OUTSIDE: frozenset({state.JOINING}),
-        state.JOINING: frozenset({state.STABLE, state.LEAVING, state.OUTSIDE, state.REFUSED}),
-        state.STABLE: frozenset({state.JOINING, state.LEAVING, state.REFUSED}),
-        state.LEAVING: frozenset({state.OUTSIDE}),
-        state.REFUSED: frozenset({state.OUTSIDE}),
-    }
-
-
-SHARE_MEMBER_TRANSITIONS = _table()
+_STATE = ShareMemberState
+SHARE_MEMBER_TRANSITIONS: Mapping[ShareMemberState, frozenset[ShareMemberState]] = {
+    _STATE.OUTSIDE: frozenset({_STATE.JOINING}),
+    _STATE.JOINING: frozenset({_STATE.STABLE, _STATE.LEAVING, _STATE.OUTSIDE, _STATE.REFUSED}),
+    _STATE.STABLE: frozenset({_STATE.JOINING, _STATE.LEAVING, _STATE.REFUSED}),
+    _STATE.LEAVING: frozenset({_STATE.OUTSIDE}),
+    _STATE.REFUSED: frozenset({_STATE.OUTSIDE}),
+}
 
 
 class ShareMembership:
@@ -74,7 +70,7 @@ class ShareMembership:
         self,
         options: ShareConsumerOptions,
         coordinator: CoordinatorRequests,
-        topics: TopicNames,
+        topics: MetadataRequests,
         backoff: RetryBackoff,
         member_id: str,
         on_state: Callable[[StateChange[ShareMemberState]], None] | None = None,

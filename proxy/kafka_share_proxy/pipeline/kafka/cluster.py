@@ -6,7 +6,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import NamedTuple, TypeVar
 
 from kafka_share_proxy.pipeline.kafka.connection import BlockingConnection
@@ -107,9 +106,7 @@ class BlockingClusterClient:
     def __enter__(self) -> BlockingClusterClient:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -18,7 +18,6 @@ import tempfile
 import threading
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 from kafka_share_proxy.pipeline.kafka.cluster import TryAgain
@@ -59,9 +58,7 @@ class Handover(socketserver.ThreadingUnixStreamServer):
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.shutdown()
         self.server_close()
         for each in list(self._open):

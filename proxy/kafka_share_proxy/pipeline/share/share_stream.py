@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from kafka_share_proxy.pipeline.share.acquirer import ShareAcquirer
@@ -62,9 +61,7 @@ class ShareStream:
             self._open = stack.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._open.close()
 
     @property

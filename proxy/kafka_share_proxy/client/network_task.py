@@ -11,11 +11,11 @@ from __future__ import annotations
 import math
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import trio
 
@@ -24,7 +24,7 @@ from kafka_share_proxy.client.broker_connections import BrokerConnections
 from kafka_share_proxy.client.client_metrics import ClientMetrics
 from kafka_share_proxy.client.notes import Observe, ignore, note_of
 from kafka_share_proxy.client.trouble_log import TroubleLog
-from kafka_share_proxy.consumer.client_options import ClientOptions
+from kafka_share_proxy.consumer.client_core import ClientCore
 from kafka_share_proxy.consumer.core import ConsumerCore
 from kafka_share_proxy.consumer.events import (
     ApplicationEvent,
@@ -45,12 +45,9 @@ from kafka_share_proxy.consumer.events import (
     ShareApplicationEvent,
     Subscribe,
 )
-from kafka_share_proxy.consumer.groups.coordinator_requests import CoordinatorRequests
-from kafka_share_proxy.consumer.metadata_requests import MetadataRequests, NodeAddress
+from kafka_share_proxy.consumer.metadata_requests import NodeAddress
 from kafka_share_proxy.consumer.options import ConfigurationError
 from kafka_share_proxy.consumer.requests import Outcome, UnsentRequest
-from kafka_share_proxy.consumer.topic_listing import TopicListing
-from kafka_share_proxy.consumer.troubles import Troubles
 from kafka_share_proxy.loop.boot_clock import SuspensionClock
 from kafka_share_proxy.wire.errors import ProxyError
 from kafka_share_proxy.wire.values import Address
@@ -107,47 +104,7 @@ CALL_NAMES: dict[type, str] = {
 }
 
 
-class DrivenCore(Protocol):
-    """Interface of ConsumerCore and ShareCore."""
-
-    @property
-    def options(self) -> ClientOptions: ...
-
-    @property
-    def waits_for(self) -> str:
-        """For an error message."""
-        ...
-
-    coordinator: CoordinatorRequests
-    metadata: MetadataRequests
-    troubles: Troubles
-    listing: TopicListing
-    next_deadline: float
-
-    def start(self, now: float, /) -> None: ...
-
-    def stop(self, now: float, /) -> None: ...
-
-    def handle(self, event: Any, now: float, /) -> None: ...
-
-    def last_refusal(self, call_id: int, /) -> ProxyError | None:
-        """Return the error with which brokers refuse the call at present."""
-        ...
-
-    def gauges(self) -> Mapping[str, float]:
-        """Return present values for metrics, by the end of their names."""
-        ...
-
-    def give_up(self, call_id: int, /) -> None: ...
-
-    def poll(self, now: float, /) -> Sequence[UnsentRequest]: ...
-
-    def on_response(self, request: UnsentRequest, outcome: Outcome, now: float, /) -> None: ...
-
-    def events(self) -> Sequence[BackgroundEvent]: ...
-
-
-Core = TypeVar("Core", bound=DrivenCore)
+Core = TypeVar("Core", bound=ClientCore[Any])
 
 
 @dataclass(eq=False, slots=True)

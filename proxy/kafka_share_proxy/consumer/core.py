@@ -20,6 +20,7 @@ from kafka_share_proxy.consumer.assignors.range_assignor import RangeAssignor
 from kafka_share_proxy.consumer.assignors.round_robin_assignor import RoundRobinAssignor
 from kafka_share_proxy.consumer.assignors.sticky_assignor import CooperativeStickyAssignor, StickyAssignor
 from kafka_share_proxy.consumer.assignors.weighted_sticky_assignor import WeightedStickyAssignor
+from kafka_share_proxy.consumer.client_core import ClientCore
 from kafka_share_proxy.consumer.commits.commit_requests import CommitRequests
 from kafka_share_proxy.consumer.commits.committed_requests import CommittedRequests
 from kafka_share_proxy.consumer.commits.slot_commits import SlotCommits
@@ -32,22 +33,17 @@ from kafka_share_proxy.consumer.fetch.positions import Position, Positions
 from kafka_share_proxy.consumer.groups.classic_membership import ClassicMembership
 from kafka_share_proxy.consumer.groups.classic_messages import MemberIdentity
 from kafka_share_proxy.consumer.groups.consumer_membership import ConsumerMembership
-from kafka_share_proxy.consumer.groups.coordinator_requests import CoordinatorRequests
 from kafka_share_proxy.consumer.groups.rebalance_flow import RebalanceFlow
 from kafka_share_proxy.consumer.groups.revoke_ledger import RevokeLedger
 from kafka_share_proxy.consumer.groups.states import (
     CoordinatorState,
     RebalanceState,
     StateChange,
-    coordinator_trace,
     rebalance_trace,
 )
-from kafka_share_proxy.consumer.metadata_requests import MetadataRequests
 from kafka_share_proxy.consumer.options import ConfigurationError, ConsumerOptions
 from kafka_share_proxy.consumer.partitions import Flow, OffsetAndMetadata, Partitions
 from kafka_share_proxy.consumer.requests import Outcome, RequestFailure, RetryBackoff, UnsentRequest
-from kafka_share_proxy.consumer.topic_listing import TopicListing
-from kafka_share_proxy.consumer.troubles import Troubles
 from kafka_share_proxy.offsets.ranges import OffsetSpan
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
 from kafka_share_proxy.wire.values import TopicPartition
@@ -62,7 +58,7 @@ ASSIGNORS: Sequence[Assignor] = (
 ERRORS_MAX = 100
 
 
-class ConsumerCore:
+class ConsumerCore(ClientCore[ConsumerOptions]):
     """The managers of one consumer and the state that they share."""
 
     def __init__(
@@ -79,34 +75,22 @@ class ConsumerCore:
         `jitter` returns a random number in [-1, 1] for backoffs. `member_id` is a fresh UUID, for a KIP-848 member.
         Every transition is passed to the callbacks.
         """
-        self.options = options
-        self.coordinator_trace = coordinator_trace(on_coordinator_state)
+        super().__init__(
+            options,
+            jitter,
+            on_coordinator_state,
+            makes_topics=options.allow_auto_create_topics,
+            needs_weights=options.group_protocol == "classic" and WeightedStickyAssignor.name in options.assignors,
+        )
+        backoff = self._backoff
         self.rebalance_trace = rebalance_trace(on_rebalance_state)
         self.positions = Positions()
         self.ledger = RevokeLedger()
-        self.next_deadline = math.inf
-        self._outbox: list[BackgroundEvent] = []
         self._subscribed = False
         self._leave: tuple[int, float] | None = None
         """Call that waits until the group is left, and the time after which commits no longer delay that."""
         self._leave_call: int | None = None
         self._next_auto_commit = -math.inf
-
-        def backoff() -> RetryBackoff:
-            return RetryBackoff(options.retry_backoff_s, options.retry_backoff_max_s, jitter)
-
-        self.troubles = Troubles()
-        self.coordinator = CoordinatorRequests(
-            options.group, self.coordinator_trace, backoff(), options.request_timeout_s, self.troubles
-        )
-        self.metadata = MetadataRequests(
-            options,
-            backoff(),
-            makes_topics=options.allow_auto_create_topics,
-            needs_weights=options.group_protocol == "classic" and WeightedStickyAssignor.name in options.assignors,
-            troubles=self.troubles,
-        )
-        self.listing = TopicListing(options, backoff())
         self.flow = RebalanceFlow(self.rebalance_trace, options.delay_limits)
         self.offsets = OffsetRequests(options, self.metadata, self.positions, backoff(), self.troubles)
         self.fetches = FetchRequests(
@@ -138,11 +122,8 @@ class ConsumerCore:
 
     # Poll by the application
 
-    def start(self, now: float) -> None:
-        self.coordinator.start(now)
-
     def stop(self, now: float) -> None:
-        self.coordinator.stop(now)
+        super().stop(now)
         self.fetches.clear()
         self.catch_up.clear()
 
@@ -277,10 +258,6 @@ class ConsumerCore:
         self.committed.give_up(call_id)
         self.metadata.drop(self.offsets.give_up(call_id))
 
-    def events(self) -> list[BackgroundEvent]:
-        events, self._outbox = self._outbox, []
-        return events
-
     def _seek(self, partition: TopicPartition, offset: int, flow: Flow) -> None:
         if flow is Flow.MAIN:
             self.positions.seek(partition, offset)
@@ -290,28 +267,19 @@ class ConsumerCore:
     # Requests
 
     def poll(self, now: float) -> list[UnsentRequest]:
-        """Return the requests to send now and set `next_deadline`."""
         for event in self._first_positions.find():
             self._enqueue_event(event)
         self._finish_leaving(now)
         if self._subscribed and (matching := self.metadata.matching()):
             self.membership.subscribe(matching)
         self.catch_up.keep_up()
-        requests: list[UnsentRequest] = []
-        self.next_deadline = math.inf
-        for manager in self._managers:
-            result = manager.poll(now)
-            requests += result.requests
-            self.next_deadline = min(self.next_deadline, result.wake_at)
-            self._absorb(result.events, now)
+        requests = super().poll(now)
         if self._leave is not None:
             self.next_deadline = min(self.next_deadline, self._leave[1])
         return requests
 
     def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> None:
-        reports = self.troubles.reports
-        self._absorb(request.sender.on_response(request, outcome, now), now)
-        self.troubles.on_outcome(request, outcome, reports)
+        super().on_response(request, outcome, now)
         failed = self.coordinator.failed
         if failed is not None:
             self._absorb((*self.commits.fail(failed), *self.committed.fail(failed)), now)

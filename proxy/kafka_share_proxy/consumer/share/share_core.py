@@ -12,12 +12,12 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Callable, Container, Iterator
 from typing import Any, NamedTuple
 
 from kafka_share_proxy.consumer import events as event_types
+from kafka_share_proxy.consumer.client_core import ClientCore
 from kafka_share_proxy.consumer.events import (
     AwaitAcknowledgements,
     BackgroundError,
@@ -26,10 +26,8 @@ from kafka_share_proxy.consumer.events import (
     ConsumerError,
     ShareApplicationEvent,
 )
-from kafka_share_proxy.consumer.groups.coordinator_requests import CoordinatorRequests
-from kafka_share_proxy.consumer.groups.states import CoordinatorState, StateChange, coordinator_trace
-from kafka_share_proxy.consumer.metadata_requests import MetadataRequests
-from kafka_share_proxy.consumer.requests import Outcome, RetryBackoff, UnsentRequest
+from kafka_share_proxy.consumer.groups.states import CoordinatorState, StateChange
+from kafka_share_proxy.consumer.requests import UnsentRequest
 from kafka_share_proxy.consumer.share.share_acknowledgements import AcknowledgeType
 from kafka_share_proxy.consumer.share.share_calls import ShareCalls
 from kafka_share_proxy.consumer.share.share_chunks import (
@@ -44,9 +42,6 @@ from kafka_share_proxy.consumer.share.share_messages import ShareMessages
 from kafka_share_proxy.consumer.share.share_options import ShareConsumerOptions
 from kafka_share_proxy.consumer.share.share_renewals import ShareJob, ShareRenewals
 from kafka_share_proxy.consumer.share.share_requests import ShareRequests
-from kafka_share_proxy.consumer.topic_listing import TopicListing
-from kafka_share_proxy.consumer.troubles import Troubles
-from kafka_share_proxy.wire.errors import ProxyError
 from kafka_share_proxy.wire.records.record_views import LazyRecords
 from kafka_share_proxy.wire.records.records import OPENED_BYTES_MAX
 from kafka_share_proxy.wire.values import TopicPartition
@@ -78,7 +73,7 @@ class _Opened(NamedTuple):
     part: AcquiredRecords
 
 
-class ShareCore:
+class ShareCore(ClientCore[ShareConsumerOptions]):
     """Composition of the request managers of a share consumer, with the state that they share."""
 
     def __init__(
@@ -97,45 +92,29 @@ class ShareCore:
         `jitter` draws from [-1, 1], for backoffs. `member_id` is a fresh UUID. `on_result` is called for every
         acknowledgement, renewals included.
         """
-        self.options = options
+        super().__init__(options, jitter, on_coordinator_state)
         self.is_polling = False
         """True while the application waits for records."""
-        self.next_deadline = math.inf
-        self.coordinator_trace = coordinator_trace(on_coordinator_state)
         self._check_crcs = check_crcs
         self._on_result = on_result
-        self._outbox: list[BackgroundEvent] = []
         self._opened: deque[_Opened] = deque()
         self._reading: tuple[AcquiredChunk, Iterator[OpenedShareBatch]] | None = None
         self._leave: list[int] = []
         """Ids of calls that wait until sessions are closed and the member has left the group."""
-
-        def backoff() -> RetryBackoff:
-            return RetryBackoff(options.retry_backoff_s, options.retry_backoff_max_s, jitter)
-
-        self.troubles = Troubles()
-        self.coordinator = CoordinatorRequests(
-            options.group, self.coordinator_trace, backoff(), options.request_timeout_s, self.troubles
-        )
-        self.metadata = MetadataRequests(options, backoff(), troubles=self.troubles)
         self.held = ShareHolds(self._responded)
         self.membership = ShareMembership(
-            options, self.coordinator, self.metadata, backoff(), member_id, on_member_state
+            options, self.coordinator, self.metadata, self._backoff(), member_id, on_member_state
         )
         self._calls = ShareCalls()
         self._renewals = ShareRenewals(self.held)
         messages = ShareMessages(options, member_id)
-        self._requests = ShareRequests(options, self.metadata, self.held, self._renewals, messages, backoff)
-        self.listing = TopicListing(options, backoff())
+        self._requests = ShareRequests(options, self.metadata, self.held, self._renewals, messages, self._backoff)
         self._managers = (self._requests, self.membership, self.metadata, self.listing, self.coordinator)
 
     # Polls of the application
 
-    def start(self, now: float) -> None:
-        self.coordinator.start(now)
-
     def stop(self, now: float) -> None:
-        self.coordinator.stop(now)
+        super().stop(now)
         for session in list(self._requests.sessions):
             self.held.lose(session, ConsumerError("the consumer is closed"))
 
@@ -257,10 +236,6 @@ class ShareCore:
                 self._calls.add(call_id, self._requests.sessions, only)
         self.coordinator.retry()
 
-    def last_refusal(self, _: int) -> ProxyError | None:
-        """Return None: refusals are the result of a call."""
-        return None
-
     def gauges(self) -> dict[str, float]:
         return {"coordinator.assigned.partitions": len(self.membership.assigned)}
 
@@ -269,32 +244,18 @@ class ShareCore:
         self._leave = [each for each in self._leave if each != call_id]
 
     def events(self) -> list[BackgroundEvent]:
-        events, self._outbox = [*self._outbox, *self._calls.finished()], []
-        return events
+        return [*super().events(), *self._calls.finished()]
 
     # Requests
 
     def poll(self, now: float) -> list[UnsentRequest]:
-        """Return the requests to send now, and set `next_deadline`."""
         if self.is_polling:
             self.membership.polled(now)
         self._finish_leaving(now)
         if self.membership.assigned != self._requests.assigned:
             self._requests.keep_only(self.membership.assigned)
         self._requests.wants_records = self.is_polling and not self._is_reading
-        requests: list[UnsentRequest] = []
-        self.next_deadline = math.inf
-        for manager in self._managers:
-            result = manager.poll(now)
-            requests += result.requests
-            self.next_deadline = min(self.next_deadline, result.wake_at)
-            self._outbox += result.events
-        return requests
-
-    def on_response(self, request: UnsentRequest, outcome: Outcome, now: float) -> None:
-        reports = self.troubles.reports
-        self._outbox += request.sender.on_response(request, outcome, now)
-        self.troubles.on_outcome(request, outcome, reports)
+        return super().poll(now)
 
     # Internal
 

@@ -9,8 +9,8 @@ from kafka_share_proxy.reading.far_records import (
     HeldRecords,
     holder_of,
     on_the_wire,
-    taken_in,
 )
+from kafka_share_proxy.reading.upstream_fetch import whole_batches
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.records import records
 from kafka_share_proxy.wire.records.batches import split_complete
@@ -43,7 +43,7 @@ def test_owner_sees_the_same_batches_and_its_slices_come_back_as_bytes():
     here, there = response.responses[0].partitions
     assert not there.records
     connection = far_connection(forgotten)
-    batches, far = taken_in(connection, here.records, 10, 0)
+    batches, far = whole_batches(connection, here.records, 10, 0)
     whole, size = split_complete(memoryview(data))
     told = [(b.base_offset, b.last_offset, b.position, b.size, b.producer_id, b.records_count) for b in batches]
     assert told == [(b.base_offset, b.last_offset, b.position, b.size, b.producer_id, b.records_count) for b in whole]
@@ -62,16 +62,16 @@ def test_owner_sees_the_same_batches_and_its_slices_come_back_as_bytes():
 
 def test_what_this_proxy_reads_itself_stays_bytes():
     connection = Connection(Cluster(ManualTimers()), 1)
-    batches, kept = taken_in(connection, batch(0) + b"cut off", 0, 0)
+    batches, kept = whole_batches(connection, batch(0) + b"cut off", 0, 0)
     assert (len(batches), bytes(kept), holder_of(connection)) == (1, batch(0), 0)
     assert holder_of(far_connection([])) == 9
-    assert len(taken_in(far_connection([]), b"", 0, 0)[0]) == 0
+    assert len(whole_batches(far_connection([]), b"", 0, 0)[0]) == 0
     assert on_the_wire(b"bytes") == b"bytes"
 
 
 def test_small_parts_of_large_responses_do_not_keep_them():
     data = memoryview(batch(0) + batch(3, 30)[:-1])
-    kept = taken_in(Connection(Cluster(ManualTimers()), 1), data, 0, 10_000)[1]
+    kept = whole_batches(Connection(Cluster(ManualTimers()), 1), data, 0, 10_000)[1]
     assert isinstance(kept, memoryview)
     assert len(kept.obj) == len(batch(0))
 
@@ -80,7 +80,9 @@ def test_oldest_goes_first_when_there_is_too_much():
     held = HeldRecords(len(batch(0)))
     response = respond_with(batch(0), batch(0))
     held.hold(response, 0)
-    first, second = (taken_in(far_connection([]), p.records, 0, 0)[1][0:10] for p in response.responses[0].partitions)
+    first, second = (
+        whole_batches(far_connection([]), p.records, 0, 0)[1][0:10] for p in response.responses[0].partitions
+    )
     assert held.records_of(on_the_wire(first)) is None
     assert held.records_of(on_the_wire(second)) is not None
     assert held.bytes == len(batch(0))

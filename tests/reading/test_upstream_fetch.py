@@ -23,13 +23,12 @@ class Reading(UpstreamFetch):
         self.done.on_settled(lambda: self.told.append("done"))
         self.send(self.requested(), wait_s=wait_s, min_bytes=1, max_bytes=1 << 20, read_committed=False)
 
-    def _refused(self, read, partition):
-        self.told.append((read.key.partition, ErrorCode.of(partition.error_code)))
-
-    def _brought(self, read, partition, batches, records):
-        self.told.append((read.key.partition, [batch.last_offset for batch in batches], len(records)))
-
-    def _taken_in(self):
+    def _received(self, partitions):
+        for read, response, is_refused, batches, records in partitions:
+            if is_refused:
+                self.told.append((read.key.partition, ErrorCode.of(response.error_code)))
+            else:
+                self.told.append((read.key.partition, [batch.last_offset for batch in batches], len(records)))
         self.told.append("taken in")
 
     def _ended(self):
@@ -135,9 +134,10 @@ def test_nothing_is_remembered_of_a_topic_without_a_name(world):
 
 
 class Faulty(Reading):
-    """Cannot take in what was brought."""
+    """Cannot store what was received."""
 
-    def _brought(self, read, partition, batches, records):
+    def _received(self, partitions):
+        super()._received(())
         raise ZeroDivisionError
 
 

@@ -100,8 +100,7 @@ class ClusterMetadata:
 
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
         """Return a topic by its 16-byte id. None for an unknown id, which must be queried."""
-        name = self._names.get(topic_id)
-        return None if name is None else self._topics.get(name)
+        return self._topics.get(self._names.get(topic_id, ""))
 
     def topics(self) -> Iterable[Topic]:
         return self._topics.values()
@@ -122,8 +121,7 @@ class ClusterMetadata:
 
     def age(self, name: str, now: float) -> float:
         """Return the seconds since the last response about the topic. inf if it is unknown or stale."""
-        topic = self._topics.get(name)
-        return inf if topic is None or name in self._stale else now - topic.seen
+        return inf if self.is_stale(name) else now - self._topics[name].seen
 
     def _fold_brokers(self, metadata: messages.MetadataResponse, now: float) -> None:
         """Merge the brokers. An empty list is an error or a broker that has not caught up, and removes no broker."""

@@ -32,10 +32,14 @@ def about_topics(
 
     `operations`: include the rights of the requesting principal. Ids need v12, which every supported broker has.
     """
-    message = messages.MetadataRequest
-    topics = [message.MetadataRequestTopic(name=name) for name in names]
-    topics += [message.MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in ids]
-    return message(topics=topics, allow_auto_topic_creation=False, include_topic_authorized_operations=operations)
+    return messages.MetadataRequest(
+        topics=[
+            *(messages.MetadataRequest.MetadataRequestTopic(name=name) for name in names),
+            *(messages.MetadataRequest.MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in ids),
+        ],
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=operations,
+    )
 
 
 def about_all_topics() -> messages.MetadataRequest:

@@ -172,8 +172,8 @@ def topics_to_query(
             if known.is_due:
                 ids.add(partition.topic_id)
             continue
-        doubtful = partition in settled or not _leads(known.topic, partition.partition, connection.node_id)
-        if known.is_due or (known.is_old and doubtful):
+        code = judge_partition(known.topic, partition.partition, connection.node_id)
+        if known.is_due or (known.is_old and (partition in settled or code != ErrorCode.NONE)):
             names.add(known.topic.name)
     return names, ids
 
@@ -197,6 +197,14 @@ def _known(connection: Connection, services: TopicQuery, topic_id: bytes) -> _Kn
         return _Known(topic, is_due=False, is_old=False)
     is_due = verdict(connection, services, Right.READ_TOPIC, topic.name) is None or view.is_stale(topic.name)
     return _Known(topic, is_due, is_old=view.age(topic.name, now) > options.metadata_age_s)
+
+
+JudgedTopics = dict[bytes, tuple[Topic | None, ErrorCode]]
+"""Topic, if it is known, and NONE or the error that keeps a connection from reading it, by topic id."""
+
+
+def judge_topics(connection: Connection, services: TopicQuery, topic_ids: Iterable[bytes]) -> JudgedTopics:
+    return {topic_id: judge_topic(connection, services, topic_id) for topic_id in topic_ids}
 
 
 def judge(connection: Connection, services: TopicQuery, partition: TopicIdPartition) -> ErrorCode:
@@ -243,9 +251,10 @@ def _recent_error(connection: Connection, services: TopicQuery, topic: str | byt
 
 def judge_partition(topic: Topic, partition: int, node_id: int) -> ErrorCode:
     """Return NONE if this node is the leader of the partition, else the error code."""
-    if not 0 <= partition < topic.partitions:
+    if not 0 <= partition < len(topic.leaders):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return ErrorCode.NONE if _leads(topic, partition, node_id) else ErrorCode.NOT_LEADER_OR_FOLLOWER
+    is_leader = node_id != UNKNOWN_NODE and topic.leaders[partition].node_id == node_id
+    return ErrorCode.NONE if is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def verdict(connection: Connection, services: TopicQuery, right: Right, name: str, grace_s: float = 0.0) -> bool | None:
@@ -257,9 +266,3 @@ def _just_absent(connection: Connection, services: TopicQuery, topic: str | byte
     """Return True if this connection's broker has recently reported the topic as absent or hidden."""
     requested_at, _ = absent_topics_of(connection).get(topic, (-inf, 0))
     return services.timers.now() - requested_at <= services.options.metadata_age_s
-
-
-def _leads(topic: Topic, partition: int, node_id: int) -> bool:
-    if node_id == UNKNOWN_NODE or not 0 <= partition < topic.partitions:
-        return False
-    return node_id == topic.leaders[partition].node_id

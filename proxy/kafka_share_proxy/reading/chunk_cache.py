@@ -83,8 +83,7 @@ class Chunk:
         return bisect_left(self.batches, offset, key=_last_offset)
 
     def bytes_from(self, index: int) -> int:
-        last = self.batches[-1]
-        return last.position + last.size - self.batches[index].position
+        return self.batches[-1].position + self.batches[-1].size - self.batches[index].position
 
     def continues(self, offset: int, last_fetched_epoch: int) -> bool:
         """Return True if a reader whose log ends in that epoch before `offset` can continue here. -1: it sends no
@@ -103,7 +102,8 @@ class Chunk:
     def shrink(self) -> None:
         """Release data that can be made again, because this chunk alone is larger than the cache limit."""
 
-    def dropped(self) -> None: ...
+    def dropped(self) -> None:
+        """Notify the proxy that holds the bytes. Not called for a chunk of this proxy."""
 
 
 C = TypeVar("C", bound=Chunk)
@@ -224,4 +224,5 @@ class ChunkCache(Generic[C]):
         kept.remove(chunk)
         if not kept:
             del self._chunks[chunk.key]
-        chunk.dropped()
+        if chunk.key.holder:
+            chunk.dropped()

@@ -76,7 +76,7 @@ class Elsewhere:
         self._forget = forget
 
     def batches(self, data: Buffer, fetch_offset: int) -> tuple[BatchTable, FarRecords]:
-        """Decode the records field of the Fetch response (see `taken_in`)."""
+        """Return the batches in the records field of a Fetch response. Raises RemoteProtocolError."""
         decoded = registry.codec_of(messages.PeerBatches, VERSION).decode(data)
         batches = BatchTable(bytes(decoded.rows)).widened(fetch_offset)
         return batches, FarRecords(decoded.chunk, batches[-1].end if batches else 0, self._forget)
@@ -88,24 +88,11 @@ ELSEWHERE = OptionalSlot[Elsewhere]()
 
 def holder_of(connection: Connection) -> int:
     """Return the proxy that keeps the records read on this connection. 0 for this one."""
-    elsewhere = ELSEWHERE.of(connection)
-    return 0 if elsewhere is None else elsewhere.holder
+    return 0 if (elsewhere := ELSEWHERE.of(connection)) is None else elsewhere.holder
 
 
-def taken_in(connection: Connection, data: Buffer, fetch_offset: int, copied_below: int) -> tuple[BatchTable, Records]:
-    """Return the whole batches in the records field of a Fetch response, and their bytes. Raises RemoteProtocolError.
-
-    `fetch_offset`: offset of the request (`batches.split_complete`). Fewer bytes than `copied_below` are copied, so
-    that they do not keep the whole response in memory.
-    """
-    elsewhere = ELSEWHERE.of(connection)
-    if elsewhere is not None and len(data):
-        return elsewhere.batches(data, fetch_offset)
-    batches, size = split_complete(memoryview(data), fetch_offset)
-    return batches, _by_itself(memoryview(data)[:size], copied_below)
-
-
-def _by_itself(data: memoryview, copied_below: int) -> memoryview:
+def copied_if_small(data: memoryview, copied_below: int) -> memoryview:
+    """Return a copy of fewer bytes than `copied_below`, so that they do not keep a whole response in memory."""
     return memoryview(bytes(data)) if len(data) < copied_below else data
 
 
@@ -124,7 +111,7 @@ class HeldRecords:
     def hold(self, response: messages.FetchResponse, copied_below: int, seen: Seen | None = None) -> None:
         """Keep the records of a decoded Fetch response, and replace them by references.
 
-        `copied_below` as in `taken_in`. `seen` is called with the bytes of each partition.
+        `copied_below` as in `copied_if_small`. `seen` is called with the bytes of each partition.
         """
         for topic in response.responses or ():
             for partition in topic.partitions or ():
@@ -139,7 +126,7 @@ class HeldRecords:
         if not batches:
             return b""
         name = next(self._names)
-        self._chunks[name] = kept = _by_itself(data, copied_below)
+        self._chunks[name] = kept = copied_if_small(data, copied_below)
         self.bytes += len(kept)
         while self.bytes > self._limit_bytes and len(self._chunks) > 1:
             self.bytes -= len(self._chunks.popitem(last=False)[1])

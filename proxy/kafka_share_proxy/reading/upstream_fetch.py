@@ -1,7 +1,7 @@
 """One Fetch on a client's own upstream connection: its request, and the processing of its response.
 
 The response is processed by a separate callback: the client request that caused it may have got its response from the
-cache meanwhile, or its client has disconnected. The result of each partition goes to the feature, then the waiters here
+cache meanwhile, or its client has disconnected. All partitions go to the feature (`_received`), then the waiters here
 continue (`done`), and only then are other readers notified. If the connection ends first, one of them reads again.
 Fetch sessions are not used (id 0, epoch -1), because partitions change with every request. Every partition has a leader
 epoch, so that a broker that is no longer the leader, or not yet, returns an error. From v11 on a follower would serve a
@@ -21,11 +21,12 @@ from kafka_share_proxy.forwarding.dispatch.offered_versions import EffectiveVers
 from kafka_share_proxy.forwarding.served.services import Services
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.reading.chunk_cache import ReadKey
-from kafka_share_proxy.reading.far_records import Records, taken_in
+from kafka_share_proxy.reading.far_records import ELSEWHERE, Records, copied_if_small
+from kafka_share_proxy.wire.codec.primitives import Buffer
 from kafka_share_proxy.wire.definitions import messages, registry
 from kafka_share_proxy.wire.definitions.api_key import ApiKey
 from kafka_share_proxy.wire.errors import ErrorCode, ProxyError
-from kafka_share_proxy.wire.records.batches import BatchTable
+from kafka_share_proxy.wire.records.batches import BatchTable, split_complete
 
 FETCH_VERSION_MAX = 17
 """Highest version used. v18 adds nothing for a consumer."""
@@ -64,6 +65,19 @@ class PartitionRead(NamedTuple):
     last_fetched_epoch: int = -1
 
 
+class ReadPartition(NamedTuple):
+    """A partition in the response."""
+
+    read: PartitionRead
+    response: PartitionResponse
+    is_refused: bool
+    """True if the response has an error or a diverging epoch."""
+    batches: BatchTable
+    """Whole batches, possibly none."""
+    records: Records
+    """Bytes of the batches."""
+
+
 class RequestedPartition(NamedTuple):
     """Partition as a Fetch request lists it."""
 
@@ -75,6 +89,21 @@ class RequestedPartition(NamedTuple):
 def fetch_version(versions: EffectiveVersions) -> int:
     """Return the highest useful version that every broker supports."""
     return min(FETCH_VERSION_MAX, versions.upstream.get(ApiKey.FETCH, (0, FETCH_VERSION_WITH_IDS))[1])
+
+
+def whole_batches(
+    connection: Connection, data: Buffer, fetch_offset: int, copied_below: int
+) -> tuple[BatchTable, Records]:
+    """Return the whole batches in the records field of a response, and their bytes. Raises RemoteProtocolError.
+
+    `fetch_offset`: offset of the request (`batches.split_complete`). Fewer bytes than `copied_below` are copied, so
+    that they do not keep the whole response in memory.
+    """
+    elsewhere = ELSEWHERE.of(connection)
+    if elsewhere is not None and len(data):
+        return elsewhere.batches(data, fetch_offset)
+    batches, size = split_complete(memoryview(data), fetch_offset)
+    return batches, copied_if_small(memoryview(data)[:size], copied_below)
 
 
 class UpstreamFetch(ABC):
@@ -96,6 +125,7 @@ class UpstreamFetch(ABC):
         """Error if the connection ended or the response cannot be decoded."""
         self.error_code = 0
         self.throttle_time_ms = 0
+        self._partitions: list[ReadPartition] = []
         self._connection = connection
         self._upstream = services
         uses_names = version is not None and version < FETCH_VERSION_WITH_IDS
@@ -171,16 +201,6 @@ class UpstreamFetch(ABC):
         finally:
             self._over()
 
-    def _over(self) -> None:
-        """End the Fetch and notify its waiters, even after an error."""
-        if self._UNDER_WAY.of(self._connection) is self:
-            self._UNDER_WAY.forget(self._connection)
-        try:
-            self._taken_in()
-        finally:
-            self.done.set(None)  # the request that caused the Fetch continues first
-            self._ended()
-
     def _take_in(self, body: memoryview) -> None:
         response = registry.codec_of(messages.FetchResponse, self._version).decode(body)
         self.throttle_time_ms = response.throttle_time_ms
@@ -198,36 +218,36 @@ class UpstreamFetch(ABC):
             return
         code, now = partition.error_code, self._upstream.timers.now()
         rights = rights_of(self._connection)
-        if code != ErrorCode.NONE or partition.diverging_epoch.end_offset >= 0:
-            if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED and read.name:
-                rights.remember(Right.READ_TOPIC, read.name, False, now)
-            if code in METADATA_IS_STALE:
-                self._upstream.topology.set_stale(read.name)
-            self._refused(read, partition)
-            return
-        if read.name:
-            rights.remember(Right.READ_TOPIC, read.name, True, now)
-        data = partition.records if partition.records is not None else b""
-        batches, records = taken_in(self._connection, data, read.offset, response_bytes // SMALL_PART)
-        self._brought(read, partition, batches, records)
+        if code in METADATA_IS_STALE:
+            self._upstream.topology.set_stale(read.name)
+        if read.name and code in (ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
+            rights.remember(Right.READ_TOPIC, read.name, code == ErrorCode.NONE, now)
+        is_refused = code != ErrorCode.NONE or partition.diverging_epoch.end_offset >= 0
+        data = b"" if is_refused or partition.records is None else partition.records
+        batches, records = whole_batches(self._connection, data, read.offset, response_bytes // SMALL_PART)
+        self._partitions.append(ReadPartition(read, partition, is_refused, batches, records))
+
+    def _over(self) -> None:
+        """End the Fetch and notify its waiters, even after an error."""
+        if self._UNDER_WAY.of(self._connection) is self:
+            self._UNDER_WAY.forget(self._connection)
+        partitions, self._partitions = self._partitions, []
+        try:
+            self._received(partitions)
+        except ProxyError as failure:
+            self.failure = failure
+        finally:
+            self.done.set(None)  # the request that caused the Fetch continues first
+            self._ended()
 
     # To be implemented by the feature
 
     @abstractmethod
-    def _refused(self, read: PartitionRead, partition: PartitionResponse) -> None: ...
+    def _received(self, partitions: Sequence[ReadPartition]) -> None:
+        """Handle the partitions that were received, none after a failure or an error of the whole response.
 
-    @abstractmethod
-    def _brought(
-        self,
-        read: PartitionRead,
-        partition: PartitionResponse,
-        batches: BatchTable,
-        records: Records,
-    ) -> None:
-        """Handle a PartitionData without error, and its whole batches (possibly empty)."""
-
-    @abstractmethod
-    def _taken_in(self) -> None: ...
+        A ProxyError raised here is the failure of the Fetch.
+        """
 
     @abstractmethod
     def _ended(self) -> None:

@@ -20,8 +20,7 @@ from kafka_share_proxy.reading.chunk_cache import CacheLimits, ChunkCache, ReadK
 from kafka_share_proxy.sharegroups.audit_events import ShareAudit
 from kafka_share_proxy.sharegroups.counters import ShareFigures
 from kafka_share_proxy.sharegroups.expiry_clock import ShareClock
-from kafka_share_proxy.sharegroups.fetch.head_reads import ShareHead, ShareReads
-from kafka_share_proxy.sharegroups.fetch.share_chunk import CHUNKS_PER_PARTITION, ShareChunk
+from kafka_share_proxy.sharegroups.fetch.head_reads import CHUNKS_PER_PARTITION, ShareChunk, ShareHead, ShareReads
 from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator, ShareKey
 from kafka_share_proxy.sharegroups.model.renewal import RenewalBound
 from kafka_share_proxy.sharegroups.state.group_changes import ShareChanges

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from kafka_share_proxy.sharegroups.apis.share_requests import member_id_mistake
 from kafka_share_proxy.wire.definitions import registry
 from kafka_share_proxy.wire.errors import ErrorCode
 
@@ -96,3 +97,11 @@ def test_repeated_partitions_of_one_request_are_joined(world):
     assert entries(response)[topic.topic_id, 0].acknowledge_error_code == 0
     share = world.services.coordinator.share(("g", topic.topic_id, 0))
     assert share.partition.start_offset == 4
+
+
+def test_member_ids():
+    """Item 26: empty, missing and 37 characters are refused, 36 are not."""
+    assert member_id_mistake(None)
+    assert member_id_mistake("")
+    assert member_id_mistake("x" * 37)
+    assert member_id_mistake("x" * 36) is None

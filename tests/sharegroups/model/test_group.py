@@ -327,14 +327,6 @@ def test_heartbeats_any_group_can_take():
         assert module.request_mistake("g", Heartbeat(member_id="m", **more)) is None
 
 
-def test_member_ids():
-    """Item 26: empty, missing and 37 characters are refused, 36 are not."""
-    assert module.member_id_mistake(None)
-    assert module.member_id_mistake("")
-    assert module.member_id_mistake("x" * 37)
-    assert module.member_id_mistake("x" * 36) is None
-
-
 def test_more_partitions_are_given_out():
     """Item 65: a topic that grew bumps the epoch, and heartbeats bring the new partitions."""
     play = Play()

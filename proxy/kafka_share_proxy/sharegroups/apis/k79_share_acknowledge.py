@@ -18,12 +18,12 @@ from kafka_share_proxy.sharegroups.apis.share_requests import (
     end_with_connection,
     hint_endpoints,
     leader_hint,
+    member_id_mistake,
     partitions_in,
-    read_refusal,
+    request_access,
     without_outcome,
 )
 from kafka_share_proxy.sharegroups.fetch.acknowledgements import decide
-from kafka_share_proxy.sharegroups.model.group import member_id_mistake
 from kafka_share_proxy.sharegroups.model.sessions import FINAL_EPOCH, SessionKey
 from kafka_share_proxy.sharegroups.services import ShareServices
 from kafka_share_proxy.wire.codec import frames
@@ -42,7 +42,7 @@ async def handle(call: Call[messages.ShareAcknowledgeRequest], services: ShareSe
         return _refusal(call, ErrorCode.INVALID_REQUEST, "Group id must not be null.")
     partitions, batches = await partitions_in(request.topics, call.work)
     mistake = member_id_mistake(request.member_id)
-    code = await read_refusal(call, services, request.group_id, () if mistake else partitions, batches)
+    code, judged = await request_access(call, services, request.group_id, () if mistake else partitions, batches)
     if code != ErrorCode.NONE:
         return _refusal(call, code)
     if mistake is not None:
@@ -53,8 +53,7 @@ async def handle(call: Call[messages.ShareAcknowledgeRequest], services: ShareSe
         return _refusal(call, session)
     end_with_connection(call.connection, services)
     batches_by_partition = {partition: batches.get(partition, []) for partition in partitions}
-    renew_allowed = call.version >= 2 and request.is_renew_ack
-    outcome = await decide(call, services, key, batches_by_partition, renew_allowed).outcome()
+    outcome = await decide(call, services, key, batches_by_partition, judged).outcome()
     if request.share_session_epoch == FINAL_EPOCH:
         end_session(services, key)
     return await _response(call, services, request.group_id, outcome)

@@ -6,13 +6,19 @@ The order of the checks is that of KafkaApis.handleShareFetchRequest and handleS
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from typing import TypeAlias, TypeVar
 
 from kafka_share_proxy.brokers.connection_slots import OptionalSlot
 from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.brokers.rights import Right, on_read_group, request_read_group, rights_of
-from kafka_share_proxy.brokers.topic_leaders import on_many_topics, request_many_topics, topics_to_query
+from kafka_share_proxy.brokers.topic_leaders import (
+    JudgedTopics,
+    judge_topics,
+    on_many_topics,
+    request_many_topics,
+    topics_to_query,
+)
 from kafka_share_proxy.forwarding.rewriting.address_book import MakesEndpoint, node_endpoints
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.slices import AT_ONCE, Work
@@ -29,6 +35,9 @@ E = TypeVar("E")
 
 AckBatches = list[tuple[int, int, Sequence[int]]]
 """(first offset, last offset, types) as in the request."""
+
+MEMBER_ID_LENGTH_MAX = 36
+"""Maximum length of a member id in characters: a UUID with hyphens."""
 
 NO_HINT = (UNKNOWN_NODE, -1)
 """CurrentLeader without a hint. Never the schema's default 0/0, which clients take for a leader."""
@@ -56,6 +65,15 @@ async def partitions_in(
     return list(partitions), batches
 
 
+def member_id_mistake(member_id: str | None) -> str | None:
+    """Return the error text (INVALID_REQUEST) for an invalid member id. None if it is valid."""
+    if not member_id:
+        return "MemberId can't be empty."
+    if len(member_id) > MEMBER_ID_LENGTH_MAX:
+        return f"MemberId can't be longer than {MEMBER_ID_LENGTH_MAX} characters."
+    return None
+
+
 async def without_outcome(
     topics: Iterable[_Topic] | None, entry: Callable[[int], object], topic: Callable[..., E], work: Work
 ) -> list[E]:
@@ -72,25 +90,26 @@ async def without_outcome(
     return [topic(topic_id=topic_id, partitions=each) for topic_id, each in entries.items()]
 
 
-async def read_refusal(
+async def request_access(
     call: Call[Message],
     services: ShareServices,
     group_id: str,
-    partitions: Iterable[TopicIdPartition],
+    partitions: Collection[TopicIdPartition],
     acknowledged: Container[TopicIdPartition] = (),
-) -> ErrorCode:
-    """Return the error that refuses READ on the group, or NONE. Unknown or outdated topics are looked up in the same
-    round trip.
+) -> tuple[ErrorCode, JudgedTopics]:
+    """Return the error that refuses READ on the group, or NONE, and the rights and leaders of all topics.
+
+    Unknown or outdated topics are looked up in the same round trip.
     """
-    connection, now = call.connection, services.timers.now()
-    code = rights_of(connection).group_code(Right.READ_GROUP, group_id, now, services.options.rights_cache_s)
-    group_response = request_read_group(connection, group_id) if code is None else None
-    names, ids = topics_to_query(connection, services, partitions, acknowledged)
-    topics_responses = request_many_topics(connection, names, ids)
-    if group_response is not None:
-        code = on_read_group(connection, group_id, await group_response, now)
-    await on_many_topics(connection, services, topics_responses, call.work)
-    return ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code
+    connection, now, cache_s = call.connection, services.timers.now(), services.options.rights_cache_s
+    code = rights_of(connection).group_code(Right.READ_GROUP, group_id, now, cache_s)
+    group = request_read_group(connection, group_id) if code is None else None
+    topics = request_many_topics(connection, *topics_to_query(connection, services, partitions, acknowledged))
+    if group is not None:
+        code = on_read_group(connection, group_id, await group, now)
+    await on_many_topics(connection, services, topics, call.work)
+    judged = judge_topics(connection, services, {partition.topic_id for partition in partitions})
+    return ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code, judged
 
 
 async def refresh(connection: Connection, services: ShareServices, partitions: Iterable[TopicIdPartition]) -> None:

@@ -3,109 +3,103 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
-from kafka_share_proxy.brokers.topic_leaders import judge
+from kafka_share_proxy.brokers.topic_leaders import JudgedTopics, judge_partition
+from kafka_share_proxy.durable.interfaces import RESPONSE_MAX_S
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.promise import Promise
-from kafka_share_proxy.reading.far_records import holder_of
+from kafka_share_proxy.loop.waiting import settled_by
 from kafka_share_proxy.sharegroups.apis.share_requests import AckBatches, follow_leader
 from kafka_share_proxy.sharegroups.model.acknowledging import RELEASE
 from kafka_share_proxy.sharegroups.model.coordinator import Change, ShareKey
 from kafka_share_proxy.sharegroups.model.partition import Refusal, check_shape
 from kafka_share_proxy.sharegroups.model.sessions import SessionKey
 from kafka_share_proxy.sharegroups.services import ShareServices
-from kafka_share_proxy.sharegroups.state.state_writes import Outcome, reported_in_time
+from kafka_share_proxy.sharegroups.state.state_writes import Outcome
 from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicIdPartition
 
 _Acknowledges: TypeAlias = "messages.ShareFetchRequest | messages.ShareAcknowledgeRequest"
+Codes = dict[TopicIdPartition, ErrorCode]
 
 
+@dataclass(slots=True, eq=False)
 class Acknowledging:
     """Acknowledgements of one request. Once `write` is called they are stored, even if the client disconnects.
 
     Records in a decided but unwritten change can neither be acquired nor acknowledged.
     """
 
-    def __init__(
-        self,
-        call: Call[_Acknowledges],
-        services: ShareServices,
-        batches: Mapping[TopicIdPartition, AckBatches],
-        outcome: dict[TopicIdPartition, ErrorCode],
-        changes: Sequence[Change],
-    ) -> None:
-        self._call = call
-        self._batches = batches
-        self._services = services
-        self._outcome = outcome
-        self._changes = changes
-        self._written: Promise[Outcome] | None = None
-        self._begun = services.timers.now()
+    services: ShareServices
+    group_id: str
+    batches: Mapping[TopicIdPartition, AckBatches]
+    codes: Codes
+    """Outcome of each partition, as far as it is known."""
+    changes: Sequence[Change]
+    begun: float
+    written: Promise[Outcome] | None = None
+
+    @property
+    def releases(self) -> bool:
+        """True if records are released. Then the fetch of the same ShareFetch must run before the changes are written.
+
+        A broker starts both together, and has fetched before it knows that the release is stored. Released records are
+        therefore delivered after all others.
+        """
+        return any(RELEASE in change.kinds for _, change in self.changes)
 
     def write(self) -> Promise[Outcome]:
         """Append the changes to the journal, once."""
-        if self._written is None:
-            self._written = self._services.writes.write(self._changes)
-            self._begun = self._services.timers.now()
-            if self._batches:
-                self._written.on_settled(self._count)
-        return self._written
+        if self.written is None:
+            self.written = self.services.writes.write(self.changes)
+            self.begun = self.services.timers.now()
+            if self.batches:
+                self.written.on_settled(self._count)
+        return self.written
 
     def _count(self) -> None:
         """Count acknowledged records by type, even if no request waits for the outcome."""
         codes = self.write().result()
         refused = {TopicIdPartition(*key[1:]) for key, code in codes.items() if code != ErrorCode.NONE}
-        figures = self._services.figures.of(self._call.message.group_id or "")
-        for partition, batches in self._batches.items():
-            if self._outcome[partition] == ErrorCode.NONE and partition not in refused:
+        figures = self.services.figures.of(self.group_id)
+        for partition, batches in self.batches.items():
+            if self.codes[partition] == ErrorCode.NONE and partition not in refused:
                 for batch in batches:
                     figures.acknowledge(*batch)
 
-    @property
-    def leave_others_first(self) -> bool:
-        """True if the fetch of the same ShareFetch must run before the changes are written.
-
-        A broker starts both together, and has fetched before it knows that the release is stored. Released records are
-        therefore delivered after all others. False for records that another proxy keeps, since they are acquired last
-        (see `come_first`).
-        """
-        return holder_of(self._call.connection) == 0 and any(RELEASE in change.kinds for _, change in self._changes)
-
-    @property
-    def come_first(self) -> bool:
-        """True if the fetch of the same request has to wait until the changes are stored.
+    async def write_before_fetch(self, max_records: int, *, is_far: bool) -> None:
+        """Write the changes. Wait until they are stored if the fetch of the same request has to come after that.
 
         A broker never waits. Here the fetch waits if the unsettled records leave less room in the window than
         MaxRecords; otherwise the window would be delivered in small responses. It also waits for records that another
-        proxy keeps, which releases them in the loop iteration in which nothing is left to acquire of them.
+        proxy keeps (`is_far`), which releases them in the loop iteration in which nothing is left to acquire of them.
         """
-        if self.write().done:
-            return False
-        return holder_of(self._call.connection) != 0 or any(map(self._hinders, self._changes))
+        if not self.write().done and (is_far or any(self._hinders(key, max_records) for key, _ in self.changes)):
+            await self.outcome()
 
-    def _hinders(self, change: Change) -> bool:
-        key, _ = change
-        share, settings = self._services.coordinator.share(key), self._services.coordinator.settings(key.group_id)
-        if share is None:
-            return True
-        request = self._call.message
-        max_records = request.max_records if isinstance(request, messages.ShareFetchRequest) else 0
-        return share.partition.room(settings.max_record_locks) < max_records
+    def _hinders(self, key: ShareKey, max_records: int) -> bool:
+        share, settings = self.services.coordinator.share(key), self.services.coordinator.settings(key.group_id)
+        return share is None or share.partition.room(settings.max_record_locks) < max_records
 
-    @property
-    def are_reported(self) -> bool:
-        return self._written is not None and self._written.done
+    async def outcome(self, response_bytes: int = 0) -> Codes:
+        """Return the outcome of each partition.
 
-    async def outcome(self) -> dict[TopicIdPartition, ErrorCode]:
-        """Return the outcome of each partition, a retriable error if the append is not confirmed in time."""
-        keys = (key for key, _ in self._changes)
-        codes = await reported_in_time(self._services.timers, self.write(), keys, self._begun)
-        for key, code in codes.items():
-            self._outcome[TopicIdPartition(key.topic_id, key.partition)] = code
-        return self._outcome
+        A retriable error if the append is not confirmed in time. Response memory is reserved for records that wait.
+        """
+        responses, written = self.services.responses, self.write()
+        waits = response_bytes > 0 and not written.done
+        reserved = response_bytes if waits and responses.reserve(response_bytes) else 0
+        try:
+            is_reported = await settled_by(self.services.timers, self.begun + RESPONSE_MAX_S, written)
+        finally:
+            responses.release(reserved)
+        for key, _ in self.changes:
+            code = written.result()[key] if is_reported else ErrorCode.COORDINATOR_NOT_AVAILABLE
+            self.codes[TopicIdPartition(key.topic_id, key.partition)] = code
+        return self.codes
 
 
 def decide(
@@ -113,36 +107,46 @@ def decide(
     services: ShareServices,
     session: SessionKey,
     batches: Mapping[TopicIdPartition, AckBatches],
-    renew_allowed: bool,
+    judged: JudgedTopics,
 ) -> Acknowledging:
-    """Decide all acknowledgements for one append. An error of one partition does not affect the others."""
-    outcome: dict[TopicIdPartition, ErrorCode] = {}
+    """Decide all acknowledgements for one append. An error of one partition does not affect the others.
+
+    `judged`: rights and leaders of the topics at this moment.
+    """
+    codes: Codes = {}
     changes: list[Change] = []
+    renew_allowed = call.version >= 2 and call.message.is_renew_ack
     for partition, acks in batches.items():
-        outcome[partition] = _decide(call, services, session, partition, acks, renew_allowed, changes)
+        topic, code = judged[partition.topic_id]
+        if topic is not None and code == ErrorCode.NONE:
+            code = judge_partition(topic, partition.partition, session.node_id)
+        codes[partition] = _decide(services, session, partition, acks, renew_allowed, code, changes)
     services.clock.not_later_than(services.coordinator.next_lock_deadline())
-    return Acknowledging(call, services, batches, outcome, changes)
+    return Acknowledging(services, session.group_id, batches, codes, changes, services.timers.now())
 
 
 def _decide(
-    call: Call[_Acknowledges],
     services: ShareServices,
     session: SessionKey,
     partition: TopicIdPartition,
     acks: AckBatches,
     renew_allowed: bool,
+    refusal: ErrorCode,
     changes: list[Change],
 ) -> ErrorCode:
-    """Return the error. NONE if there is nothing to write or if the change was added to `changes`."""
+    """Return the error. NONE if there is nothing to write or if the change was added to `changes`.
+
+    `refusal`: the error if this node does not lead the partition or the client may not read it.
+    """
     mistake = check_shape(acks, renew_allowed)
     if mistake is not None:
         return mistake.error
     key = ShareKey(session.group_id, partition.topic_id, partition.partition)
-    follow_leader(services, key)
-    code = judge(call.connection, services, partition)
-    if code != ErrorCode.NONE:
-        return code
     share = services.coordinator.share(key)
+    if share is not None and (refusal or share.node_id != session.node_id):
+        follow_leader(services, key)
+    if refusal != ErrorCode.NONE:
+        return refusal
     if share is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # nothing was ever acquired from it here
     settings, now = services.coordinator.settings(session.group_id), services.timers.now()
@@ -152,18 +156,21 @@ def _decide(
         services.audit.renewed(key)
     if isinstance(decided, Refusal):
         if decided.by_bound:
-            where = f"{partition.topic_id.hex()}-{partition.partition}"
-            topic = services.topology.topic_by_id(partition.topic_id)
-            if topic is not None:
-                where = f"{topic.name}-{partition.partition}"
-            services.notes(
-                "share-renewal-refused",
-                group=session.group_id,
-                member=session.member_id,
-                partition=where,
-                reason=decided.message,
-            )
+            _note_refused_renewal(services, session, partition, decided)
         return decided.error
     if decided.changes:
         changes.append((key, decided))
     return ErrorCode.NONE
+
+
+def _note_refused_renewal(
+    services: ShareServices, session: SessionKey, partition: TopicIdPartition, refusal: Refusal
+) -> None:
+    topic = services.topology.topic_by_id(partition.topic_id)
+    services.notes(
+        "share-renewal-refused",
+        group=session.group_id,
+        member=session.member_id,
+        partition=f"{partition.topic_id.hex() if topic is None else topic.name}-{partition.partition}",
+        reason=refusal.message,
+    )

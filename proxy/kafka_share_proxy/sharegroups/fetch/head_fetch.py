@@ -1,4 +1,4 @@
-"""One Fetch for the share partitions whose heads a client has reserved.
+"""Reads of heads: one Fetch on the client's own upstream connection for the share partitions that it has reserved.
 
 Whole batches go to the cache. The member that sent the Fetch acquires first. Only then other members are woken: those
 of its group because the heads are free, those of other groups because of the records read (sharegroups/README.md rule
@@ -7,19 +7,92 @@ of its group because the heads are free, those of other groups because of the re
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from kafka_share_proxy.audit.events import Place
 from kafka_share_proxy.brokers.interfaces import Connection
-from kafka_share_proxy.reading.far_records import Records
-from kafka_share_proxy.reading.upstream_fetch import PartitionRead, PartitionResponse, UpstreamFetch
-from kafka_share_proxy.sharegroups.fetch.head_reads import Reservation
-from kafka_share_proxy.sharegroups.fetch.share_chunk import ShareChunk
-from kafka_share_proxy.sharegroups.model.coordinator import NOTHING_READ, Share, ShareKey
+from kafka_share_proxy.reading.chunk_cache import ReadKey
+from kafka_share_proxy.reading.upstream_fetch import PartitionRead, ReadPartition, UpstreamFetch
+from kafka_share_proxy.sharegroups.fetch.head_reads import Reservation, ShareChunk
+from kafka_share_proxy.sharegroups.fetch.session_survey import Missing, Ready, Result, ShareFetching, Survey, refuse
+from kafka_share_proxy.sharegroups.fetch.start_offsets import confirm_range
+from kafka_share_proxy.sharegroups.model.coordinator import NOTHING_READ, READ_BYTES_MIN, ShareKey
 from kafka_share_proxy.sharegroups.services import ShareServices
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.records.batches import BatchTable
 from kafka_share_proxy.wire.values import TopicIdPartition
+
+LOCK_WAIT_MIN_S = 0.02
+"""Minimum seconds to which an expiring lock shortens the wait of a Fetch."""
+
+
+def read_heads(fetching: ShareFetching, survey: Survey, *, late: bool, enough: bool) -> HeadFetch | None:
+    """Reserve the missing heads and send a Fetch for them, if one is due.
+
+    Its wait is within the client's, and little beyond the next end of a lock, whose records can then be delivered
+    again.
+    """
+    services = fetching.services
+    now, missing = services.timers.now(), survey.missing
+    if enough:
+        missing = [item for item in missing if now - item.share.read_at >= services.options.idle_read_s]
+    if not missing or (late and fetching.has_read):
+        return None
+    wait_s = 0.0
+    if not survey.ready and not late:
+        wait_s = min(fetching.deadline - now, services.options.fetch_wait_s)
+        lock_s = services.coordinator.next_lock_deadline() - now
+        wait_s = min(wait_s, max(lock_s, LOCK_WAIT_MIN_S)) if lock_s > 0 else wait_s
+    reading = _reserve_and_read(fetching, missing, wait_s, fetching.request.min_bytes)
+    fetching.has_read = fetching.has_read or reading is not None
+    return reading
+
+
+def read_ahead(fetching: ShareFetching, ready: Iterable[Ready]) -> None:
+    """Read the chunk that follows a half-consumed one while the clients process their records.
+
+    Only if the broker had more records at the last read, and if the chunk will be consumed within half of its cache
+    age at the present rate: records that are read too early expire in the cache.
+    """
+    services, now = fetching.services, fetching.services.timers.now()
+    if fetching.has_read or HeadFetch.of(fetching.connection) is not None:
+        return
+    following = []
+    for item in ready:
+        chunk, result = item.chunk, fetching.results.get(item.partition)
+        if result is None or not result.acquired or chunk.next_offset >= chunk.end_offset:
+            continue
+        offset = item.share.partition.next_fetch_offset()
+        unused = chunk.bytes_from(chunk.index_of(offset)) if offset < chunk.next_offset else 0
+        whole = chunk.bytes_from(0)
+        used = whole - unused
+        if used >= unused and (now - chunk.read_at) * whole / used < services.options.cache_age_s / 2:
+            known = services.reads.cache.find(chunk.key, chunk.next_offset, chunk.leader_epoch, now)
+            if known is None:
+                following.append(Missing(item.partition, item.share, chunk.next_offset))
+    _reserve_and_read(fetching, following, 0.0, 1)
+
+
+def _reserve_and_read(
+    fetching: ShareFetching, missing: Sequence[Missing], wait_s: float, min_bytes: int
+) -> HeadFetch | None:
+    """Send a Fetch for the heads that no other request is reading. None if there are none."""
+    services, now = fetching.services, fetching.services.timers.now()
+    read_committed = services.coordinator.settings(fetching.group_id).read_committed
+    until = now + wait_s + services.options.reservation_grace_s
+    heads: dict[PartitionRead, Reservation] = {}
+    bytes_max = max(services.options.read_ahead_bytes // max(len(missing), 1), READ_BYTES_MIN)
+    for partition, share, offset in missing:
+        topic = services.topology.topic_by_id(partition.topic_id)
+        if topic is None:
+            continue
+        key = ShareKey(fetching.group_id, *partition)
+        reserved = services.reads.reserve(key, fetching.connection.id, offset, read_committed, until, now)
+        if reserved is not None:
+            size = share.size_read(offset, now, services.options.cache_age_s, bytes_max)
+            read_key = ReadKey(*partition, read_committed, fetching.holder)
+            epoch = topic.leaders[partition.partition].epoch
+            heads[PartitionRead(read_key, topic.name, offset, epoch, size)] = reserved
+    return HeadFetch(fetching.connection, services, heads, wait_s, min_bytes) if heads else None
 
 
 class HeadFetch(UpstreamFetch):
@@ -33,14 +106,14 @@ class HeadFetch(UpstreamFetch):
         wait_s: float,
         min_bytes: int,
     ) -> None:
-        super().__init__(connection, services, list(heads))
         self.errors: dict[TopicIdPartition, ErrorCode] = {}
         self._services = services
         self._reservations = {_partition(read): reservation for read, reservation in heads.items()}
-        self._with_batches: list[TopicIdPartition] = []
-        """Partitions for which new batches were read."""
         self._begun = services.timers.now()
+        self._to_wake = dict.fromkeys(reservation.key for reservation in heads.values())
+        """Members that wait: those of the group for the heads, those of other groups for the records read."""
         bytes_max = min(sum(read.max_bytes for read in heads), services.options.read_ahead_bytes)
+        super().__init__(connection, services, list(heads))
         self.send(
             self.requested(),
             wait_s=wait_s,
@@ -52,21 +125,34 @@ class HeadFetch(UpstreamFetch):
     def covers(self, partition_key: TopicIdPartition) -> bool:
         return partition_key in self._reservations
 
-    def _refused(self, read: PartitionRead, partition: PartitionResponse) -> None:
-        self._responded(read)
-        self.errors[_partition(read)] = ErrorCode.of(partition.error_code)
+    def _received(self, partitions: Sequence[ReadPartition]) -> None:
+        try:
+            for partition in partitions:
+                self._store(partition)
+            if self.error_code != ErrorCode.NONE:
+                self.errors = dict.fromkeys(self._reservations, ErrorCode.of(self.error_code))
+        finally:
+            took_s = self._services.timers.now() - self._begun
+            for reservation in self._reservations.values():
+                self._services.figures.of(reservation.key.group_id).fetch_lock_s.observe(took_s)
+            self._services.reads.let_go(self._reservations.values())
 
-    def _brought(
-        self, read: PartitionRead, partition: PartitionResponse, batches: BatchTable, records: Records
-    ) -> None:
-        services, partition_key, now = self._services, _partition(read), self._services.timers.now()
-        share = self._responded(read)
+    def _store(self, received: ReadPartition) -> None:
+        """Add the batches to the cache, or keep the error."""
+        services, (read, response, is_refused, batches, records) = self._services, received
+        partition, now = _partition(read), services.timers.now()
+        group_id = self._reservations[partition].key.group_id
+        share = services.coordinator.share(ShareKey(group_id, *partition))
         if share is not None:
-            share.read_upto = batches[-1].last_offset + 1 if batches else NOTHING_READ
+            share.read_at = now
+            if not is_refused:
+                share.read_upto = batches[-1].last_offset + 1 if batches else NOTHING_READ
+        if is_refused:
+            self.errors[partition] = ErrorCode.of(response.error_code)
         if not batches:
             return
         if services.audit is not None:
-            services.audit.read(self._reservations[partition_key].key.group_id, Place(*partition_key), batches, records)
+            services.audit.read(group_id, Place(*partition), batches, records)
         committed = read.key.read_committed
         chunk = ShareChunk(
             key=read.key,
@@ -75,36 +161,42 @@ class HeadFetch(UpstreamFetch):
             records=records,
             leader_epoch=read.leader_epoch,
             read_at=now,
-            aborted=batches.aborted_ranges(partition.aborted_transactions) if committed else (),
-            end_offset=partition.last_stable_offset if committed else partition.high_watermark,
+            aborted=batches.aborted_ranges(response.aborted_transactions) if committed else (),
+            end_offset=response.last_stable_offset if committed else response.high_watermark,
         )
         services.reads.cache.add(chunk)
         services.clock.not_later_than(now + services.options.cache_age_s)
-        self._with_batches.append(partition_key)
-
-    def _responded(self, read: PartitionRead) -> Share | None:
-        share = self._services.coordinator.share(self._reservations[_partition(read)].key)
-        if share is not None:
-            share.read_at = self._services.timers.now()
-        return share
+        for each in services.coordinator.groups_of(*partition):
+            self._to_wake[ShareKey(each, *partition)] = None
 
     def _ended(self) -> None:
-        """Wake the members that wait: those of the group for the heads, those of other groups for the records read."""
-        keys = dict.fromkeys(reservation.key for reservation in self._reservations.values())
-        for partition_key in self._with_batches:
-            for group_id in self._services.coordinator.groups_of(*partition_key):
-                keys[ShareKey(group_id, *partition_key)] = None
-        for key in keys:
-            self._services.reads.wake(key)
-
-    def _taken_in(self) -> None:
-        if self.error_code != ErrorCode.NONE:
-            self.errors = dict.fromkeys(self._reservations, ErrorCode.of(self.error_code))
-        took_s = self._services.timers.now() - self._begun
-        for reservation in self._reservations.values():
-            self._services.figures.of(reservation.key.group_id).fetch_lock_s.observe(took_s)
-        self._services.reads.let_go(self._reservations.values())
+        self._services.reads.wake_all(self._to_wake)
 
 
 def _partition(read: PartitionRead) -> TopicIdPartition:
     return TopicIdPartition(read.key.topic_id, read.key.partition)
+
+
+async def absorb(fetching: ShareFetching, reading: HeadFetch) -> None:
+    """Store the results of a finished Fetch. Raises ProxyError if it failed.
+
+    After OFFSET_OUT_OF_RANGE the bounds of the log are looked up, and the partition is read again.
+    """
+    if reading.failure is not None:
+        raise reading.failure
+    fetching.throttle_time_ms = max(fetching.throttle_time_ms, reading.throttle_time_ms)
+    for partition in fetching.order:
+        if reading.covers(partition) and partition not in reading.errors:
+            fetching.results.setdefault(partition, Result())
+    errors = {partition: code for partition, code in reading.errors.items() if partition in fetching.order}
+    out_of_range = [partition for partition, code in errors.items() if code == ErrorCode.OFFSET_OUT_OF_RANGE]
+    if out_of_range:
+        refused = await confirm_range(fetching.connection, fetching.services, fetching.group_id, out_of_range)
+        for partition in out_of_range:
+            fetching.results.setdefault(partition, Result())
+            if not fetching.may_retry(partition):
+                refused.setdefault(partition, ErrorCode.OFFSET_NOT_AVAILABLE)
+            errors.pop(partition)
+        errors |= refused
+    if errors:
+        await refuse(fetching, errors)

@@ -11,15 +11,37 @@ the time of a wake, in order, are a *wave*. A further wake during a wave starts 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from kafka_share_proxy.loop.interfaces import Timers
 from kafka_share_proxy.loop.promise import CallbackOwner, Promise, running
-from kafka_share_proxy.reading.chunk_cache import ChunkCache
-from kafka_share_proxy.reading.reads_under_way import ReadsUnderWay
-from kafka_share_proxy.sharegroups.fetch.share_chunk import ShareChunk
+from kafka_share_proxy.loop.waiting import first_until
+from kafka_share_proxy.reading.chunk_cache import Chunk, ChunkCache
+from kafka_share_proxy.reading.far_records import FarRecords, FarSlice, Records
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
+
+CHUNKS_PER_PARTITION = 16
+"""Maximum number of chunks per partition and isolation level, and of groups that read one log at different offsets."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class ShareChunk(Chunk):
+    """Whole batches of one Fetch response. Another proxy may hold their bytes."""
+
+    records: Records
+    aborted: Sequence[tuple[int, int]] = ()
+    """Offsets (first, last) of records of aborted transactions, ascending. Empty unless read_committed."""
+    end_offset: int = -1
+    """High watermark or last stable offset at the time of the read."""
+
+    def slice(self, first: int, last: int) -> memoryview | FarSlice:
+        return self.records[self.batches[first].position : self.batches[last].position + self.batches[last].size]
+
+    def dropped(self) -> None:
+        if isinstance(self.records, FarRecords):
+            self.records.forget()
 
 
 @dataclass(slots=True, eq=False)
@@ -75,7 +97,7 @@ class ShareReads:
         self._head = head
         self.starting: set[ShareKey] = set()
         """Share partitions whose first offset a request is looking up."""
-        self._reservations: ReadsUnderWay[ShareKey, Reservation] = ReadsUnderWay()
+        self._reservations: dict[ShareKey, Reservation] = {}
         self._waiters: dict[ShareKey, dict[Waiter, None]] = {}
         self._last_id = 0
         self._waves: dict[ShareKey, _Wave] = {}
@@ -90,30 +112,42 @@ class ShareReads:
         A reservation of a later offset (the end of the log, when records below became available) is replaced. Its read
         still fills the cache.
         """
-        active = self._active(key)
-        if active is not None:
-            if active.covers(offset, read_committed, now):
-                return None
-            self._reservations.end(key, active)
+        active = self._reservations.get(key)
+        if active is not None and active.covers(offset, read_committed, now):
+            return None
         self._last_id += 1
         reservation = Reservation(self._last_id, key, connection_id, offset, deadline, read_committed)
-        self._reservations.begin(key, reservation)
+        self._reservations[key] = reservation
         return reservation
 
-    def _active(self, key: ShareKey) -> Reservation | None:
-        return next(iter(self._reservations.of(key)), None)
-
     def holds(self, reservation: Reservation) -> bool:
-        return self._active(reservation.key) is reservation
+        return self._reservations.get(reservation.key) is reservation
 
     def let_go(self, reservations: Iterable[Reservation]) -> list[ShareKey]:
         """End these reservations. Return the keys of those that were active, for the caller to wake their waiters."""
-        return [each.key for each in reservations if self._reservations.end(each.key, each)]
+        active = [each.key for each in reservations if self.holds(each)]
+        for key in active:
+            del self._reservations[key]
+        return active
 
     def end_connection(self, connection_id: int) -> None:
-        mine = self._reservations.where(lambda held: held.connection_id == connection_id)
-        for key in self.let_go(mine):
-            self.wake(key)
+        mine = [held for held in self._reservations.values() if held.connection_id == connection_id]
+        self.wake_all(self.let_go(mine))
+
+    def started(self, key: ShareKey) -> None:
+        """End the lookup of a share partition's first offset."""
+        self.starting.discard(key)
+        self.wake(key)
+
+    async def wait_until(
+        self, timers: Timers, deadline: float, keys: Iterable[ShareKey], *promises: Promise[None]
+    ) -> None:
+        """Wait until one of the share partitions may have records, a promise is settled, or the deadline has passed."""
+        waiter = self.wait(keys)
+        try:
+            await first_until(timers, deadline, waiter.woken, *promises)
+        finally:
+            self.stop_waiting(waiter)
 
     def wait(self, keys: Iterable[ShareKey]) -> Waiter:
         waiter = Waiter(Promise(), tuple(keys), running())
@@ -127,6 +161,10 @@ class ShareReads:
             waiting = self._waiters.get(key)
             if waiting is not None and waiting.pop(waiter, waiter) is None and not waiting:
                 del self._waiters[key]
+
+    def wake_all(self, keys: Iterable[ShareKey]) -> None:
+        for key in keys:
+            self.wake(key)
 
     def wake(self, key: ShareKey) -> None:
         """Wake the waiter that has waited longest, and then the next while there is something left."""
@@ -181,7 +219,7 @@ class ShareReads:
         head = self._head(key)
         if head.offset is None:
             return True
-        active = self._active(key)
+        active = self._reservations.get(key)
         return not head.cached and active is not None and active.offset <= head.offset
 
     @property

@@ -2,21 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
+from typing import NamedTuple
 
-from kafka_share_proxy.brokers.cluster_metadata import Topic
+from kafka_share_proxy.brokers.connection_slots import ConnectionSlot
 from kafka_share_proxy.brokers.interfaces import Connection
-from kafka_share_proxy.brokers.topic_leaders import judge_partition, judge_topic
+from kafka_share_proxy.brokers.topic_leaders import JudgedTopics, judge, judge_partition, judge_topic
+from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.loop.slices import AT_ONCE, Work
 from kafka_share_proxy.reading.chunk_cache import ReadKey
 from kafka_share_proxy.reading.far_records import RecordsSlice, holder_of
-from kafka_share_proxy.sharegroups.apis.share_requests import follow_leader
-from kafka_share_proxy.sharegroups.fetch.share_chunk import ShareChunk
+from kafka_share_proxy.reading.upstream_fetch import METADATA_IS_STALE
+from kafka_share_proxy.sharegroups.apis.share_requests import follow_leader, refresh
+from kafka_share_proxy.sharegroups.fetch.head_reads import ShareChunk
 from kafka_share_proxy.sharegroups.model.coordinator import Share, ShareKey
+from kafka_share_proxy.sharegroups.model.sessions import Session
 from kafka_share_proxy.sharegroups.services import ShareServices
+from kafka_share_proxy.wire.definitions import messages
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.values import TopicIdPartition
+from kafka_share_proxy.wire.values import UNKNOWN_NODE, TopicIdPartition
+
+SURVEYED_AT_ONCE = 500
+"""Number of partitions up to which a survey runs in one step."""
+
+RETRIES_MAX = 3
+"""Maximum number of times one ShareFetch retries a partition after an outdated view or a moved offset range."""
+
+_REPORTED_LEADERS = ConnectionSlot[dict[tuple[int, bytes, int], float]](dict)
+"""Time at which the connection was last sent to another leader, by (hash of the group id, topic id, partition)."""
+REPORTED_MAX = 10_000
+"""Maximum number of partitions in `_REPORTED_LEADERS` per connection. Beyond it, all entries are removed."""
+
+NO_BROKER_THERE = (
+    "the broker of the bootstrap listener is not known: let the client connect to the address that Metadata returns "
+    "for each broker, or list brokers in upstream.bootstrap as they advertise themselves"
+)
 
 _FETCH_CODES = frozenset(
     {
@@ -74,26 +96,145 @@ class Ready:
     chunk: ShareChunk
 
 
+class Missing(NamedTuple):
+    """Partition that must be read from this offset on."""
+
+    partition: TopicIdPartition
+    share: Share
+    offset: int
+
+
 @dataclass(slots=True)
 class Survey:
     """Partitions by state, each list in the order of the request."""
 
     ready: list[Ready] = field(default_factory=list)
-    missing: list[tuple[TopicIdPartition, Share, int]] = field(default_factory=list)
-    """(partition, its state, the offset to read from)."""
+    missing: list[Missing] = field(default_factory=list)
     unstarted: list[TopicIdPartition] = field(default_factory=list)
+    is_outdated: bool = False
+    """True if a partition changed during a survey that let other tasks run."""
+
+    def bytes_ready(self) -> int:
+        """Return the bytes in the cache from the partitions' next offsets on."""
+        return sum(item.chunk.bytes_from(item.chunk.index_of(item.offset)) for item in self.ready)
+
+    def has(self, min_bytes: int) -> bool:
+        return bool(self.ready) and (min_bytes <= 1 or self.bytes_ready() >= min_bytes)
+
+    def heads(self) -> list[int]:
+        return [item.share.partition.next_fetch_offset() for item in self.ready]
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class ShareFetching:
+    """Fetch of one request: its partitions, and its results so far."""
+
+    request: messages.ShareFetchRequest
+    version: int
+    connection: Connection
+    work: Work
+    services: ShareServices
+    session: Session
+    order: tuple[TopicIdPartition, ...]
+    """Partitions in the session's rotation."""
+    judged: JudgedTopics
+    """Rights and leaders of the topics, for the first survey if the request does not wait before."""
+    holder: int
+    """Id of the proxy that keeps the records (`far_records`). 0 for this one."""
+    begun: float
+    deadline: float
+    """End of the client's wait."""
+    results: Results = field(default_factory=dict)
+    """Partitions with records, with an error, or that were read and had no records."""
+    throttle_time_ms: int = 0
+    has_read: bool = False
+    retries: dict[TopicIdPartition, int] = field(default_factory=dict)
+    reports_leader: bool = False
+    """True if the client must learn of another leader now instead of after its wait."""
+    was_refused_memory: bool = False
+
+    @property
+    def group_id(self) -> str:
+        return self.session.key.group_id
+
+    def keys(self) -> list[ShareKey]:
+        return [ShareKey(self.group_id, *partition) for partition in self.order]
+
+    def led_elsewhere(self) -> list[TopicIdPartition]:
+        return [key for key, result in self.results.items() if result.error == ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+    def response_bytes(self) -> int:
+        return sum(len(result.records) for result in self.results.values())
+
+    def has_only_errors(self) -> bool:
+        return all(partition in self.results and self.results[partition].error for partition in self.order)
+
+    def may_retry(self, partition: TopicIdPartition) -> bool:
+        self.retries[partition] = self.retries.get(partition, 0) + 1
+        return self.retries[partition] <= RETRIES_MAX
+
+
+def begin(
+    call: Call[messages.ShareFetchRequest], services: ShareServices, session: Session, judged: JudgedTopics
+) -> ShareFetching:
+    return ShareFetching(
+        request=call.message,
+        version=call.version,
+        connection=call.connection,
+        work=call.work,
+        services=services,
+        session=session,
+        order=session.rotated(),
+        judged=judged,
+        holder=holder_of(call.connection),
+        begun=services.timers.now(),
+        deadline=services.timers.now() + max(call.message.max_wait_ms, 0) / 1000,
+    )
+
+
+async def survey_session(fetching: ShareFetching) -> Survey:
+    """Return the state of each partition. One that cannot be fetched here gets an error in `results`.
+
+    A member acquires nothing from partitions that it is about to give up. Otherwise group membership is irrelevant.
+    """
+    keys, services = fetching.keys(), fetching.services
+    judged, fetching.judged = fetching.judged, {}
+    group = services.coordinator.group(fetching.group_id)
+    if group is not None:
+        withdrawn = group.withdrawn_from(fetching.session.key.member_id, services.timers.now())
+        if withdrawn:
+            keys = [key for key in keys if (key.topic_id, key.partition) not in withdrawn]
+    if len(keys) <= SURVEYED_AT_ONCE:
+        return await survey(fetching.connection, services, keys, fetching.results, judged=judged)
+    waiter = services.reads.wait(keys)
+    surveyed = Survey()
+    try:
+        surveyed = await survey(fetching.connection, services, keys, fetching.results, fetching.work)
+    finally:
+        services.reads.stop_waiting(waiter)
+        surveyed.is_outdated = waiter.woken.done
+        if surveyed.is_outdated:
+            services.reads.wake_all(keys)  # this request may have passed over records that others can use
+    return surveyed
 
 
 async def survey(
-    connection: Connection, services: ShareServices, keys: Iterable[ShareKey], results: Results, work: Work = AT_ONCE
+    connection: Connection,
+    services: ShareServices,
+    keys: Iterable[ShareKey],
+    results: Results,
+    work: Work = AT_ONCE,
+    judged: JudgedTopics | None = None,
 ) -> Survey:
     """Survey the partitions that have no error in `results` yet. A partition that cannot be fetched here gets one.
 
-    Other tasks may run in between if there are many. Code that acquires or reads therefore checks `is_as_found` again.
-    Locks that were granted at another node are released (sharegroups/README.md rule 23).
+    Other tasks may run in between if there are many. Code that acquires therefore checks the state again.
+    Locks that were granted at another node are released (sharegroups/README.md rule 23). Topics that are not in
+    `judged` are added to it.
     """
     surveyed = Survey()
-    judged: dict[bytes, tuple[Topic | None, ErrorCode]] = {}
+    judged = {} if judged is None else judged
+    holder = holder_of(connection)
     for key in keys:
         partition = TopicIdPartition(key.topic_id, key.partition)
         result = results.get(partition)
@@ -108,20 +249,14 @@ async def survey(
             results[partition] = Result(error=client_code(code))
             follow_leader(services, key)
         else:
-            _survey_one(surveyed, connection, services, key, topic.leaders[key.partition].epoch)
+            _survey_one(surveyed, connection, services, key, topic.leaders[key.partition].epoch, holder)
         if work is not AT_ONCE:
             await work.step()
     return surveyed
 
 
-def is_as_found(services: ShareServices, group_id: str, partition: TopicIdPartition, share: Share, offset: int) -> bool:
-    """Return True if a share partition is still in the state that the survey found."""
-    held = services.coordinator.share(ShareKey(group_id, *partition))
-    return held is share and share.partition.next_fetch_offset() == offset
-
-
 def _survey_one(
-    surveyed: Survey, connection: Connection, services: ShareServices, key: ShareKey, leader_epoch: int
+    surveyed: Survey, connection: Connection, services: ShareServices, key: ShareKey, leader_epoch: int, holder: int
 ) -> None:
     partition = TopicIdPartition(key.topic_id, key.partition)
     share = services.coordinator.share(key)
@@ -134,9 +269,47 @@ def _survey_one(
     if not share.partition.can_acquire(settings):
         return
     offset = share.partition.next_fetch_offset()
-    cached = ReadKey(key.topic_id, key.partition, settings.read_committed, holder_of(connection))
+    cached = ReadKey(key.topic_id, key.partition, settings.read_committed, holder)
     chunk = services.reads.cache.find(cached, offset, leader_epoch, services.timers.now())
     if chunk is not None:
         surveyed.ready.append(Ready(partition, share, offset, chunk))
     else:
-        surveyed.missing.append((partition, share, offset))
+        surveyed.missing.append(Missing(partition, share, offset))
+
+
+def must_report(fetching: ShareFetching, led_elsewhere: Iterable[TopicIdPartition]) -> bool:
+    """Return True if the client should look for the leaders of these partitions now instead of after its wait.
+
+    Each connection is sent away at most once per `metadata_age_s` and partition. Otherwise a client that fetches again
+    from the same node, because its own metadata is as old, would do it in a loop.
+    """
+    services, connection = fetching.services, fetching.connection
+    reported = _REPORTED_LEADERS.of(connection)
+    now, age_s = services.timers.now(), services.options.metadata_age_s
+    group = hash(fetching.group_id)  # a group id may have 32 KiB
+    newly_reported = [key for p in led_elsewhere if now - reported.get(key := (group, *p), -inf) > age_s]
+    if len(reported) > REPORTED_MAX:
+        reported.clear()
+    reported.update(dict.fromkeys(newly_reported, now))
+    fetching.reports_leader = fetching.reports_leader or bool(newly_reported)
+    if newly_reported and connection.node_id == UNKNOWN_NODE:
+        services.notes(
+            "share-fetch-at-bootstrap",
+            group_id=fetching.group_id,
+            client=connection.client_host,
+            reason=NO_BROKER_THERE,
+        )
+    return fetching.reports_leader
+
+
+async def refuse(fetching: ShareFetching, errors: Mapping[TopicIdPartition, ErrorCode]) -> None:
+    """Refresh the metadata where the broker's error shows that it is outdated. Store all other errors in `results`."""
+    connection, services = fetching.connection, fetching.services
+    outdated = [partition for partition, code in errors.items() if code in METADATA_IS_STALE]
+    if outdated:
+        await refresh(connection, services, outdated)
+    for partition, code in errors.items():
+        judged = judge(connection, services, partition)
+        if judged == ErrorCode.NONE and code in METADATA_IS_STALE and fetching.may_retry(partition):
+            continue
+        fetching.results[partition] = Result(error=client_code(judged or code))

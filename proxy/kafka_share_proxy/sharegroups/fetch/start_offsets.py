@@ -15,7 +15,7 @@ from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.loop.promise import Promise
 from kafka_share_proxy.loop.waiting import settled_by
 from kafka_share_proxy.reading.upstream_fetch import METADATA_IS_STALE
-from kafka_share_proxy.sharegroups.fetch.head_reads import ShareReads
+from kafka_share_proxy.sharegroups.fetch.session_survey import ShareFetching, refuse
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 from kafka_share_proxy.sharegroups.model.sessions import Session
 from kafka_share_proxy.sharegroups.model.settings import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
@@ -95,54 +95,41 @@ def _version(services: ShareServices) -> int:
     return min(LIST_OFFSETS_VERSION_MAX, upstream[1])
 
 
-async def start(
-    connection: Connection,
-    services: ShareServices,
-    session: Session,
-    partitions: Sequence[TopicIdPartition],
-    deadline: float,
-) -> dict[TopicIdPartition, ErrorCode]:
-    """Start share partitions that have no state and that no other request is starting. Return the errors by partition.
+async def start(fetching: ShareFetching, partitions: Sequence[TopicIdPartition]) -> bool:
+    """Start share partitions without state. Return False if other requests are already starting all of them.
 
     They are loaded when this returns, unless the first offset could not be stored by the deadline: then the write
     continues without a waiting request. Nothing is started for a session that ended during the lookup: its group may
     have been deleted, and must stay deleted.
     """
-    group_id = session.key.group_id
-    reads = services.reads
+    services, reads, group_id = fetching.services, fetching.services.reads, fetching.group_id
     keys = [key for partition in partitions if (key := ShareKey(group_id, *partition)) not in reads.starting]
     if not keys:
-        return {}
+        return False
     group = services.coordinator.group(group_id)
     if group is not None and group.deleting:
-        return {TopicIdPartition(*key[1:]): ErrorCode.COORDINATOR_NOT_AVAILABLE for key in keys}
+        await refuse(fetching, {TopicIdPartition(*key[1:]): ErrorCode.COORDINATOR_NOT_AVAILABLE for key in keys})
+        return True
     looked_up = set(keys)
     """Share partitions for which nothing was written. They are free again when this function ends, even by an error."""
     reads.starting.update(keys)
-    requested_at = services.timers.now()
+    begun = services.timers.now()
     try:
-        errors, writes = await _begin(connection, services, session, keys)
+        errors, writes = await _begin(fetching.connection, services, fetching.session, keys)
         for key, write in writes.items():
             looked_up.discard(key)
-            write.on_settled(partial(_begun, reads, key))
-            write.on_settled(partial(_count, services, requested_at))
+            write.on_settled(partial(reads.started, key))
+            write.on_settled(lambda: services.figures.load_s.observe(services.timers.now() - begun))
     finally:
         for key in looked_up:
-            _begun(reads, key)
-    until = max(deadline, services.timers.now() + FIRST_OFFSET_WAIT_S)
+            reads.started(key)
+    until = max(fetching.deadline, services.timers.now() + FIRST_OFFSET_WAIT_S)
     for key, write in writes.items():
         if await settled_by(services.timers, until, write) and (code := write.result()[key]) != ErrorCode.NONE:
             errors[TopicIdPartition(key.topic_id, key.partition)] = code
-    return errors
-
-
-def _begun(reads: ShareReads, key: ShareKey) -> None:
-    reads.starting.discard(key)
-    reads.wake(key)
-
-
-def _count(services: ShareServices, requested_at: float) -> None:
-    services.figures.load_s.observe(services.timers.now() - requested_at)
+    if errors:
+        await refuse(fetching, errors)
+    return True
 
 
 async def _begin(

@@ -263,6 +263,13 @@ class ShareCoordinator:
     def groups_of(self, topic_id: bytes, partition: int) -> Mapping[str, Share]:
         return self._groups_of.get(TopicIdPartition(topic_id, partition), {})
 
+    def passed_by_all(self, topic_id: bytes, partition: int, read_committed: bool, offset: int) -> int:
+        """Return the lowest next offset of the groups with this isolation level, at most `offset`."""
+        for group_id, share in self.groups_of(topic_id, partition).items():
+            if self.settings(group_id).read_committed == read_committed:
+                offset = min(offset, share.partition.next_fetch_offset())
+        return offset
+
     def new_partition(self, key: ShareKey, start_offset: int, state_epoch: int = 0) -> SharePartition:
         """Create a share partition that starts at this offset. `add_share` loads it once it is stored."""
         return SharePartition(start_offset, state_epoch, locks=self._locks, key=key)

@@ -12,8 +12,8 @@ later. Second, a partition is *withdrawn* in two steps: the member acquires no f
 it has settled those it holds, or their locks expired. The Java client silently drops fetched records of a partition
 that it has to give up. They would stay locked, and soon block the whole share partition, until the locks expire.
 
-Heartbeats are checked in this order (KafkaApis and GroupCoordinatorService): `member_id_mistake`, the caller's check of
-rights, `request_mistake`, `unknown_group` if the group is not known, `ShareGroup.heartbeat`.
+Heartbeats are checked in this order (KafkaApis and GroupCoordinatorService): `share_requests.member_id_mistake`, the
+caller's check of rights, `request_mistake`, `unknown_group` if the group is not known, `ShareGroup.heartbeat`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ from kafka_share_proxy.wire.errors import ErrorCode
 
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
-MEMBER_ID_LENGTH_MAX = 36
-"""Maximum length of a member id in characters: a UUID with hyphens."""
 ASSIGNOR_NAME = "simple"
 GROUP_TYPE = "share"
 
@@ -122,15 +120,6 @@ class Member:
     """Partitions assigned to others by the target, with the time until which this member acquires nothing from them."""
     deadline: float = math.inf
     """Time at which the member's session expires without a heartbeat."""
-
-
-def member_id_mistake(member_id: str | None) -> str | None:
-    """Return the error text (INVALID_REQUEST) for an invalid member id in a share request. None if it is valid."""
-    if not member_id:
-        return "MemberId can't be empty."
-    if len(member_id) > MEMBER_ID_LENGTH_MAX:
-        return f"MemberId can't be longer than {MEMBER_ID_LENGTH_MAX} characters."
-    return None
 
 
 def request_mistake(group_id: str, beat: Heartbeat) -> str | None:

@@ -20,6 +20,8 @@ class ResetKind(enum.Enum):
     BY_DURATION = "by_duration"
 
 
+_TIMESTAMPS = {ResetKind.LATEST: LATEST_TIMESTAMP, ResetKind.EARLIEST: EARLIEST_TIMESTAMP}
+
 _DURATION = re.compile(
     r"P(?:(?P<days>[-+]?\d+)D)?"
     r"(?P<time>T(?:(?P<hours>[-+]?\d+)H)?(?:(?P<minutes>[-+]?\d+)M)?(?:(?P<seconds>[-+]?\d+)(?:[.,](?P<part>\d{0,9}))?S)?)?",
@@ -48,11 +50,7 @@ class OffsetReset:
 
     def timestamp_ms(self, wall_ms: int) -> int:
         """Return the timestamp for ListOffsets. A duration that reaches back before 1970 selects all records."""
-        if self.kind is ResetKind.LATEST:
-            return LATEST_TIMESTAMP
-        if self.kind is ResetKind.EARLIEST:
-            return EARLIEST_TIMESTAMP
-        return max(0, wall_ms - self.duration_ms)
+        return _TIMESTAMPS.get(self.kind, max(0, wall_ms - self.duration_ms))
 
 
 def parse_duration_ms(text: str) -> int:

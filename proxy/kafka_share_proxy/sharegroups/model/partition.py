@@ -153,8 +153,7 @@ class SharePartition(Window):
 
         `record_limit`: ShareAcquireMode 1, else batch_optimized.
         """
-        acquirer = Acquirer(self, self.index, member_id, read, batch_size, record_limit, settings, now)
-        return acquirer.acquire(max_records)
+        return Acquirer(self, self.index, member_id, read, batch_size, record_limit, settings, now).acquire(max_records)
 
     # Acknowledging and releasing.
 

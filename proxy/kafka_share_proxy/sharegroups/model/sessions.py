@@ -121,6 +121,9 @@ class ShareSessions:
     def get(self, key: SessionKey) -> Session | None:
         return self._sessions.get(key)
 
+    def partitions_of(self, key: SessionKey) -> tuple[TopicIdPartition, ...]:
+        return () if (session := self._sessions.get(key)) is None else session.partitions
+
     def lives(self, session: Session) -> bool:
         return self._sessions.get(session.key) is session
 

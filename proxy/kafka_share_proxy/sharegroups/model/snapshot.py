@@ -59,8 +59,14 @@ class ShareSnapshot:
 
         Encoded by hand: there may be very many batches, and the generated code needs at least 2 us for each.
         """
-        head = _HEAD.pack(VERSION, self.start_offset, self.state_epoch, self.delivery_complete_count)
-        return b"".join((head, uvarint(len(self.batches) + 1), *starmap(_BATCH.pack, self.batches), b"\0"))
+        return b"".join(
+            (
+                _HEAD.pack(VERSION, self.start_offset, self.state_epoch, self.delivery_complete_count),
+                uvarint(len(self.batches) + 1),
+                *starmap(_BATCH.pack, self.batches),
+                b"\0",
+            )
+        )
 
     @classmethod
     def decode(cls, value: bytes) -> ShareSnapshot:

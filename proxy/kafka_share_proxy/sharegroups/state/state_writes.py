@@ -18,7 +18,7 @@ from kafka_share_proxy.durable.interfaces import RESPONSE_MAX_S, Journal, Journa
 from kafka_share_proxy.durable.state_partitions import state_partition
 from kafka_share_proxy.loop.interfaces import Notes, Timers
 from kafka_share_proxy.loop.promise import PROCESS, Callback, CallbackOwner, Promise, settled
-from kafka_share_proxy.loop.waiting import settled_by
+from kafka_share_proxy.loop.waiting import settled_within
 from kafka_share_proxy.sharegroups.audit_events import ShareAudit
 from kafka_share_proxy.sharegroups.model.coordinator import Change, Share, ShareCoordinator, ShareKey
 from kafka_share_proxy.sharegroups.model.partition import SharePartition, Transition
@@ -247,8 +247,8 @@ class ShareWrites:
         elif code != ErrorCode.NONE:
             return code
         elif order.created is not None:
-            self._coordinator.add_share(key, *order.created)
             self._fence(key, client_code(ErrorCode.FENCED_STATE_EPOCH))
+            self._coordinator.add_share(key, *order.created)
         else:
             self._coordinator.remove_share(key)
             self._fence(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -273,14 +273,12 @@ class ShareWrites:
         share.note_oldest(now)
 
 
-async def reported_in_time(
-    timers: Timers, written: Promise[Outcome], keys: Iterable[ShareKey], begun: float | None = None
-) -> Outcome:
-    """Return the outcome of a write that began at `begun` (default: now).
+async def reported_in_time(timers: Timers, written: Promise[Outcome], keys: Iterable[ShareKey]) -> Outcome:
+    """Return the outcome of a write that begins now.
 
     COORDINATOR_NOT_AVAILABLE (15) for all share partitions if the outcome is not known in time.
     """
-    if await settled_by(timers, (timers.now() if begun is None else begun) + RESPONSE_MAX_S, written):
+    if await settled_within(timers, RESPONSE_MAX_S, written):
         return written.result()
     return dict.fromkeys(keys, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 

@@ -12,11 +12,11 @@ from typing import TypeVar
 from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.forwarding.served.services import Services
 from kafka_share_proxy.reading.chunk_cache import ReadKey
-from kafka_share_proxy.reading.far_records import Records
 from kafka_share_proxy.reading.upstream_fetch import (
     METADATA_IS_STALE,
     PartitionRead,
     PartitionResponse,
+    ReadPartition,
     RequestedPartition,
     UpstreamFetch,
 )
@@ -24,7 +24,6 @@ from kafka_share_proxy.views.fetch.shared_reads import ViewReads
 from kafka_share_proxy.views.fetch.view_chunks import ViewChunk, fates
 from kafka_share_proxy.views.model.scanning import Facts
 from kafka_share_proxy.wire.errors import ErrorCode
-from kafka_share_proxy.wire.records.batches import BatchTable
 
 READ_BYTES_MIN = 64 << 10
 """However small the client's own limit is."""
@@ -95,7 +94,19 @@ class ViewRead(UpstreamFetch):
             self.plains[place] = partition
         super()._take_in_partition(place, partition, response_bytes)
 
-    def _refused(self, read: PartitionRead, partition: PartitionResponse) -> None:
+    def _received(self, partitions: Sequence[ReadPartition]) -> None:
+        try:
+            for partition in partitions:
+                if partition.is_refused:
+                    self._refuse(partition.read, partition.response)
+                else:
+                    self._keep(partition)
+        finally:
+            self._services.responses.release(self._promised)
+            for key in self.heads:
+                self._reads.flights.end(key, self)
+
+    def _refuse(self, read: PartitionRead, partition: PartitionResponse) -> None:
         key = read.key
         self.refusals[key] = partition
         if partition.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -103,9 +114,8 @@ class ViewRead(UpstreamFetch):
         if partition.error_code in _CHUNKS_ARE_OLD:
             self._reads.cache.drop_partition(key.topic_id, key.partition)
 
-    def _brought(
-        self, read: PartitionRead, partition: PartitionResponse, batches: BatchTable, records: Records
-    ) -> None:
+    def _keep(self, received: ReadPartition) -> None:
+        read, partition, _, batches, records = received
         key = read.key
         facts = Facts(partition.high_watermark, partition.last_stable_offset, partition.log_start_offset)
         self.facts[key] = facts
@@ -129,11 +139,6 @@ class ViewRead(UpstreamFetch):
         )
         self._reads.cache.add(chunk)
         self._reads.mind_age(self._services.timers)
-
-    def _taken_in(self) -> None:
-        self._services.responses.release(self._promised)
-        for key in self.heads:
-            self._reads.flights.end(key, self)
 
     def _ended(self) -> None:
         """Do nothing: all waiting requests wait for `done`."""

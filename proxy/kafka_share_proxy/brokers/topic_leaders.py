@@ -86,9 +86,9 @@ def on_topics(connection: Connection, services: TopicQuery, response: memoryview
     metadata: messages.MetadataResponse = registry.codec_of(messages.MetadataResponse, METADATA_VERSION).decode(
         response
     )
-    services.topology.fold(metadata, now)
     for topic in metadata.topics:
         _remember(connection, topic, now)
+    services.topology.fold(metadata, now)
     return metadata
 
 
@@ -251,10 +251,13 @@ def _recent_error(connection: Connection, services: TopicQuery, topic: str | byt
 
 def judge_partition(topic: Topic, partition: int, node_id: int) -> ErrorCode:
     """Return NONE if this node is the leader of the partition, else the error code."""
-    if not 0 <= partition < len(topic.leaders):
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    is_leader = node_id != UNKNOWN_NODE and topic.leaders[partition].node_id == node_id
-    return ErrorCode.NONE if is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if not 0 <= partition < len(topic.leaders)
+        else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if node_id == UNKNOWN_NODE or topic.leaders[partition].node_id != node_id
+        else ErrorCode.NONE
+    )
 
 
 def verdict(connection: Connection, services: TopicQuery, right: Right, name: str, grace_s: float = 0.0) -> bool | None:

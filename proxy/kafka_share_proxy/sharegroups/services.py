@@ -14,12 +14,12 @@ from kafka_share_proxy.durable.interfaces import Journal
 from kafka_share_proxy.fleet.group_owners import Fleet
 from kafka_share_proxy.forwarding.served.interfaces import Call
 from kafka_share_proxy.forwarding.served.services import Services
+from kafka_share_proxy.loop.deadline_timer import DeadlineTimer
 from kafka_share_proxy.loop.interfaces import Timers
 from kafka_share_proxy.loop.promise import PROCESS, CallbackOwner
 from kafka_share_proxy.reading.chunk_cache import CacheLimits, ChunkCache, ReadKey
 from kafka_share_proxy.sharegroups.audit_events import ShareAudit
 from kafka_share_proxy.sharegroups.counters import ShareFigures
-from kafka_share_proxy.sharegroups.expiry_clock import ShareClock
 from kafka_share_proxy.sharegroups.fetch.head_reads import CHUNKS_PER_PARTITION, ShareChunk, ShareHead, ShareReads
 from kafka_share_proxy.sharegroups.model.coordinator import ShareCoordinator, ShareKey
 from kafka_share_proxy.sharegroups.model.renewal import RenewalBound
@@ -70,7 +70,8 @@ class ShareServices(Services):
     writes: ShareWrites
     changes: ShareChanges
     reads: ShareReads
-    clock: ShareClock
+    clock: DeadlineTimer
+    """Timer of everything that expires: members, acquisition locks, cached batches."""
     figures: ShareFigures
     gate: StateGate = field(default_factory=share_gate)
     """Gate at which requests wait while share groups may not be served."""
@@ -140,7 +141,7 @@ def build(
         writes=writes,
         changes=ShareChanges(coordinator, writes),
         reads=reads,
-        clock=ShareClock(timers, due),
+        clock=DeadlineTimer(timers, due),
         figures=figures,
         gate=gate or share_gate(),
         options=options,

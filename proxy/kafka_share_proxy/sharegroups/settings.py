@@ -33,7 +33,7 @@ class ServeGroups(Section):
 
 
 class ShareGroups(Section):
-    """Where share groups live, and the bounds of those that live here."""
+    """Placement of share groups, and the bounds of those served here."""
 
     serve: Literal["auto", "local", "upstream"] = "auto"
     """auto: a group with state here stays here, any other is on the brokers if every one of them can serve it. local:

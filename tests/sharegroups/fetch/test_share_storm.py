@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from kafka_share_proxy.sharegroups.fetch import fetching
+from kafka_share_proxy.sharegroups.fetch import session_survey
 from kafka_share_proxy.sharegroups.state import state_writes
 from kafka_share_proxy.wire.errors import ErrorCode, UpstreamLost
 
@@ -215,7 +215,7 @@ def test_storm(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     storm = Storm(seed)
     storm.world.is_restless = seed >= 40
     if storm.world.is_restless:
-        monkeypatch.setattr(fetching, "SURVEYED_AT_ONCE", 0)
+        monkeypatch.setattr(session_survey, "SURVEYED_AT_ONCE", 0)
     storm.responds_late = bool(seed % 2)
     if not storm.responds_late:
         monkeypatch.setattr(state_writes, "RESPONSE_MAX_S", 1e9)

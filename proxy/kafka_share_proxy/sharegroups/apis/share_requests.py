@@ -105,9 +105,9 @@ async def request_access(
     code = rights_of(connection).group_code(Right.READ_GROUP, group_id, now, cache_s)
     group = request_read_group(connection, group_id) if code is None else None
     topics = request_many_topics(connection, *topics_to_query(connection, services, partitions, acknowledged))
+    await on_many_topics(connection, services, topics, call.work)
     if group is not None:
         code = on_read_group(connection, group_id, await group, now)
-    await on_many_topics(connection, services, topics, call.work)
     judged = judge_topics(connection, services, {partition.topic_id for partition in partitions})
     return ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code, judged
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 from operator import attrgetter
 
 from kafka_share_proxy.reading.chunk_cache import BatchSpan
-from kafka_share_proxy.sharegroups.fetch.session_survey import Ready, Result, ShareFetching, Survey
+from kafka_share_proxy.sharegroups.fetch.head_fetch import read_ahead
+from kafka_share_proxy.sharegroups.fetch.session_survey import MissingHead, Ready, Result, ShareFetching, Survey
 from kafka_share_proxy.sharegroups.model.coordinator import ShareKey
 from kafka_share_proxy.sharegroups.model.partition import ReadRecords
 
@@ -24,10 +26,11 @@ def _batch_end(batch: BatchSpan) -> int:
     return batch.position + batch.size
 
 
-def acquire(fetching: ShareFetching, survey: Survey) -> bool:
+def acquire(fetching: ShareFetching, survey: Survey, *, may_read_ahead: bool) -> bool:
     """Acquire in order, with MaxBytes split evenly and MaxRecords first come, first served.
 
-    Return True if there are records to deliver. Every partition that was tried has a result afterwards.
+    Return True if there are records to deliver. Every partition that was tried has a result afterwards. Then the next
+    chunks may be read ahead.
     """
     ready, results = survey.ready, fetching.results
     bytes_remaining = min(fetching.request.max_bytes, fetching.services.limits.local_answer_bytes)
@@ -48,6 +51,8 @@ def acquire(fetching: ShareFetching, survey: Survey) -> bool:
             ranges += len(result.acquired)
             records_remaining -= sum(last - first + 1 for first, last, _ in result.acquired)
             bytes_remaining -= len(result.records)
+    if taken and may_read_ahead and (following := _following_chunks(fetching, ready)):
+        read_ahead(fetching, following)
     return taken
 
 
@@ -114,3 +119,26 @@ def _span(item: Ready, max_records: int, max_bytes: int) -> tuple[int, int]:
         return begin, end
     limit = chunk.batches[begin].position + max_bytes
     return begin, bisect_right(chunk.batches, limit, lo=begin, hi=end, key=_batch_end)
+
+
+def _following_chunks(fetching: ShareFetching, ready: Iterable[Ready]) -> list[MissingHead]:
+    """Return the chunks to read ahead: those that follow a half-consumed one.
+
+    Only if the broker had more records at the last read, and if the chunk will be consumed within half of its cache age
+    at the present rate: records that are read too early expire in the cache.
+    """
+    services, now = fetching.services, fetching.services.timers.now()
+    following = []
+    for item in ready:
+        chunk, result = item.chunk, fetching.results.get(item.partition)
+        if result is None or not result.acquired or chunk.next_offset >= chunk.end_offset:
+            continue
+        offset = item.share.partition.next_fetch_offset()
+        unused = chunk.bytes_from(chunk.index_of(offset)) if offset < chunk.next_offset else 0
+        whole = chunk.bytes_from(0)
+        used = whole - unused
+        if used >= unused and (now - chunk.read_at) * whole / used < services.options.cache_age_s / 2:
+            known = services.reads.cache.find(chunk.key, chunk.next_offset, chunk.leader_epoch, now)
+            if known is None:
+                following.append(MissingHead(item.partition, item.share, chunk.next_offset))
+    return following

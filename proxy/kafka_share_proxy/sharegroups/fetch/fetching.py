@@ -23,10 +23,10 @@ from kafka_share_proxy.loop.waiting import first_until, settled_by
 from kafka_share_proxy.sharegroups.apis.share_requests import refresh
 from kafka_share_proxy.sharegroups.fetch.acknowledgements import Acknowledging
 from kafka_share_proxy.sharegroups.fetch.acquiring_cached import acquire
-from kafka_share_proxy.sharegroups.fetch.head_fetch import HeadFetch, absorb, read_ahead, read_heads
+from kafka_share_proxy.sharegroups.fetch.head_fetch import HeadFetch, absorb, read_heads
 from kafka_share_proxy.sharegroups.fetch.session_survey import (
     ShareFetching,
-    must_report,
+    is_late,
     survey_session,
 )
 from kafka_share_proxy.sharegroups.fetch.start_offsets import start
@@ -73,18 +73,18 @@ async def _fetch(fetching: ShareFetching) -> None:
             await refresh(connection, services, fetching.order)
             confirmed_at = timers.now()
         survey = await survey_session(fetching)
-        late = timers.now() >= fetching.deadline
-        if not late and (led_elsewhere := fetching.led_elsewhere()):
-            late = must_report(fetching, led_elsewhere)
+        late = is_late(fetching)
         if survey.unstarted and await start(fetching, survey.unstarted):
             continue
         enough = survey.has(fetching.request.min_bytes)
         under_way = HeadFetch.of(connection)
-        launched = read_heads(fetching, survey, late=late, enough=enough) if under_way is None else None
+        launched = None
+        if survey.missing and under_way is None:
+            launched = read_heads(fetching, survey, late=late, enough=enough)
         if launched is None:
             before = survey.heads()
-            if (enough or late) and acquire(fetching, survey):
-                read_ahead(fetching, survey.ready)
+            may_read_ahead = under_way is None and not fetching.has_read
+            if (enough or late) and acquire(fetching, survey, may_read_ahead=may_read_ahead):
                 return
             if survey.heads() != before:
                 continue  # every batch belonged to aborted transactions: survey again from the next offset
@@ -133,4 +133,4 @@ async def _acquire_now(fetching: ShareFetching) -> bool:
                 await absorb(fetching, launched)
             survey = await survey_session(fetching)
     lives = services.coordinator.sessions.lives(fetching.session)
-    return lives and survey.has(min_bytes) and acquire(fetching, survey)
+    return lives and survey.has(min_bytes) and acquire(fetching, survey, may_read_ahead=False)

@@ -7,14 +7,14 @@ of its group because the heads are free, those of other groups because of the re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from kafka_share_proxy.audit.events import Place
 from kafka_share_proxy.brokers.interfaces import Connection
 from kafka_share_proxy.reading.chunk_cache import ReadKey
 from kafka_share_proxy.reading.upstream_fetch import PartitionRead, ReadPartition, UpstreamFetch
 from kafka_share_proxy.sharegroups.fetch.head_reads import Reservation, ShareChunk
-from kafka_share_proxy.sharegroups.fetch.session_survey import Missing, Ready, Result, ShareFetching, Survey, refuse
+from kafka_share_proxy.sharegroups.fetch.session_survey import MissingHead, Result, ShareFetching, Survey, refuse
 from kafka_share_proxy.sharegroups.fetch.start_offsets import confirm_range
 from kafka_share_proxy.sharegroups.model.coordinator import NOTHING_READ, READ_BYTES_MIN, ShareKey
 from kafka_share_proxy.sharegroups.services import ShareServices
@@ -47,33 +47,13 @@ def read_heads(fetching: ShareFetching, survey: Survey, *, late: bool, enough: b
     return reading
 
 
-def read_ahead(fetching: ShareFetching, ready: Iterable[Ready]) -> None:
-    """Read the chunk that follows a half-consumed one while the clients process their records.
-
-    Only if the broker had more records at the last read, and if the chunk will be consumed within half of its cache
-    age at the present rate: records that are read too early expire in the cache.
-    """
-    services, now = fetching.services, fetching.services.timers.now()
-    if fetching.has_read or HeadFetch.of(fetching.connection) is not None:
-        return
-    following = []
-    for item in ready:
-        chunk, result = item.chunk, fetching.results.get(item.partition)
-        if result is None or not result.acquired or chunk.next_offset >= chunk.end_offset:
-            continue
-        offset = item.share.partition.next_fetch_offset()
-        unused = chunk.bytes_from(chunk.index_of(offset)) if offset < chunk.next_offset else 0
-        whole = chunk.bytes_from(0)
-        used = whole - unused
-        if used >= unused and (now - chunk.read_at) * whole / used < services.options.cache_age_s / 2:
-            known = services.reads.cache.find(chunk.key, chunk.next_offset, chunk.leader_epoch, now)
-            if known is None:
-                following.append(Missing(item.partition, item.share, chunk.next_offset))
+def read_ahead(fetching: ShareFetching, following: Sequence[MissingHead]) -> None:
+    """Read these chunks while the clients process the records before them."""
     _reserve_and_read(fetching, following, 0.0, 1)
 
 
 def _reserve_and_read(
-    fetching: ShareFetching, missing: Sequence[Missing], wait_s: float, min_bytes: int
+    fetching: ShareFetching, missing: Sequence[MissingHead], wait_s: float, min_bytes: int
 ) -> HeadFetch | None:
     """Send a Fetch for the heads that no other request is reading. None if there are none."""
     services, now = fetching.services, fetching.services.timers.now()

@@ -96,7 +96,7 @@ class Ready:
     chunk: ShareChunk
 
 
-class Missing(NamedTuple):
+class MissingHead(NamedTuple):
     """Partition that must be read from this offset on."""
 
     partition: TopicIdPartition
@@ -109,7 +109,7 @@ class Survey:
     """Partitions by state, each list in the order of the request."""
 
     ready: list[Ready] = field(default_factory=list)
-    missing: list[Missing] = field(default_factory=list)
+    missing: list[MissingHead] = field(default_factory=list)
     unstarted: list[TopicIdPartition] = field(default_factory=list)
     is_outdated: bool = False
     """True if a partition changed during a survey that let other tasks run."""
@@ -159,9 +159,6 @@ class ShareFetching:
 
     def keys(self) -> list[ShareKey]:
         return [ShareKey(self.group_id, *partition) for partition in self.order]
-
-    def led_elsewhere(self) -> list[TopicIdPartition]:
-        return [key for key, result in self.results.items() if result.error == ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
     def response_bytes(self) -> int:
         return sum(len(result.records) for result in self.results.values())
@@ -274,16 +271,25 @@ def _survey_one(
     if chunk is not None:
         surveyed.ready.append(Ready(partition, share, offset, chunk))
     else:
-        surveyed.missing.append(Missing(partition, share, offset))
+        surveyed.missing.append(MissingHead(partition, share, offset))
 
 
-def must_report(fetching: ShareFetching, led_elsewhere: Iterable[TopicIdPartition]) -> bool:
-    """Return True if the client should look for the leaders of these partitions now instead of after its wait.
+def is_late(fetching: ShareFetching) -> bool:
+    """Return True if the response must be sent now: the wait of the client is over, or it must learn of another leader."""
+    return fetching.services.timers.now() >= fetching.deadline or (
+        any(result.error == ErrorCode.NOT_LEADER_OR_FOLLOWER for result in fetching.results.values())
+        and _must_report_leader(fetching)
+    )
+
+
+def _must_report_leader(fetching: ShareFetching) -> bool:
+    """Return True if the client should look for another leader now instead of after its wait.
 
     Each connection is sent away at most once per `metadata_age_s` and partition. Otherwise a client that fetches again
     from the same node, because its own metadata is as old, would do it in a loop.
     """
     services, connection = fetching.services, fetching.connection
+    led_elsewhere = [p for p, result in fetching.results.items() if result.error == ErrorCode.NOT_LEADER_OR_FOLLOWER]
     reported = _REPORTED_LEADERS.of(connection)
     now, age_s = services.timers.now(), services.options.metadata_age_s
     group = hash(fetching.group_id)  # a group id may have 32 KiB

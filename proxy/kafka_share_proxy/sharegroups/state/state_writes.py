@@ -66,13 +66,6 @@ class _WriteRequest:
     done: Promise[Outcome] = field(default_factory=Promise)
     outcome: Outcome = field(default_factory=dict)
 
-    def settle(self, key: ShareKey, code: ErrorCode) -> None:
-        """Store the outcome of one share partition. The last one completes the promise."""
-        self.outcome[key] = code
-        self.remaining -= 1
-        if not self.remaining:
-            self.done.set(self.outcome)
-
 
 @dataclass(slots=True, eq=False)
 class _Order:
@@ -234,7 +227,12 @@ class ShareWrites:
         self._start(lane)
 
     def _settle(self, order: _Order, code: ErrorCode) -> None:
-        order.request.settle(order.key, self._outcome(order, code))
+        """Store the outcome of one share partition. The last one of a request completes its promise."""
+        request = order.request
+        request.outcome[order.key] = self._outcome(order, code)
+        request.remaining -= 1
+        if not request.remaining:
+            request.done.set(request.outcome)
         self._settled_at(order.key)
 
     def _outcome(self, order: _Order, code: ErrorCode) -> ErrorCode:

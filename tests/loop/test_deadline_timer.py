@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from kafka_share_proxy.sharegroups.expiry_clock import ShareClock
+from kafka_share_proxy.loop.deadline_timer import DeadlineTimer
 
 from tests.support.ports import ManualTimers
 
@@ -16,7 +16,7 @@ def test_rings_at_the_earliest_and_then_at_the_next():
         rung.append(now)
         return after.pop(0)
 
-    clock = ShareClock(timers, due)
+    clock = DeadlineTimer(timers, due)
     for deadline in (1007.0, 1005.0, 1006.0, inf):
         clock.not_later_than(deadline)
     assert timers.planned == 1
@@ -27,7 +27,7 @@ def test_rings_at_the_earliest_and_then_at_the_next():
 
 def test_can_be_set_again_after_it_rang():
     timers, rung = ManualTimers(), []
-    clock = ShareClock(timers, lambda now: rung.append(now) or inf)
+    clock = DeadlineTimer(timers, lambda now: rung.append(now) or inf)
     clock.not_later_than(1001.0)
     timers.advance(2)
     clock.not_later_than(1005.0)

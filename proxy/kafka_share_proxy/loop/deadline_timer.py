@@ -1,4 +1,4 @@
-"""One timer for everything in share groups that expires: members, acquisition locks, cached batches."""
+"""One timer for many deadlines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from math import inf
 from kafka_share_proxy.loop.interfaces import Timer, Timers
 
 
-class ShareClock:
+class DeadlineTimer:
     """Calls `due(now)` at the next deadline. `due` returns the one after it."""
 
     def __init__(self, timers: Timers, due: Callable[[float], float]) -> None:

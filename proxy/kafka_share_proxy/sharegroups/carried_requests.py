@@ -1,7 +1,7 @@
 """Share group requests between the proxies of a fleet: which proxy serves them, and records that stay at the edge.
 
 See `fleet.carried`. The owner receives only the batch headers of a Fetch. Its response refers to the record bytes, and
-this proxy inserts them. Addresses in a response are replaced by those of this proxy, which is the one the client knows.
+this proxy inserts them, and its own addresses.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Share group metrics by group, as a broker counts them (Kafka's ShareGroupMetrics, SharePartitionMetrics).
 
-Theory of operation. Code that acquires, acknowledges or waits adds to plain numbers. Names are formatted only when
-/metrics is requested (`sharegroups.metrics`). There may be thousands of groups. Therefore only a limited number are
-counted by name, first come, first served; all other groups are counted together as OTHERS. A deleted group makes room
-(`forget`).
+Code that acquires, acknowledges or waits adds to plain numbers, and names are formatted only when /metrics is
+requested. A limited number of groups is counted by name, first come, first served, the others together as OTHERS.
 """
 
 from __future__ import annotations

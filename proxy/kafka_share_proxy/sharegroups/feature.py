@@ -140,7 +140,6 @@ class ServingSide:
         self._is_restart_reported = differs
 
     def probe(self) -> Probe:
-        """Return the probe of share groups."""
         state = f"in topic {TOPIC}" if self._is_kept else "in memory"
         return Probe(
             path=PROBE,
@@ -177,7 +176,6 @@ def observed_routes(audit: Audit | None) -> Callable[[Routes], Routes]:
 
 
 def options(settings: ShareGroups, rights_cache_s: float) -> ShareOptions:
-    """Return the options of share groups from the settings."""
     bounds = tuple(
         RenewalBound(groups=limit.groups, renewals=limit.renewals, held_s=limit.held_s)
         for limit in settings.renewal_limits

@@ -99,8 +99,8 @@ def knows_member(services: ShareServices, group_id: str, member_id: str) -> bool
 def release(services: ShareServices, group_id: str, member_id: str) -> tuple[int, Promise[Outcome]] | None:
     """Release all records that a member holds. Return their number, and a promise of the durable outcome.
 
-    The records are available to the next fetch, and their delivery counts. The member stays in the group. Its later
-    acknowledgements of these records are refused (121). None if the group is not held here.
+    The member stays in the group. Its later acknowledgements of these records are refused (121). None if the group is
+    not held here.
     """
     coordinator = services.coordinator
     if coordinator.group(group_id) is None:

@@ -62,7 +62,6 @@ def add(metrics: Metrics, services: ShareServices) -> None:
 
 
 def _of_groups(metrics: Metrics, services: ShareServices) -> None:
-    """Add all metrics of share groups, by group and in total."""
     figures, in_flight = services.figures, _InFlight()
     metrics.before(lambda: _sum_windows(services, in_flight))
     metrics.add(

@@ -1,13 +1,7 @@
-"""Placement of share groups: local, or on brokers that support share groups as well (sharegroups/README.md rules 1, 2).
+"""Placement of share groups: local, or on brokers that support share groups as well (sharegroups/README.md rules 1-3).
 
-The first rule whose pattern matches the group decides: `local`, `upstream`, or `auto`. With `auto`, a group that has
-state here stays here until it is deleted; any other group belongs to the brokers if every one of them supports share
-groups. Rules and brokers' features are fixed while the process lives, so that every connection gets the same decision.
-While the state is being loaded, requests wait (`while_loading`).
-
-No group's state is hidden silently. A group placed on the brokers that has state here is refused to new members (69),
-as is a group placed here that exists on the brokers (`group_id_types`). A group placed on brokers that do not support
-share groups is refused with 35.
+Rules and brokers' features are fixed while the process lives, so that every connection gets the same decision. While
+the state is being loaded, requests wait (`while_loading`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Requests about groups of any type while share state is being loaded and the ids of share groups are unknown.
 
-A broker that loads a group's partition responds to all requests about that group with a retriable error (14), and so
-does this proxy, after a bounded wait. If such a request were forwarded, a broker would create a group of another type
-under the id of a share group, or respond that no such group exists. Ordinary groups must not suffer from a failing
-load: if it takes longer than `LOADING_MAX_S`, their requests are forwarded again.
+A forwarded request could create a group of another type under the id of a share group (sharegroups/README.md rule 71).
 """
 
 from __future__ import annotations

@@ -12,9 +12,8 @@ from kafka_share_proxy.sharegroups.services import ShareServices
 
 
 async def held_elsewhere(services: ShareServices) -> Sequence[Holdings] | None:
-    """Return the groups of each other proxy. None if one of them cannot be reached within a bounded time.
-
-    A list without the groups of one proxy would mean to the client that they do not exist.
+    """Return the groups of each other proxy. None if one of them cannot be reached in time: without its groups, the
+    list would mean to the client that they do not exist.
     """
     fleet, gate, timers = services.fleet, services.gate, services.timers
     if fleet is None:

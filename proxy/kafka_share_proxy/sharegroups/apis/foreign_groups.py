@@ -1,16 +1,14 @@
-"""Requests of other group types for an id that is a share group here: an id has one type.
+"""Requests of other group types for an id that is a share group here: an id has one type. Versions: all.
 
-Versions: all. The codes are those of Kafka 4.3.0 for a native share group (measured).
+The codes are those of Kafka 4.3.0 for a native share group (measured).
 
 - JoinGroup: 23. ConsumerGroupHeartbeat, StreamsGroupHeartbeat: 69 "is not a ... group". Never sent upstream: a broker
   that does not know the share group would create another group under its id.
-- OffsetCommit, TxnOffsetCommit: 69 per partition, but 3, 29, 30, 53 and the like if the broker returns them. The same
-  request is sent to the broker, but with a member id that cannot exist, so that nothing is written. TxnOffsetCommit
-  below v3 has no member id and would write. For it READ on the group is checked, and every partition gets 69. Ranges of
-  individual commits get 42 instead of 69 and a line in the log, so that no client believes that its metadata was lost
-  in transit.
-- OffsetDelete: 69. The request is sent to the broker without topics, which deletes nothing and shows whether DELETE is
-  allowed.
+- OffsetCommit, TxnOffsetCommit: 69 per partition, but 3, 29, 30, 53 and the like if the broker returns them. The
+  request is sent to the broker with a member id that cannot exist, so that nothing is written. TxnOffsetCommit below v3
+  has no member id: for it only READ on the group is checked. Ranges of individual commits get 42 and a line in the log,
+  so that no client believes that its metadata was lost in transit.
+- OffsetDelete: 69. The request is sent to the broker without topics, which shows whether DELETE is allowed.
 - ConsumerGroupDescribe, StreamsGroupDescribe: 69 for the ids held here, the broker's own response for the rest.
 - Errors of a coordinator that moved, is loading or is down are forwarded (14, 15, 16): the client looks it up as usual.
 - Forwarded, since a broker's response for an unknown id is the same as for a share group: SyncGroup, Heartbeat,

@@ -1,12 +1,12 @@
 """GROUP resources in requests about configurations: which settings are stored here, and the rights needed.
 
-The settings of share groups (`share.*`) are stored here. Settings of other group types on the same resource stay with
-the broker, if it supports such resources. Kafka 3.9 does not, and fails a whole request that contains one. GROUP
-resources are therefore never sent together with others.
+The settings of share groups (`share.*`) are stored here. Those of other group types stay with the broker, if it
+supports such resources. Kafka 3.9 fails a whole request that contains one: GROUP resources are never sent together with
+others.
 
-Rights. If the broker supports GROUP resources, a request about the resource itself is sent to it, and its refusal is
-returned. Otherwise the right on the cluster is required. A broker checks that right for the BROKER resource with the
-defaults of all brokers: reading one of its settings, or validating an empty change, has no effect.
+If the broker supports GROUP resources, its refusal of a request about the resource is returned. Otherwise the right on
+the cluster is required, which a broker checks for the BROKER resource with the defaults of all brokers: reading one of
+its settings, or validating an empty change, has no effect.
 """
 
 from __future__ import annotations

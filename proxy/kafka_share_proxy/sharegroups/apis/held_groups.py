@@ -26,8 +26,6 @@ def held_anywhere(services: ShareServices) -> HeldAnywhere:
 
 
 def named_group_is_held(*, or_loading: bool) -> Callable[[ShareServices], EarlyMatch]:
-    """Select requests about one group."""
-
     def wants(services: ShareServices) -> EarlyMatch:
         groups, gate = held_anywhere(services), services.gate
         if not or_loading:

@@ -1,16 +1,13 @@
-"""ListGroups (key 16): the broker's groups and the share groups held here.
+"""ListGroups (key 16): the broker's groups and the share groups held here. Versions: all.
 
-Versions: all.
-
-- The broker lists its own groups. The share groups that pass the filters follow. Filters by state (v4) and type (v5,
-  KIP-1099) are compared without case. Protocol type and type are `share`, the state is Stable or Empty.
+- Filters by state (v4) and type (v5, KIP-1099) are compared without case. Protocol type and type are `share`, the state
+  is Stable or Empty.
 - A group is listed if the principal may DESCRIBE it, and all are if it may DESCRIBE the cluster.
-- Clients query every broker and merge the lists. Therefore each group is listed by one broker, always the same while
-  the brokers stay the same, and by the bootstrap listener, whose broker id no client knows.
+- Clients query every broker and merge the lists. Therefore each group is listed by one broker, always the same, and by
+  the bootstrap listener, whose broker id no client knows.
 - If the broker cannot judge DESCRIBE on a group (neither yes nor 30), the response contains its error and no list, so
   that the client does not take a part of the list for all of it.
 - The group by which proxies agree on ownership is left out.
-- An error response of the broker is forwarded unchanged. The client retries.
 """
 
 from __future__ import annotations
@@ -112,7 +109,7 @@ def _not_all(response: messages.ListGroupsResponse, code: ErrorCode) -> messages
 
 
 def is_listed_at(group_id: str, node_id: int, brokers: Collection[int]) -> bool:
-    """Return True if the listener of this broker lists the group. One broker does, and the bootstrap listener.
+    """Return True if the listener of this broker lists the group.
 
     It is the broker with the highest hash of both names: if a broker is added or removed, only its own groups move.
     """

@@ -1,12 +1,11 @@
-"""DescribeConfigs (key 32): the settings of share groups held here, everything else from the broker.
+"""DescribeConfigs (key 32): the settings of share groups held here, everything else from the broker. Versions: all.
 
-Versions: all. The handler receives only requests that name a GROUP resource.
+The handler receives only requests that name a GROUP resource (KIP-932, KIP-1240; measured on Kafka 4.3.0).
 
-Behaviour (KIP-932, KIP-1240; measured on Kafka 4.3.0)
 - A GROUP resource shows every `share.*` setting, set or not, for any id: settings exist independently of the group. The
-  source is 8 if the group sets it, else that of the broker setting with its default: 4 if the proxy's configuration
-  sets it, 5 for Kafka's default. The stored value is shown, even if it is clamped to bounds.
-- Settings of other group types follow if the broker has any. Its own `share.*` are not shown: they have no effect.
+  source is 8 if the group sets it, 4 if the proxy's configuration sets its default, 5 for Kafka's default. The stored
+  value is shown, even if it is clamped to bounds.
+- Settings of other group types follow if the broker has any, without its own `share.*`, which have no effect.
 - Keys that do not exist are left out. An empty list of keys means all, as null does. An empty name: 42.
 - Rights: see `group_configs`. Addresses in settings of brokers: see `k32_broker_addresses`.
 """

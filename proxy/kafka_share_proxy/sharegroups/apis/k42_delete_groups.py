@@ -1,12 +1,9 @@
-"""DeleteGroups (key 42): share groups held here are deleted here, all others by the broker.
+"""DeleteGroups (key 42): share groups held here are deleted here, all others by the broker. Versions: all.
 
-Versions: all. The handler receives only requests that name a group held here.
+The handler receives only requests that name a group held here.
 
-Behaviour
-- 30 without DELETE on the group. The check is an OffsetDelete without topics, which deletes nothing. A broker that
-  cannot judge it refuses with its own error. 68 with members. Otherwise the group, its share sessions and the state of
-  its share partitions are deleted, and that is durable before the response. Settings of the group stay: they exist
-  independently of it.
+- 30 without DELETE on the group; 68 with members. Otherwise the group, its share sessions and the state of its share
+  partitions are deleted, durably before the response. Settings of the group stay: they exist independently of it.
 - 15 if the journal does not confirm the deletion in time. The deletion continues, and a retry waits for the same one.
   While it is being stored, no member can join.
 - The rest of the request goes to the broker; its results follow. An id named twice has one result.

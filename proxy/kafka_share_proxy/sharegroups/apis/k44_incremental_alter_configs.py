@@ -1,18 +1,17 @@
-"""IncrementalAlterConfigs (key 44) and AlterConfigs (key 33): the settings of share groups held here.
+"""IncrementalAlterConfigs (key 44) and AlterConfigs (key 33): the settings of share groups held here. Versions: all.
 
-Versions: all. The handlers receive only requests that name a GROUP resource.
+The handlers receive only requests that name a GROUP resource (KIP-932, KIP-1240; measured on Kafka 4.3.0).
 
-Behaviour (KIP-932, KIP-1240; measured on Kafka 4.3.0)
-- `share.*` settings of a GROUP resource are stored here, for any id: settings exist independently of the group. They
-  hold from the next lock, fetch or heartbeat on. Other settings of the resource, and other resources, go to the broker.
+- `share.*` settings are stored here, for any id: settings exist independently of the group. They hold from the next
+  lock, fetch or heartbeat on. Other settings of the resource, and other resources, go to the broker.
 - A resource is changed as a whole or not at all. The resulting settings are checked first, then the request is sent to
   the broker, and its refusals are returned. validate_only stops before the change.
-- IncrementalAlterConfigs: SET and DELETE (back to the default; also of unknown names). AlterConfigs replaces all.
+- IncrementalAlterConfigs: SET and DELETE (also of unknown names). AlterConfigs replaces all.
 - 40: unknown name (all but `share.*` if the brokers do not support GROUP resources), value of the wrong type or out of
   bounds, session not longer than the heartbeat interval, APPEND or SUBTRACT (no setting is a list).
 - 42: null value, a name or resource twice, empty group id, unknown operation.
-- 7, as from a controller that gave up waiting, if the journal does not confirm the change in time. The change may be in
-  force, or may be later. Until that is known, the next change of the group waits.
+- 7, as from a controller that gave up waiting, if the journal does not confirm the change in time. It may be in force
+  later. Until that is known, the next change of the group waits.
 - Rights: see `group_configs`.
 """
 

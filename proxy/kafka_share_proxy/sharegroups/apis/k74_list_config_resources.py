@@ -1,14 +1,13 @@
-"""ListConfigResources (key 74): adds the groups that have settings here to the list.
+"""ListConfigResources (key 74): adds the groups that have settings here to the list. Versions: all.
 
-Versions: all. The handler receives requests with resource types (v1, KIP-1142) if groups are among them, or if the
-brokers support only v0, which lists client metrics and nothing else.
+The handler receives requests with resource types (v1, KIP-1142) if groups are among them, or if the brokers support
+only v0, which lists only client metrics.
 
-Behaviour
-- The broker checks the right (DESCRIBE_CONFIGS on the cluster). Its refusal is forwarded.
-- Groups with `share.*` settings kept here follow, unless the broker has settings of other types for the same group and
-  lists it already. Admin tools then describe each (key 32).
-- If the brokers support only v0, brokers and topics are listed from Metadata on the client's connection: every topic
-  that it may see. A type that does not exist is refused (35), as by a broker.
+- The broker's refusal (DESCRIBE_CONFIGS on the cluster) is forwarded.
+- Groups with `share.*` settings kept here follow, unless the broker lists them already. Admin tools then describe each
+  (key 32).
+- If the brokers support only v0, brokers and topics are listed from Metadata on the client's connection. A type that
+  does not exist is refused (35), as by a broker.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """ShareGroupHeartbeat v1 (KIP-932), served here.
 
-- Checks in the order of sharegroups/README.md rule 5: READ on the group (30), member id (42), DESCRIBE on the topics
-  named (29), the request's shape (42), the group, the member.
+- Order of checks, and codes: sharegroups/README.md rules 3, 5, 10.
 - Subscribed topics are looked up on the member's own connection if the view of them is outdated, so that a topic that
   is created or grows reaches the members with a later heartbeat.
-- If the group is not held here, a member with an epoch receives 25, not 69: state may have been lost with a restart,
-  and 69 ends most clients for good.
-- The id of a new group is first looked up on the brokers: one id, one type (69).
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """ShareFetch v1-v2 (KIP-932; v2: acquire modes, KIP-1206, and RENEW, KIP-1222), served here.
 
-- Session first, then its acknowledgements, then the fetch (sharegroups/README.md rules 13, 44). The response waits
-  until the acknowledgements are stored. The fetch does not, except as `Acknowledging.write_before_fetch` says. Records
-  that the request releases are therefore delivered after all others (KafkaApis.handleShareFetchRequest).
-- The response contains partitions with records or an error, new ones, those whose last response was an error, and every
-  partition with acknowledgements.
+- Session first, then its acknowledgements, then the fetch (sharegroups/README.md rules 13, 14, 44). Partitions of the
+  response: sharegroups/README.md rule 16.
 - IsRenewAck, MaxRecords 0 and MaxBytes 0 suppress the fetch; epoch -1 ends the session.
-- If the session cache is full, the error is sent after the request's wait.
 - A session that ends while its request waits (the group is deleted, the member opens another session): 122.
 - Records are sent unchanged. The broker's quota throttle time is forwarded.
 """

@@ -1,6 +1,6 @@
 """ShareAcknowledge v1-v2 (KIP-932; v2: RENEW, KIP-1222), served here.
 
-- One sequence of session epochs with ShareFetch; epoch 0 is refused (123), -1 ends the session after its work.
+- Epoch 0 is refused (123), -1 ends the session after its work (sharegroups/README.md rule 12).
 - The response contains every partition of the request; a partition without batches succeeds.
 - v2 returns the group's lock duration, so that the client learns a changed one with a renewal.
 """

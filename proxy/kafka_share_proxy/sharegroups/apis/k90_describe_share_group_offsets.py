@@ -1,14 +1,11 @@
 """DescribeShareGroupOffsets v0-v1 (KIP-932; v1: lag, KIP-1226), served here.
 
-- Per group: DESCRIBE denied 30. Topics null: all share partitions of the group that the client may see, and those of
-  subscribed topics that have not been fetched from yet; an unknown group has none. Topics empty: nothing.
+- Topics null: all share partitions of the group that the client may see, and those of subscribed topics that have not
+  been fetched from yet; an unknown group has none. Topics empty: nothing.
 - Named topics: the group need not exist. DESCRIBE denied: 29 per partition; an unknown topic: no id, start offset -1; a
-  share partition without state: start offset -1, leader epoch 0, lag -1. The last two are not errors.
-- The same, but with the leader's epoch, while no delivery has ended (acknowledged, released, or its lock expired) and
-  no administrator has set the start offset, independently of `share.auto.offset.reset`: a broker stores no offset
-  before that.
-- Lag = end of the log (read_uncommitted) - start offset - records settled after it. If the leader does not return the
-  end, the partition carries its error (v1).
+  share partition without state: start offset -1, leader epoch 0, lag -1. The last two are not errors. The same, but
+  with the leader's epoch, before an offset is shown (sharegroups/README.md rule 52).
+- If the leader does not return the end of the log, the partition carries its error (v1).
 - A broker returns the start offset of its last write, which may be older; here it is the present one.
 """
 

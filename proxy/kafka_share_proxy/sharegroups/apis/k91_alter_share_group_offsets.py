@@ -1,12 +1,10 @@
-"""AlterShareGroupOffsets v0 (KIP-932), served here.
+"""AlterShareGroupOffsets v0 (KIP-932), served here (sharegroups/README.md rules 53, 69).
 
-- READ on the group denied 30, empty id 24, a group of another type upstream 69, members 68. Nothing is changed then. A
-  group that does not exist is created.
+- READ on the group denied 30, empty id 24, a group of another type upstream 69, members 68. Nothing is changed then.
 - Per topic: READ denied 29, unknown 3; per partition: beyond the topic 3, an offset below -1 42. The others are changed
   all the same.
-- The state of a share partition is replaced: it begins at the offset given, nothing is settled, held or counted. Offset
-  -1 deletes it, so that the next fetch starts again by share.auto.offset.reset. The response is sent once the change is
-  durable, or with 15, as by KIP-932's persister, if the journal does not confirm it in time. The change then continues.
+- Offset -1 deletes the state. The response is sent once the change is durable, or with 15, as by KIP-932's persister,
+  if the journal does not confirm it in time. The change then continues.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""DeleteShareGroupOffsets v0 (KIP-932), served here.
+"""DeleteShareGroupOffsets v0 (KIP-932), served here (sharegroups/README.md rules 53, 69).
 
-- DELETE on the group denied 30 (checked by OffsetDelete without topics, which deletes nothing), empty id 24, not held
-  here 69, members 68. Nothing is deleted then.
+- DELETE on the group denied 30, empty id 24, not held here 69, members 68. Nothing is deleted then.
 - Per topic: READ denied 29; unknown, or without state in this group: 3. All share partitions of the other topics lose
-  their state, durably before the response. The next fetch starts them again by share.auto.offset.reset. 15 if the
-  journal does not confirm the deletion in time.
+  their state, durably before the response. 15 if the journal does not confirm the deletion in time.
 """
 
 from __future__ import annotations

@@ -77,10 +77,9 @@ def member_id_mistake(member_id: str | None) -> str | None:
 async def without_outcome(
     topics: Iterable[_Topic] | None, entry: Callable[[int], object], topic: Callable[..., E], work: Work
 ) -> list[E]:
-    """Return the topics of a response with an entry for each partition with acknowledgements.
+    """Return the topics of a response to acknowledgements whose outcome is unknown (sharegroups/README.md rule 72).
 
-    `entry` makes one from the partition number, `topic` one from its id and partitions. For requests whose outcome in
-    the journal is unknown (sharegroups/README.md rule 72).
+    `entry` makes one from the partition number, `topic` one from its id and partitions.
     """
     _, batches = await partitions_in(topics, work)
     entries: dict[bytes, list[object]] = {}
@@ -169,6 +168,5 @@ def leader_hint(services: ShareServices, partition: TopicIdPartition, code: Erro
 
 
 def hint_endpoints(services: ShareServices, entry: MakesEndpoint[E], hints: Iterable[tuple[int, int]]) -> list[E]:
-    """Return the NodeEndpoints of the leader hints."""
     nodes = (node_id for node_id, _ in hints if node_id != UNKNOWN_NODE)
     return node_endpoints(services.book, services.topology, entry, nodes)

@@ -44,10 +44,8 @@ class Acknowledging:
 
     @property
     def releases(self) -> bool:
-        """True if records are released. Then the fetch of the same ShareFetch must run before the changes are written.
-
-        A broker starts both together, and has fetched before it knows that the release is stored. Released records are
-        therefore delivered after all others.
+        """True if records are released. Then the fetch of the same ShareFetch must run before the changes are written,
+        since a broker has fetched before it knows that the release is stored.
         """
         return any(RELEASE in change.kinds for _, change in self.changes)
 
@@ -74,8 +72,7 @@ class Acknowledging:
         """Write the changes. Wait until they are stored if the fetch of the same request has to come after that.
 
         A broker never waits. Here the fetch waits if the unsettled records leave less room in the window than
-        MaxRecords; otherwise the window would be delivered in small responses. It also waits for records that another
-        proxy keeps (`is_far`), which releases them in the loop iteration in which nothing is left to acquire of them.
+        MaxRecords, which would be delivered in small responses, and for records that another proxy keeps (`is_far`).
         """
         if not self.write().done and (is_far or any(self._hinders(key, max_records) for key, _ in self.changes)):
             await self.outcome()

@@ -29,8 +29,7 @@ def _batch_end(batch: BatchSpan) -> int:
 def acquire(fetching: ShareFetching, survey: Survey, *, may_read_ahead: bool) -> bool:
     """Acquire in order, with MaxBytes split evenly and MaxRecords first come, first served.
 
-    Return True if there are records to deliver. Every partition that was tried has a result afterwards. Then the next
-    chunks may be read ahead.
+    Return True if there are records to deliver. Every partition that was tried has a result afterwards.
     """
     ready, results = survey.ready, fetching.results
     bytes_remaining = min(fetching.request.max_bytes, fetching.services.limits.local_answer_bytes)
@@ -57,10 +56,7 @@ def acquire(fetching: ShareFetching, survey: Survey, *, may_read_ahead: bool) ->
 
 
 def _has_room(fetching: ShareFetching, survey: Survey, max_bytes: int) -> bool:
-    """Return True if the memory budget allows a response with records now.
-
-    Otherwise the response is sent without records after MaxWaitMs (sharegroups/README.md rule 26).
-    """
+    """Return True if the memory budget allows a response with records now (sharegroups/README.md rule 26)."""
     responses = fetching.services.responses
     size = min(max_bytes, survey.bytes_ready())
     if responses.has_room(size):
@@ -122,10 +118,9 @@ def _span(item: Ready, max_records: int, max_bytes: int) -> tuple[int, int]:
 
 
 def _following_chunks(fetching: ShareFetching, ready: Iterable[Ready]) -> list[MissingHead]:
-    """Return the chunks to read ahead: those that follow a half-consumed one.
+    """Return the chunks that follow a half-consumed one, if the broker had more records at the last read.
 
-    Only if the broker had more records at the last read, and if the chunk will be consumed within half of its cache age
-    at the present rate: records that are read too early expire in the cache.
+    Only those that will be consumed within half of their cache age at the present rate: others would expire unread.
     """
     services, now = fetching.services, fetching.services.timers.now()
     following = []

@@ -3,17 +3,14 @@
 Rules: sharegroups/README.md rules 19-26. The request repeats one loop until it has a result or the client's wait is
 over:
 
-1. Survey the partitions in the session's rotation (`session_survey`): those whose next offset is in the cache (ready),
-   those that must be read from the broker (missing), and those without state (unstarted). A partition that this node
-   does not lead, or that the client may not read, gets an error.
-2. Start the unstarted ones (`start_offsets`), one member per share partition.
-3. Unless there is enough in the cache, reserve the heads of the missing ones and read them by one Fetch on this
-   client's upstream connection (`head_fetch`). A connection has at most one such Fetch in flight, even across its
-   requests. A missing one that has not been read for a while is read first in any case, without waiting, so that a busy
-   partition does not starve a quiet one.
-4. Acquire from the ready ones within the request's limits (`acquiring_cached`), and finish.
-5. Without anything to read, the request parks, and is woken when one of its share partitions may have records
-   (`head_reads`).
+1. Survey the session's partitions (`session_survey`): ready (the next offset is in the cache), missing (to be read),
+   unstarted (without state), or an error.
+2. Start the unstarted ones (`start_offsets`).
+3. Reserve the heads of the missing ones and read them by one Fetch (`head_fetch`), unless there is enough in the cache.
+   A missing one that has not been read for a while is read in any case, without waiting, so that a busy partition does
+   not starve a quiet one.
+4. Acquire from the ready ones (`acquiring_cached`), and finish.
+5. Otherwise wait until one of the share partitions may have records (`head_reads`).
 """
 
 from __future__ import annotations
@@ -64,7 +61,7 @@ async def fetch(fetching: ShareFetching, acknowledging: Acknowledging | None) ->
 async def _fetch(fetching: ShareFetching) -> None:
     """Acquire as much as the request's limits allow, waiting for it at most the request's wait.
 
-    It also ends when the session ends: the group was deleted, or the member opened another session.
+    It also ends with the session: the group was deleted, or the member opened another session.
     """
     services, connection, timers = fetching.services, fetching.connection, fetching.services.timers
     confirmed_at = fetching.begun
@@ -105,8 +102,7 @@ async def _fetch(fetching: ShareFetching) -> None:
 async def _fetch_unreleased(fetching: ShareFetching, acknowledging: Acknowledging) -> bool:
     """Fetch records other than those that the request releases. Return False if there are none.
 
-    In that case it first waits until the release is stored. If the client's wait ends earlier, the response has no
-    records, as on a broker.
+    Then it waits until the release is stored, at most until the end of the client's wait.
     """
     try:
         is_done = await _acquire_now(fetching)

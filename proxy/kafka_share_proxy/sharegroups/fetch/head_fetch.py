@@ -28,8 +28,7 @@ LOCK_WAIT_MIN_S = 0.02
 def read_heads(fetching: ShareFetching, survey: Survey, *, late: bool, enough: bool) -> HeadFetch | None:
     """Reserve the missing heads and send a Fetch for them, if one is due.
 
-    Its wait is within the client's, and little beyond the next end of a lock, whose records can then be delivered
-    again.
+    Its wait ends little after the next lock, whose records can then be delivered again.
     """
     services = fetching.services
     now, missing = services.timers.now(), survey.missing

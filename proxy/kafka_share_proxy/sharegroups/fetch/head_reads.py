@@ -1,11 +1,11 @@
 """Reservations of heads to read, and the requests that wait for the records (sharegroups/README.md rule 20).
 
-How it works: a ShareFetch that finds nothing in the cache reserves the head of each share partition it may read. No
-other request then reads the same offset from a broker. It parks as a waiter, and is woken when batches were added to
-the cache, records became available again, a reservation ended, or the share partition was initialised. Waiters are
-woken one at a time, and only while there is something left to acquire, so that one released record does not wake two
-hundred members. They do not run inside the call that wakes them (`loop.promise`). All waiters of a share partition at
-the time of a wake, in order, are a *wave*. A further wake during a wave starts another wave after it.
+How it works: a ShareFetch that finds nothing in the cache reserves the head of each share partition it may read, and no
+other request reads the same offset from a broker. It parks as a waiter, and is woken when batches were added to the
+cache, records became available again, a reservation ended, or the share partition was initialised. Waiters are woken
+one at a time, and only while something is left to acquire, so that one released record does not wake two hundred
+members. They do not run inside the call that wakes them (`loop.promise`). The waiters of a share partition at the time
+of a wake, in order, are a *wave*. A further wake during a wave starts another wave after it.
 """
 
 from __future__ import annotations
@@ -109,8 +109,7 @@ class ShareReads:
     ) -> Reservation | None:
         """Reserve the head, unless another reader has reserved the same or an earlier offset.
 
-        A reservation of a later offset (the end of the log, when records below became available) is replaced. Its read
-        still fills the cache.
+        A reservation of a later offset is replaced. Its read still fills the cache.
         """
         active = self._reservations.get(key)
         if active is not None and active.covers(offset, read_committed, now):

@@ -192,7 +192,7 @@ def begin(
 async def survey_session(fetching: ShareFetching) -> Survey:
     """Return the state of each partition. One that cannot be fetched here gets an error in `results`.
 
-    A member acquires nothing from partitions that it is about to give up. Otherwise group membership is irrelevant.
+    A member acquires nothing from partitions that it is about to give up (sharegroups/README.md rule 62).
     """
     keys, services = fetching.keys(), fetching.services
     judged, fetching.judged = fetching.judged, {}
@@ -225,9 +225,8 @@ async def survey(
 ) -> Survey:
     """Survey the partitions that have no error in `results` yet. A partition that cannot be fetched here gets one.
 
-    Other tasks may run in between if there are many. Code that acquires therefore checks the state again.
-    Locks that were granted at another node are released (sharegroups/README.md rule 23). Topics that are not in
-    `judged` are added to it.
+    Other tasks may run in between if there are many. Locks that were granted at another node are released
+    (sharegroups/README.md rule 23). Topics that are not in `judged` are added to it.
     """
     surveyed = Survey()
     judged = {} if judged is None else judged
@@ -275,7 +274,7 @@ def _survey_one(
 
 
 def is_late(fetching: ShareFetching) -> bool:
-    """Return True if the response must be sent now: the wait of the client is over, or it must learn of another leader."""
+    """Return True if the wait of the client is over, or if it must learn of another leader."""
     return fetching.services.timers.now() >= fetching.deadline or (
         any(result.error == ErrorCode.NOT_LEADER_OR_FOLLOWER for result in fetching.results.values())
         and _must_report_leader(fetching)

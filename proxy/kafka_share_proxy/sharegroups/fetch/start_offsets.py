@@ -27,8 +27,8 @@ from kafka_share_proxy.wire.errors import ErrorCode
 from kafka_share_proxy.wire.values import TopicIdPartition
 
 FIRST_OFFSET_WAIT_S = 1.0
-"""Minimum seconds that a ShareFetch waits until a first offset is stored. Then, and after its own wait, the response
-omits that share partition, as a broker does that is still initialising it (sharegroups/README.md rule 17).
+"""Minimum seconds that a ShareFetch waits until a first offset is stored. After that the response omits that share
+partition, as a broker does that is still initialising it (sharegroups/README.md rule 17).
 """
 
 LIST_OFFSETS_VERSION_MAX = 9
@@ -99,8 +99,7 @@ async def start(fetching: ShareFetching, partitions: Sequence[TopicIdPartition])
     """Start share partitions without state. Return False if other requests are already starting all of them.
 
     They are loaded when this returns, unless the first offset could not be stored by the deadline: then the write
-    continues without a waiting request. Nothing is started for a session that ended during the lookup: its group may
-    have been deleted, and must stay deleted.
+    continues. Nothing is started for a session that ended during the lookup: its group may have been deleted.
     """
     services, reads, group_id = fetching.services, fetching.services.reads, fetching.group_id
     keys = [key for partition in partitions if (key := ShareKey(group_id, *partition)) not in reads.starting]
@@ -182,9 +181,8 @@ def _known(services: ShareServices, partitions: Sequence[TopicIdPartition]) -> l
 async def confirm_range(
     connection: Connection, services: ShareServices, group_id: str, partitions: Sequence[TopicIdPartition]
 ) -> dict[TopicIdPartition, ErrorCode]:
-    """After OFFSET_OUT_OF_RANGE, move share partitions to the log bounds that ListOffsets reports. Return its errors.
-
-    Only a start offset outside the bounds of the log moves: a broker that lags must not cause records to be skipped.
+    """After OFFSET_OUT_OF_RANGE, move share partitions to the log bounds that ListOffsets reports
+    (sharegroups/README.md rule 51). Return its errors.
     """
     known = _known(services, partitions)
     if not known:

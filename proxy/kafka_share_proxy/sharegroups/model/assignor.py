@@ -1,15 +1,12 @@
 """Assignor "simple" of share groups: balance before stickiness (KIP-932; Kafka's SimpleAssignor).
 
-How it works: with M members and P partitions, each partition needs S = ceil(M/P) members, so that no member is idle if
-there are more members than partitions. Member i of the sorted members has quota ceil(k(i+1)) - ceil(ki) with k = S*P/M:
-the quotas sum up to S*P and differ by one at most. Members keep what they hold, except partitions they no longer
-subscribe to, those above their quota, and those that more than S members hold. Partitions with fewer than S members
-then go to members below their quota.
-
-If all members below quota already hold a partition, Kafka leaves it with fewer members. Here two members exchange a
-partition instead (such an exchange always exists). Every partition therefore has exactly S members, and every member
-its quota. If members subscribe to different topics, each topic is balanced separately. All orders are by member id,
-topic id and partition, so that equal input yields equal output.
+How it works: with M members and P partitions, each partition needs S = ceil(M/P) members, so that no member is idle.
+Member i of the sorted members has quota ceil(k(i+1)) - ceil(ki) with k = S*P/M: the quotas sum up to S*P and differ by
+one at most. Members keep what they hold, except partitions they no longer subscribe to, those above their quota, and
+those that more than S members hold. Partitions with fewer than S members then go to members below their quota. If all
+of these already hold a partition, Kafka leaves it with fewer members. Here two members exchange a partition instead
+(such an exchange always exists). If members subscribe to different topics, each topic is balanced separately. All
+orders are by member id, topic id and partition, so that equal input yields equal output.
 """
 
 from __future__ import annotations

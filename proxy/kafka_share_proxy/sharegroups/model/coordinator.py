@@ -1,9 +1,7 @@
 """All share groups served by this process: members, settings, sessions, share partitions. No I/O.
 
-Handlers look up state here, let the state machines decide, write the decisions to the journal and apply them. A share
-partition's locks belong to sessions at one node, its leader. When the leader moves, they are released once, and a
-session that ends at the old node has no effect at the new one (sharegroups/README.md rule 23). An idle share partition
-rests as its stored bytes, and is decoded at its next use.
+Handlers look up state here, let the state machines decide, write the decisions to the journal and apply them. Locks
+belong to sessions at the leader (sharegroups/README.md rule 23). An idle share partition rests as its stored bytes.
 """
 
 from __future__ import annotations

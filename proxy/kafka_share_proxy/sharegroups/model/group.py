@@ -1,16 +1,8 @@
 """One share group: its members, their epochs and their assignment (KIP-932; Kafka's GroupMetadataManager, 4.3).
 
-How it works: the group epoch grows with each change that requires a new assignment: a join, a leave, an expired
-session, a changed subscription, a created or resized subscribed topic. A heartbeat that finds the assignment older than
-the group epoch computes a new one, at most every `assignment_interval_s`. There is no handshake: with its next
-heartbeat a member moves directly to the target epoch and its whole new assignment. A heartbeat with the member's
-previous epoch is accepted too, since the response with the new one may have been lost.
-
-Two things deliberately differ from Kafka 4.3. First, a member that joins or changes its subscription is assigned
-immediately, unless the group is large (`AT_ONCE_MAX`). Otherwise it has no partitions until its next heartbeat, 5 s
-later. Second, a partition is *withdrawn* in two steps: the member acquires no further records of it, but keeps it until
-it has settled those it holds, or their locks expired. The Java client silently drops fetched records of a partition
-that it has to give up. They would stay locked, and soon block the whole share partition, until the locks expire.
+How it works: a heartbeat that finds the assignment older than the group epoch computes a new one, at most every
+`assignment_interval_s`. Epochs: sharegroups/README.md rules 6-8. Differences from Kafka 4.3: sharegroups/README.md
+rules 61, 62.
 
 Heartbeats are checked in this order (KafkaApis and GroupCoordinatorService): `share_requests.member_id_mistake`, the
 caller's check of rights, `request_mistake`, `unknown_group` if the group is not known, `ShareGroup.heartbeat`.
@@ -136,10 +128,8 @@ def request_mistake(group_id: str, beat: Heartbeat) -> str | None:
 
 
 def unknown_group(group_id: str, beat: Heartbeat, *, lost_state_possible: bool) -> HeartbeatReply:
-    """Return the response to a heartbeat that does not join, for a group that is not held here.
-
-    If a restart may have lost the group, a member with an epoch has to join again (UNKNOWN_MEMBER_ID). A broker's
-    response, GROUP_ID_NOT_FOUND, ends the Java client and librdkafka for good.
+    """Return the response to a heartbeat that does not join, for a group that is not held here (sharegroups/README.md
+    rule 10).
     """
     if lost_state_possible and beat.member_epoch > JOIN_EPOCH:
         return _refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {beat.member_id} is not a member of group {group_id}.")

@@ -1,10 +1,10 @@
 """The window of a share partition as runs of offsets, instead of an object per record.
 
-How it works: an `OffsetRun` is a range of neighbouring offsets with one state, delivery count and owner. Runs are kept
-in a sorted list, with a parallel list of their first offsets for bisect. Kafka keeps one *in-flight batch* per
-AcquiredRecords entry of a first delivery, and explodes it to an entry per offset when its offsets begin to differ.
-Redelivery depends on that batch (sharegroups/README.md rules 30-32, 38). Therefore a run that is a whole in-flight
-batch has `unit` None, and the runs of an exploded one share a `Unit` with its bounds.
+How it works: an `OffsetRun` is a range of neighbouring offsets with one state, delivery count and owner, in a sorted
+list with a parallel list of first offsets for bisect. Kafka keeps one *in-flight batch* per AcquiredRecords entry of a
+first delivery, and explodes it to an entry per offset when its offsets begin to differ. Redelivery depends on that
+batch (sharegroups/README.md rules 30-32, 38): a run that is a whole in-flight batch has `unit` None, and the runs of an
+exploded one share a `Unit` with its bounds.
 
 States: AVAILABLE -> ACQUIRED -> AVAILABLE | ACKNOWLEDGED | ARCHIVED, AVAILABLE -> ARCHIVED. A run whose change is being
 stored stays ACQUIRED, with `pending` and `target` set. UNREAD is a hole left by a reload, which is read again as if it

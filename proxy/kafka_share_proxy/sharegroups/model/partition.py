@@ -1,15 +1,12 @@
 """One share partition: the state of its offsets in flight (Kafka's SharePartition; sharegroups/README.md).
 
-How it works: a state machine without I/O. Each call passes the event and its time (`now`, monotonic seconds), and
-returns the result. A change that must be durable before the response is returned as a `Transition`: `decide_...` marks
-the records, the caller stores `snapshot(transition)`, then `apply` settles them and moves the start offset, or `revert`
-restores them. Marked records can neither be acknowledged again nor acquired. Locks and deliveries in progress are never
-stored: a reloaded partition delivers those records again, with the delivery count they had before.
+How it works: a state machine without I/O. Each call passes the event and its time (`now`, monotonic seconds). A change
+that must be durable before the response is returned as a `Transition`: `decide_...` marks the records, the caller
+stores `snapshot(transition)`, then `apply` settles them and moves the start offset, or `revert` restores them. Marked
+records can neither be acknowledged again nor acquired. Locks and deliveries in progress are never stored: a reloaded
+partition delivers those records again, with the delivery count they had before.
 
-It deliberately does more than Kafka 4.3 (sharegroups/README.md rule 63): records held below a new log start are dropped
-immediately, not when their lock expires; the start offset passes compacted and aborted records without waiting for a
-write; a hole left by a reload that proves to be empty is not read again; archiving aborted records affects only
-offsets that this fetch acquired.
+It deliberately does more than Kafka 4.3: see sharegroups/README.md rule 63.
 """
 
 from __future__ import annotations
@@ -103,9 +100,7 @@ class SharePartition(Window):
         self.index = locks if locks is not None else LockIndex()
         self.key = key
         self.reports_offsets = True
-        """True if DescribeShareGroupOffsets returns the offsets. It does not before a delivery has ended in any way, or
-        an administrator has set the start offset: a broker stores none before (SharePartition.writeShareGroupState).
-        """
+        """True if DescribeShareGroupOffsets returns the offsets (sharegroups/README.md rule 52)."""
 
     @classmethod
     def from_snapshot(
@@ -195,9 +190,8 @@ class SharePartition(Window):
     def expire(self, expired: Iterable[Lockable], settings: PartitionSettings) -> Transition | None:
         """Free the locks that LockIndex.expired(now) returned for this partition. None if nothing changed.
 
-        The change takes effect in memory immediately (sharegroups/README.md rule 35). The transition only serves to
-        store it: call apply() whether or not that succeeds. Records being acknowledged are left to apply() and
-        revert().
+        The transition only serves to store the change (sharegroups/README.md rule 35): call apply() whether or not that
+        succeeds. Records being acknowledged are left to apply() and revert().
         """
         changes, given_back = [], []
         for run in sorted(cast(Iterable[OffsetRun], expired), key=lambda run: run.first):

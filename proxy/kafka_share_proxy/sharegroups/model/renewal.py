@@ -1,8 +1,4 @@
-"""Bound on how often, or for how long, renewals may extend one delivery (Kafka has none).
-
-KIP-1222 lets a member renew without limit, and the oldest offset that it holds blocks the group's start offset. A
-renewal beyond the bound is refused, and the lock expires at its deadline.
-"""
+"""Bound on how often, or for how long, renewals may extend one delivery (sharegroups/README.md rule 49)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """Idle share partitions, held as their stored bytes.
 
-How it works: a Python object costs more memory than the state of an idle share partition, which is little more than an
-offset. Therefore the values of neighbouring partitions of one topic in one group are concatenated in one bytes object,
-a *page*: for each its position in the page, its length, and its value. A page is rebuilt when a value is added or
-removed. That is cheap, because a page is small, and rare, because resting partitions are not in use. A long value is
+How it works: a Python object costs more memory than the state of an idle share partition. The values of neighbouring
+partitions of one topic in one group are concatenated in one bytes object, a *page*: for each its position in the page,
+its length, and its value. A page is rebuilt when a value is added or removed, which is cheap and rare. A long value is
 kept separately.
 """
 

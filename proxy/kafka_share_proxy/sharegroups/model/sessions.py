@@ -1,10 +1,8 @@
 """Share sessions: the partitions that a member fetches from one broker, and the epoch of its next request.
 
-ShareFetch and ShareAcknowledge of one member to one broker use one sequence of epochs: 0 opens a session, each later
-request carries the next number, -1 closes it (KIP-932; Kafka's ShareSessionCache and SharePartitionManager). A session
-belongs to the connection that opened it and ends with it. A session reopened on another connection survives the end of
-the old one. Group membership is irrelevant here. The caller of `end` or `end_connection` releases the locks of the
-session's partitions. Reopening releases nothing.
+Epochs: sharegroups/README.md rule 12 (KIP-932; Kafka's ShareSessionCache and SharePartitionManager). A session belongs
+to the connection that opened it and ends with it. One reopened on another connection survives the end of the old one.
+The caller of `end` or `end_connection` releases the locks of the session's partitions. Reopening releases nothing.
 """
 
 from __future__ import annotations
@@ -20,8 +18,8 @@ FINAL_EPOCH = -1
 EPOCH_MAX = 2**31 - 1
 
 SESSION_PARTITIONS_MAX = 100_000
-"""Maximum number of partitions in one session, far above any real subscription: a client must not grow memory without
-limit by listing new partitions. A request beyond it gets INVALID_REQUEST.
+"""Maximum number of partitions in one session, far above any real subscription. A request beyond it gets
+INVALID_REQUEST.
 """
 
 
@@ -79,8 +77,7 @@ class Session:
     def include(self, partition: TopicIdPartition, *, records: bool, error: bool) -> bool:
         """Return True if the response includes a partition with this result, and record that it does.
 
-        Included are partitions with records or an error, new ones, and those whose last result was an error. Partitions
-        with acknowledgements are always included, and are not checked here.
+        Partitions with acknowledgements are always included, and are not checked here (sharegroups/README.md rule 16).
         """
         in_flight = self._in_flight.get(partition)
         if in_flight is None:

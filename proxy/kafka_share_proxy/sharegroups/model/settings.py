@@ -1,7 +1,7 @@
 """Settings of one share group (`share.*` on a GROUP resource). Pure tables and checks.
 
 Names, defaults and bounds are those of Kafka 4.3 (GroupConfig; KIP-932, KIP-1240), so that a group can move unchanged
-to brokers that serve it natively. Defaults and bounds are taken from the broker's settings (`broker_limits`).
+to brokers that serve it natively. Defaults and bounds come from the broker's settings (`broker_limits`).
 """
 
 from __future__ import annotations

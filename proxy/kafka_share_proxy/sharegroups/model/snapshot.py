@@ -24,9 +24,8 @@ VERSION = 0
 """Version of written values (int16 at their start)."""
 
 SNAPSHOT_BYTES_MAX = 256 << 10
-"""Maximum bytes of a stored value: room for the 10,000 offsets of the largest configurable window
-(`share.partition.max.record.locks`), each in a different state. Encoding it takes a few ms. A wider log batch is
-delivered in parts.
+"""Maximum bytes of a stored value (sharegroups/README.md rule 55): room for the 10,000 offsets of the largest
+configurable window (`share.partition.max.record.locks`), each in a different state. Encoding it takes a few ms.
 """
 
 _VERSION_BYTES = 2

@@ -1,10 +1,9 @@
 """Removal of share partitions of deleted topics, in memory and in the stored state.
 
-A broker does this when its metadata loses the topic (ShareCoordinatorService writes tombstones for every key of that
-topic id). The proxy polls Metadata by topic id instead, under its own identity, in rotation over all topics with share
-partitions. A topic counts as deleted only if every broker returns UNKNOWN_TOPIC_ID (100) for it in two successive
-checks: one broker that lags or does not respond removes nothing. A topic that the proxy may not see is returned with
-error 29 and stays. Topic ids are never reused, so that a deletion is final.
+A broker does this when its metadata loses the topic (ShareCoordinatorService). The proxy polls Metadata by topic id
+under its own identity, in rotation over all topics with share partitions. A topic counts as deleted only if every
+broker returns UNKNOWN_TOPIC_ID (100) for it in two successive checks: one broker that lags or does not respond removes
+nothing. A topic that the proxy may not see is returned with error 29 and stays. Topic ids are never reused.
 """
 
 from __future__ import annotations

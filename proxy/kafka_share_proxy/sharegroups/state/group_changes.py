@@ -1,9 +1,8 @@
 """Changes of share groups in progress, which continue without the request that started them.
 
-An append to the journal cannot be withdrawn. It may be stored although no request waits for it, because the client
-disconnected or received a retriable error. The effects of a stored change (settings are in force, the group is held or
-deleted) therefore happen here and not in the handler. The next change of the same kind must not overtake it: it waits,
-or its client receives a retriable error.
+An append may be stored although no request waits for it, because the client disconnected or received a retriable error.
+The effects of a stored change therefore happen here and not in the handler. The next change of the same kind must not
+overtake it: it waits, or its client receives a retriable error.
 """
 
 from __future__ import annotations

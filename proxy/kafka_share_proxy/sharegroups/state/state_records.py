@@ -1,8 +1,8 @@
 """Records of `__proxy_share_state`: encoding and decoding of keys and values, and loading of a coordinator from them.
 
 A key begins with its record type, a value with its version (both int16), as in Kafka's own coordinator records. Layouts
-are in schemas/internal. A proxy that reads an unknown type or version must not own that partition: a newer proxy wrote
-something that this one would lose.
+are in schemas/internal. A proxy that reads an unknown type or version must not own that partition: it would lose what a
+newer proxy wrote.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Writes of decided share state changes through the journal.
+"""Writes of decided share state changes through the journal (sharegroups/README.md rules 43, 57).
 
-How it works: a share partition decides a change (its units are then *in transition*). This module writes the change as
-a snapshot of the whole share partition, and applies it when the journal has confirmed it. Each share partition is a
-separate append, independent of failures of others. For each partition of the state topic one bounded round of appends
-is in flight at a time, with snapshots of the confirmed state plus the changes it carries. Later changes wait for the
-next round. A definite refusal reverts the change. All of this happens here and not in the request handler, so that it
-happens even if the client disconnects.
+How it works: a share partition decides a change (its units are then *in transition*). This module writes it as a
+snapshot of the whole share partition, and applies it when the journal has confirmed it. Each share partition is a
+separate append. For each partition of the state topic one bounded round of appends is in flight at a time. A definite
+refusal reverts the change. All of this happens here and not in the request handler, so that it happens even if the
+client disconnects.
 """
 
 from __future__ import annotations

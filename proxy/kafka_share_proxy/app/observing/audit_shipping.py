@@ -6,11 +6,12 @@ Waking a task would cost more than the lines. A task only looks up unknown topic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import trio
 
+from kafka_share_proxy.app.observing.audit_topics import AuditedTopicNames
 from kafka_share_proxy.audit.stream import Audit
 from kafka_share_proxy.loop.interfaces import Timer, Timers
 
@@ -40,20 +41,6 @@ class Sink(Protocol):
     async def written(self) -> None: ...
 
 
-class Names(Protocol):
-    """Names of topics (`audit_topics.AuditedTopicNames`)."""
-
-    def name(self, topic_id: bytes) -> str:
-        """Return the name, or a substitute."""
-
-    def unknown(self, topic_ids: Iterable[bytes]) -> Sequence[bytes]:
-        """Return the topics that need a lookup."""
-
-    async def learn(self, topic_ids: Iterable[bytes]) -> None: ...
-
-    async def aclose(self) -> None: ...
-
-
 class AuditShipping:
     """Transport of the events from the log to the sinks."""
 
@@ -63,7 +50,7 @@ class AuditShipping:
         sinks: Sequence[Sink],
         proxy_id: str,
         cluster: Callable[[], str | None],
-        names: Names,
+        names: AuditedTopicNames,
         timers: Timers,
     ) -> None:
         self.audit = audit

@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 from kafka_share_proxy.app.observing import observe
 from kafka_share_proxy.app.settings.config import Config
 from kafka_share_proxy.brokers.cluster_watch import SeenCluster
+from kafka_share_proxy.forwarding.data_plane import Plane
 from kafka_share_proxy.forwarding.rewriting.address_book import AddressBook
 from kafka_share_proxy.loop.interfaces import Notes
 from kafka_share_proxy.wire.values import UNKNOWN_NODE, Address
-
-
-class OpensListeners(Protocol):
-    """Opens and closes listeners (`data_plane.Plane`)."""
-
-    def listen(self, node_id: int, host: str, port: int, targets: Callable[[], list[Address]]) -> int:
-        """Open a listener. Raises OSError."""
-
-    def close_listener(self, node_id: int) -> None:
-        """Close the listener of a broker."""
 
 
 class BrokerListeners:
@@ -34,7 +24,7 @@ class BrokerListeners:
         self._config = config
         self._notes = notes
         self._now = now
-        self._plane: OpensListeners | None = None
+        self._plane: Plane | None = None
         self._listening: set[int] = set()
         """Brokers that have a listener here."""
         self._refused: dict[int, str] = {}
@@ -42,7 +32,7 @@ class BrokerListeners:
         self._gone_since: dict[int, float] = {}
         """Brokers missing from Metadata, with the time since which they are."""
 
-    def open(self, plane: OpensListeners, cluster: SeenCluster) -> None:
+    def open(self, plane: Plane, cluster: SeenCluster) -> None:
         """Open the listeners for clients.
 
         Raises:

@@ -96,11 +96,17 @@ class ConsumerCore(ClientCore[ConsumerOptions]):
         self.fetches = FetchRequests(
             options, self.metadata, self.positions, self.offsets, backoff, troubles=self.troubles
         )
-        self.commits = CommitRequests(
-            options, self.coordinator, backoff(), self._who, self._holds, self._fenced, self.troubles
-        )
         self.committed = CommittedRequests(options, self.coordinator, backoff(), self._who, self.troubles)
-        self.commits.look_up = self.committed.query
+        self.commits = CommitRequests(
+            options,
+            self.coordinator,
+            backoff(),
+            self._who,
+            self._holds,
+            self._fenced,
+            self.troubles,
+            look_up=self.committed.query,
+        )
         self._slots = SlotCommits(options.key_filter, self.commits, self.committed)
         self.membership = self._membership(backoff(), member_id)
         self.catch_up = CatchUp(options, self.metadata, self.positions, self.offsets, backoff, self._enqueue_event)

@@ -282,7 +282,7 @@ def ranges_of(*texts: str) -> OffsetRanges:
 def looked_up(group: Group) -> list[Any]:
     """Looked up partitions, and the receiver of their committed offsets."""
     queries: list[Any] = []
-    group.commits.look_up = lambda partitions, deliver: queries.append((partitions, deliver))
+    group.commits._look_up = lambda partitions, deliver: queries.append((partitions, deliver))
     return queries
 
 

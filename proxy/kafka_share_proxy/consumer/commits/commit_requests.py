@@ -114,7 +114,11 @@ class CommitRequests:
         holds: Callable[[], Partitions | None],
         fenced: Callable[[MemberIdentity, ErrorCode, float], list[BackgroundEvent]],
         troubles: Troubles | None = None,
+        look_up: Callable[[Partitions, Deliver], None] | None = None,
     ) -> None:
+        """`look_up`: looks up committed offsets (CommittedRequests.query). None: several texts are assumed to be added
+        up.
+        """
         self._troubles = troubles or Troubles()
         self._options = options
         self._coordinator = coordinator
@@ -132,8 +136,7 @@ class CommitRequests:
         self._in_flight: set[TopicPartition] = set()
         self._completed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._limited: set[TopicPartition] = set()
-        self.look_up: Callable[[Partitions, Deliver], None] | None = None
-        """Looks up committed offsets (CommittedRequests.query). None: several texts are assumed to be added up."""
+        self._look_up = look_up
         self._calls: dict[int, _OpenCall] = {}
 
     # Calls of the application
@@ -330,7 +333,7 @@ class CommitRequests:
         if texts is None or not texts.accepted():
             self._enqueue(partition, pending, newest=False)
             return []
-        if texts.needs_proof and self.look_up is not None:
+        if texts.needs_proof and self._look_up is not None:
 
             def judge(found: Committed | ConsumerError) -> list[BackgroundEvent]:
                 if isinstance(found, ConsumerError):
@@ -340,7 +343,7 @@ class CommitRequests:
                 self._report_accepted()
                 return events
 
-            self.look_up(frozenset({partition}), judge)
+            self._look_up(frozenset({partition}), judge)
             return []
         return self._complete(partition, pending, texts)
 
